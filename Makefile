@@ -92,7 +92,7 @@ $(VENV)/.demo $(VENV)/.cluster $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(VEN
 	$(PIP) $(if $(and $(LOCKED),$(filter test,$*)),--no-index --no-deps --no-build-isolation --editable .,--editable '.[$*]')
 	mkdir -p $(VENV)/linked/hushmote
 	# The packages as one tree, for tools that do not follow setuptools' package-dir.
-	ln -sfn $(addprefix ../../../,device server simulator web cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/
+	ln -sfn $(addprefix ../../../,device server simulator studies web cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/
 	touch $@
 
 ifdef LOCKED

@@ -31,7 +31,7 @@ from results_file import RESULTS, machine, write
 from hushmote.device import ldp_client
 from hushmote.device.async_reporter import AsyncReporter
 from hushmote.simulator.faithful import MemoryStorage
-from hushmote.simulator.studies.arrival import Boards, Server, simulate, spread_for
+from hushmote.studies.power_cut import Boards, Server, simulate, spread_for
 
 POLICY = {
     "sum": 8_000_000,

@@ -1,6 +1,6 @@
 """The model of `hushmote study scale`: its constants, its checks, and the tables of docs/scale.md.
 
-    python benchmarks/scale.py              write simulator/studies/scale.csv and the tables; print the checks
+    python benchmarks/scale.py              write studies/scale.csv and the tables; print the checks
     python benchmarks/scale.py --quick      print the checks; write nothing
 
 Nothing is typed twice: each constant is read from a file of benchmarks/results, or from docs/cost.md. What
@@ -21,10 +21,10 @@ from typing import Any
 from results_file import RESULTS
 from scale_runs import BINS, DAYS, STORE_FEW, STORE_MANY
 
-from hushmote.simulator.studies import scale
+from hushmote.studies import fleet_needs as scale
 
 ROOT = Path(__file__).resolve().parents[1]
-CSV = ROOT / "simulator" / "studies" / "scale.csv"
+CSV = ROOT / "studies" / "scale.csv"
 PAGE = ROOT / "docs" / "scale.md"
 COST = ROOT / "docs" / "cost.md"
 BROKERS = ("mosquitto", "nats 1", "nats 3")

@@ -17,9 +17,10 @@ from results_file import machine, write
 
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
-from hushmote.simulator.studies import scale
-from hushmote.simulator.studies.arrival import Boards, Server, simulate, spread_for
-from hushmote.simulator.studies.arrival_plot import plot
+from hushmote.studies import fleet_needs as scale
+from hushmote.studies.arrival import numbers_of
+from hushmote.studies.arrival_picture import draw as plot
+from hushmote.studies.power_cut import Boards, Server, simulate, spread_for
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "scale.png"
 BINS, DAYS = 1024, 50
@@ -104,7 +105,7 @@ def simulate_arrivals(cases: tuple[tuple[str, int, int], ...], picture: Path | N
             run = simulate(boards, server, seed=1, most_s=300.0)
             runs.append((way, run))
             there = float(np.isfinite(run.connected_s).mean())
-            rows.append({"broker": kind, "cores": cores, "way": way, "there": there} | run.to_dict())
+            rows.append({"broker": kind, "cores": cores, "way": way, "there": there} | numbers_of(run))
             print(rows[-1], flush=True)
     if picture is not None:
         plot(picture, runs)

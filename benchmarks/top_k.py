@@ -79,7 +79,7 @@ def real_temperatures(i: np.ndarray, _: np.random.Generator) -> Shares:
 
 def real_flights(i: np.ndarray, _: np.random.Generator) -> Shares:
     """Flights of each day of a year; days next to each other are put together."""
-    text = resources.files("hushmote.simulator.studies").joinpath("flights_2013.csv").read_text()
+    text = resources.files("hushmote.studies").joinpath("flights_2013.csv").read_text()
     days = np.array([int(row["count"]) for row in csv.DictReader(text.splitlines())], float)
     return np.add.reduceat(days, np.arange(len(i)) * len(days) // len(i))
 

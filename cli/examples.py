@@ -25,20 +25,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote mechanisms --values 256 --epsilon 2",
         "hushmote mechanisms --for frequency --plot mechanisms.png",
     ),
-    "epsilon central": ("hushmote epsilon central 1,2,3,10 --risk 1/3 --query mean",),
-    "epsilon local": (
-        "hushmote epsilon local --domain 64 --risk 0.05",
-        "hushmote epsilon local room_temp.toml --risk 0.05",
+    "epsilon": (
+        "hushmote epsilon --domain 64 --risk 0.05",
+        "hushmote epsilon room_temp.toml --risk 0.05",
     ),
-    "budget compose": ("hushmote budget compose 0.1x12 0.5x3 --delta 1e-6",),
     "budget histogram": ("hushmote budget histogram --devices 100000 --epsilon 0.1",),
-    "budget majority": ("hushmote budget majority --total 2 --reports 20",),
     "budget compare": (
         "hushmote budget compare --total 2 --reports 20",
         "hushmote budget compare --total 2 --delta 1e-6 --epsilon 0.1",
     ),
     "budget policy": ("hushmote budget policy --epsilon 2 --experiments room_temp,door_open",),
-    "budget plot": ("hushmote budget plot --output budget.png --show reports --total 2",),
     "provision fleet": (
         "hushmote provision fleet fleet-home --host broker.example --host 10.0.0.5",
         "hushmote provision fleet fleet-home --host broker.example --aggregators 3",
@@ -144,13 +140,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote merge sqlite:///hushmote.sqlite sqlite:///site.sqlite --dry-run",
         "hushmote merge sqlite:///hushmote.sqlite sqlite:///site.sqlite",
     ),
-    "study ranges": (
-        "hushmote study ranges --quick",
-        "hushmote study ranges --range 2013-01-01:2013-01-31 --epsilon 0.5",
+    "study": (
+        "hushmote study",
+        "hushmote study scale boards=2000000 every=1w",
+        "hushmote study reconstruction epsilon=0.2 --seed 1 --plot reconstruction.png",
     ),
-    "study lifetime": ("hushmote study lifetime --quick --seed 1",),
-    "study reconstruction": ("hushmote study reconstruction --epsilon 0.2",),
-    "study scale": ("hushmote study scale --boards 2000000 --every 1w",),
-    "study arrival": ("hushmote study arrival --boards 20000 --output arrival.png",),
-    "study composition": ("hushmote study composition --epsilon 0.1 --total 10",),
 }

@@ -70,7 +70,12 @@ def page_of(command: Any, context: Any) -> HelpPage:
         pieces.append("COMMAND ...")
     examples = EXAMPLES.get(" ".join(path.split()[1:]), ())
     usage = " ".join((path, *pieces))
-    return HelpPage(path, usage, paragraphs, {k: tuple(v) for k, v in _ordered(panels)}, examples)
+    shown_panels = {k: tuple(v) for k, v in _ordered(panels)}
+    more = getattr(command, "more_help", lambda _: None)(context)
+    if more:  # about what an argument names
+        line, first, examples = more
+        return HelpPage(path, usage, (line,), first | shown_panels, examples)
+    return HelpPage(path, usage, paragraphs, shown_panels, examples)
 
 
 def _ordered(panels: dict[str, list[HelpRow]]) -> Iterator[tuple[str, list[HelpRow]]]:

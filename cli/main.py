@@ -90,13 +90,16 @@ COMMANDS = {
     ),
     "board": ("board:board_command", "Run a board in software, to try everything without hardware."),
     "experiment": ("experiment:experiment_app", "What is asked of a fleet: check, add, list and withdraw."),
-    "study": ("study:study_app", "Studies: simulations with their theory beside them."),
+    "study": (
+        "study:study_command",
+        "Run a study: what reproduces a source or a claim, beside its theory.",
+    ),
     "budget": (
         "budget.command:budget_app",
         "Privacy budgets: what each composition theorem allows, and what it guarantees.",
     ),
     "epsilon": (
-        "epsilon.command:epsilon_app",
+        "epsilon.command:epsilon_command",
         "Choose ε from a disclosure risk: what an attacker may come to believe.",
     ),
     "store": ("store:store_app", "The store itself: upgrade, back up, check, seal."),
@@ -127,7 +130,7 @@ def load(name: str) -> Any:
     if isinstance(command, typer.Typer):
         holder.add_typer(command, name=name)
     else:
-        holder.command(name)(command)
+        holder.command(name, cls=getattr(command, "command_class", None))(command)
     loaded = typer.main.get_group(holder).commands[name]
     _show_our_help(loaded)
     if COMPLETING in os.environ:

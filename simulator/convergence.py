@@ -90,7 +90,9 @@ class Convergence:
         """Draw the picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
         from .convergence_plot import plot  # matplotlib takes a second to load: only those who plot wait
 
-        return plot(None if path is None else Path(path), self)
+        name = f"{self.experiment.name}, {self.unit}" if self.unit else self.experiment.name
+        unit = self.unit or self.experiment.name
+        return plot(None if path is None else Path(path), self.steps, name, unit, self.confidence)
 
 
 def sizes(total: int, fewest: float) -> list[int]:

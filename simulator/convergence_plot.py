@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,21 +15,36 @@ from ..server.answers.figure import COLOURS, figure, heading, plain, style
 from ..server.answers.rows import Row
 from ..server.arrays import Floats
 from ..server.plain_text import shortened
-from .convergence import Convergence
 
 # The order of use: neighbours differ in lightness as well as in colour.
 _LINES = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[3], COLOURS[6], COLOURS[5])
 _APART = 0.055  # of the panel's height, from one line's name to the next
 
 
-def plot(path: Path | None, convergence: Convergence) -> Figure:
-    """Draw the picture and write it to path, if any: PNG, PDF or SVG by its name."""
-    steps, experiment = convergence.steps, convergence.experiment
+class ShownStep(Protocol):
+    """What some reports say: rows of shares and quantiles, and their error beside theory's."""
+
+    @property
+    def reports(self) -> int: ...
+    @property
+    def shares(self) -> Sequence[Row]: ...
+    @property
+    def quantiles(self) -> Sequence[Row]: ...
+    @property
+    def error(self) -> float: ...
+    @property
+    def predicted(self) -> float: ...
+
+
+def plot(path: Path | None, steps: Sequence[ShownStep], name: str, unit: str, confidence: float) -> Figure:
+    """Draw the picture and write it to path, if any: PNG, PDF or SVG by its name.
+
+    steps: by their growing number of reports. name, unit: of the experiment; confidence: of the bands.
+    """
     reports = np.array([step.reports for step in steps], float)
     with_quantiles = bool(steps[-1].quantiles)
-    level = f"{convergence.confidence * 100:g} %"
+    level = f"{confidence * 100:g} %"
     with figure(path, columns=3 if with_quantiles else 2) as (drawing, panels):
-        name = f"{experiment.name}, {convergence.unit}" if convergence.unit else experiment.name
         heading(drawing, f"{name}: estimates as {steps[-1].reports:,} reports come in")
         note = f"bands {level} intervals, dashed lines the truth"
         shares = [[_scaled(row, 100) for row in step.shares] for step in steps]
@@ -36,7 +52,7 @@ def plot(path: Path | None, convergence: Convergence) -> Figure:
         style(panels[0], "Shares", note, "reports", "share of devices, %")
         if with_quantiles:
             _lines(panels[1], reports, [step.quantiles for step in steps])
-            style(panels[1], "Quantiles", note, "reports", convergence.unit or experiment.name)
+            style(panels[1], "Quantiles", note, "reports", unit)
         errors = panels[-1]
         errors.plot(reports, [100 * step.predicted for step in steps], color=COLOURS[6], label="theory")
         measured = [100 * step.error for step in steps]

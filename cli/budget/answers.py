@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from ...server.accounting import ComposedRow, History, Kind
+from ...server.accounting import Kind
 from ...server.accounting.compare import TITLES, TheoremRow
 from ...server.epsilon import LEAST, MICRO, belief, rounded_down, rounded_up
 from ...server.experiments import words
 from ...server.privacy.histogram import HistogramRow
 
 ALL_SEEN = "all of them"
-_NEXT_TO_NOTHING = 0.5  # a δ from which on nothing of worth is promised
 
 
-def promises(row: TheoremRow | ComposedRow) -> bool:
+def promises(row: TheoremRow) -> bool:
     """Whether a theorem says something of all reports together that is LDP."""
     return row.kind in (Kind.PURE, Kind.APPROXIMATE)
 
@@ -65,28 +63,6 @@ def _together(reports: str, row: TheoremRow) -> str:
 def _belief(row: TheoremRow, epsilon: float, total: float) -> str:
     one = belief(epsilon)
     return f"{one}\n{belief(total, seen=ALL_SEEN)}" if row.kind == Kind.PURE and row.reports != 1 else one
-
-
-def composed(history: History, rows: Sequence[ComposedRow]) -> str:
-    """What releases are together, by the theorem that promises most."""
-    valid = [row for row in rows if promises(row) and row.epsilon is not None and math.isfinite(row.epsilon)]
-    best = min(valid, key=lambda row: _worth(row, history), default=None)
-    number = "This release" if history.count == 1 else f"These {history.count:,} releases"
-    if best is None or best.epsilon is None or (best.delta or 0) >= _NEXT_TO_NOTHING:
-        return f"{number} promise next to nothing together: their own δ add up to {float(history.delta):g}."
-    epsilon, delta = rounded_up(best.epsilon), best.delta or 0.0
-    kind = f"({epsilon}, {rounded_up(delta)})-LDP" if delta else f"{epsilon}-LDP"
-    theorem = TITLES.get(best.theorem, best.theorem)
-    text = f"{number} {'is' if history.count == 1 else 'are'} {kind} together, by {theorem}."
-    if not history.delta:
-        text += "\n" + joined("By adding up, which cannot fail", belief(history.sum / MICRO, seen=ALL_SEEN))
-    return text
-
-
-def _worth(row: ComposedRow, history: History) -> tuple[bool, float]:
-    """Less is better; a δ has to buy a hundredth of ε at least."""
-    epsilon = row.epsilon or 0.0
-    return ((row.delta or 0) >= _NEXT_TO_NOTHING, epsilon * (1 if row.delta == history.delta else 1.01))
 
 
 def joined(condition: str, sentence: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import textwrap
 from dataclasses import asdict
 from pathlib import Path
@@ -21,31 +20,17 @@ from ...server.plain import plain
 from ...server.planning import policy
 from ...server.planning.policy import Policy
 from ..options import AsJson, print_json
-from ..output import PICTURES, Force, checked, output_option
 from . import answers
-from .compose import compose
 from .histogram import histogram
-from .majority import majority
 
 budget_app = typer.Typer(
     help="Privacy budgets: what each composition theorem allows, and what it guarantees.",
     no_args_is_help=True,
 )
-budget_app.command("compose")(compose)
 budget_app.command("histogram")(histogram)
-budget_app.command("majority")(majority)
 
 Total = Annotated[float, typer.Option(help="What all reports of a board may cost together, nats.")]
 Delta = Annotated[float, typer.Option(help="δ of (total, δ)-LDP; 0: only theorems that need none.")]
-
-
-class Curves(enum.StrEnum):
-    """What a plot shows."""
-
-    epsilon = "epsilon"
-    spent = "spent"
-    reports = "reports"
-    majority = "majority"
 
 
 @budget_app.command("compare")
@@ -146,32 +131,6 @@ def _comment(made: Policy, promised: Guarantee) -> list[str]:
 def _belief(promised: Guarantee) -> str:
     told = belief(promised.epsilon, seen=answers.ALL_SEEN)
     return answers.joined("Except with that probability", told) if promised.delta else told
-
-
-@budget_app.command("plot")
-def plot(
-    output: Annotated[list[Path], output_option(*PICTURES)],
-    curves: Annotated[Curves, typer.Option("--show", help="What to plot.")] = Curves.epsilon,
-    totals: Annotated[list[float] | None, typer.Option("--total", help="Nats; may be repeated.")] = None,
-    delta: Delta = 1e-6,
-    epsilon: Annotated[float, typer.Option(help="ε of each report, nats, for --show spent.")] = 0.1,
-    reports: Annotated[int, typer.Option(help="How many reports the axis reaches.")] = 100,
-    force: Force = False,
-) -> None:
-    """Plot ε per report against their number, what they spend, how many there are, or the majority rule."""
-    paths = checked(output, force, *PICTURES)
-    from . import plot as budget_plot  # matplotlib takes a second to load
-
-    for path in paths:
-        if curves == Curves.epsilon:
-            budget_plot.epsilon_by_reports(path, totals or [1, 2, 5, 10], delta, reports)
-        elif curves == Curves.majority:
-            budget_plot.majority_by_reports(path, totals or [2, 10], reports)
-        elif curves == Curves.reports:
-            budget_plot.reports_by_epsilon(path, totals or [1, 2, 5, 10], delta)
-        else:
-            budget_plot.spent_by_reports(path, micro_nats(epsilon, AccountingError), delta, reports)
-        show.out.print(f"wrote {path}")
 
 
 def _show(title: str, rows: list[TheoremRow], total: float, by_reports: bool) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...server.accounting.compare import TITLES
 from ...server.epsilon import LEAST, MICRO, belief, rounded_down
 from ...server.experiments import words
 from ...server.privacy.beliefs import chance
 from ...server.privacy.many_reports import BudgetRow
 from ...server.privacy.questions import Chosen, Seen
-from ...simulator.studies.lee_clifton import EpsilonChoice
 
 _SHOWN = 3
 _WORTH_A_DELTA = 1.05  # how much more ε a theorem has to allow before its δ is worth a sentence
@@ -58,18 +55,3 @@ def seen(view: Seen) -> str:
     if view.reports is not None and view.reports > 1:
         text += f", and at most {chance(view.posteriors[0], up=True)} after {view.reports:,}"
     return f"{text}.\n{belief(epsilon)}"
-
-
-def central(choices: Sequence[EpsilonChoice], risk: float) -> str:
-    """Which ε to take for one answer of each statistic: by the tight bound where there is one."""
-    best = [(c.query, c.upper_epsilon if c.refused else c.tight_epsilon) for c in choices]
-    finite = sorted((epsilon, query) for query, epsilon in best if epsilon is not None)
-    if not finite:
-        return f"Any ε will do: no answer takes a belief above {chance(risk)}."
-    if len(best) > _SHOWN:
-        least, query = finite[0]
-        text = f"ε = {rounded_down(least)} is right for one answer of any of these, as {query} allows least"
-    else:
-        each = (f"{query} at ε = {'any' if e is None else rounded_down(e)}" for query, e in best)
-        text = f"Answer one of {', '.join(each)}" if len(best) > 1 else f"Answer the {next(iter(each))}"
-    return f"{text}: no belief in a possible world then passes {chance(risk)}."

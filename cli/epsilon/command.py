@@ -1,4 +1,4 @@
-"""`hushmote epsilon`: the ε that keeps a disclosure risk, for boards' reports and for a curator's answers."""
+"""`hushmote epsilon`: the ε that keeps a disclosure risk, and what reports of an ε tell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,16 @@ from ...server.experiments.asking import require
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.privacy import questions as epsilon_local
-from ...server.privacy.beliefs import ByEpsilon, DisclosureError, Floats, Risk, checked_prior, fixed, uniform
+from ...server.privacy.beliefs import (
+    ByEpsilon,
+    DisclosureError,
+    Floats,
+    Risk,
+    checked_prior,
+    fixed,
+    fraction,
+    uniform,
+)
 from ...server.privacy.histogram import histogram_view
 from ...server.privacy.questions import Chosen, Seen, Values, bare_values
 from ...server.store.store import Store
@@ -29,17 +38,9 @@ from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, th
 from ..output import PICTURES, Force, Pictures, checked
 from . import answers
 from . import tables as epsilon_show
-from .central import central
-from .numbers import fraction
-
-epsilon_app = typer.Typer(
-    help="Choose ε from a disclosure risk: what an attacker may come to believe.", no_args_is_help=True
-)
-epsilon_app.command("central")(central)
 
 
-@epsilon_app.command("local")
-def local(
+def epsilon_command(
     file: Annotated[Path | None, typer.Argument(help="TOML file of an experiment.")] = None,
     domain: Annotated[int | None, typer.Option(help="Instead of a file: the number of values.")] = None,
     mechanism: Annotated[
@@ -76,7 +77,7 @@ def local(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """What reports of a board tell an attacker, and the ε that keeps it under a risk."""
+    """Choose ε from a disclosure risk: what an attacker may come to believe."""
     paths = checked(output, force, *PICTURES)
     values, at, beliefs = _asked(file, domain, mechanism, prior, prior_from, store, fleet)
     targets = [values.target(text) for text in about] if about else None
@@ -165,7 +166,7 @@ def _asked(
     return values, at, _prior_from_text(prior, values.experiment, bare=True)
 
 
-_BARE = "hushmote epsilon local --domain 1000 --risk 0.5"
+_BARE = "hushmote epsilon --domain 1000 --risk 0.5"
 
 
 def _listed(experiment: Experiment) -> Experiment:

@@ -13,8 +13,6 @@ from ...server.plain_text import shortened
 from ...server.privacy.beliefs import chance
 from ...server.privacy.histogram import HistogramView
 from ...server.privacy.questions import Belief, Chosen, Seen
-from ...simulator.studies.lee_clifton import EpsilonChoice
-from ...simulator.studies.sensitivity import many
 from .. import tables
 from . import answers
 
@@ -134,7 +132,7 @@ def histogram(view: HistogramView) -> None:
     """Print what who sees only the histogram may come to believe."""
     show.out.print()
     of = f"{view.own:,} of them one board's" if view.own > 1 else "one of them the board's"
-    _title(f"who sees only a histogram of {view.reports:,} reports, {of}")
+    show.out.print(f"who sees only a histogram of {view.reports:,} reports, {of}", style="bold")
     certain = "always" if not view.delta else f"except with probability {view.delta:g}"
     table = tables.table(None, ("value", "before", "at most", "in words"), 1, no_wrap=True)
     for name, before, after in view.beliefs:
@@ -147,63 +145,3 @@ def histogram(view: HistogramView) -> None:
     )
     if view.local is not None:
         show.out.print(f"Against these alone a report of ε = {view.local:.6f} would keep the risk as well.")
-
-
-def central(
-    universe: str,
-    choices: Sequence[EpsilonChoice],
-    risk: float,
-    epsilon: float | None,
-    neighbours: str,
-    k: int,
-) -> None:
-    """Print the ε of both bounds for each statistic, and the posteriors at an ε where one is given.
-
-    universe: its name, where there are several.
-    """
-    worlds = choices[0].worlds
-    show.out.print(answers.central(choices, risk))
-    show.out.print()
-    records = "1 record" if k == 1 else f"{k} records"
-    how = f"{records} less or more" if neighbours == "unbounded" else f"{records} changed"
-    named = f"{universe}: " if universe else ""
-    _title(f"{named}the largest ε for a risk of {risk:.6g}, {many(worlds)} worlds; Δf: {how}")
-    headings = ["query", "Δf", "Δv", "upper-bound ε", "tight ε"]
-    if epsilon is not None:
-        headings += [f"upper at {epsilon:g}", f"tight at {epsilon:g}"]
-    table = tables.table(None, headings, 1)
-    for c in choices:
-        cells = [c.query, f"{c.sensitivity:.6g}", f"{c.spread:.6g}", _epsilon(c.upper_epsilon)]
-        cells.append("refused" if c.refused else _epsilon(c.tight_epsilon))
-        if epsilon is not None:
-            cells.append(f"{c.upper(epsilon):.6f}")
-            cells.append(f"{c.all.tight(epsilon):.6f}" if c.all else "")
-        table.add_row(*cells)
-    show.out.print(table)
-    for c in choices:
-        if c.refused:
-            show.out.print(f"{c.query}: no tight ε: {c.refused}")
-
-
-def _title(text: str) -> None:
-    """A title above a table that may be narrower."""
-    show.out.print(text, style="bold")
-
-
-def _epsilon(epsilon: float | None) -> str:
-    return "any" if epsilon is None else f"{epsilon:.6f}"
-
-
-def answer(choice: EpsilonChoice, value: float, epsilon: float) -> None:
-    """Print the belief in each world after an answer."""
-    assert choice.all is not None
-    after = choice.all.posterior(value, epsilon)
-    _title(f"after the {choice.query} {value:g} at ε = {epsilon:g}: the most likely worlds")
-    densities = choice.all.densities(value, epsilon)
-    table = tables.table(None, (choice.query, "before", "density of the answer", "after"))
-    for i in (-after).argsort(kind="stable")[:12].tolist():
-        row = (choice.all.values[i], choice.all.priors[i], densities[i], after[i])
-        table.add_row(f"{row[0]:.6g}", *(f"{x:.6f}" for x in row[1:]))
-    show.out.print(table)
-    show.out.print("after: before × density, divided by the sum of all of these")
-    show.out.print(f"confidence, after less before: {choice.all.confidence(value, epsilon):.6f}")

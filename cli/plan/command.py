@@ -16,7 +16,7 @@ from . import guided
 from .options import EXPERIMENT, PlanOptions
 
 if TYPE_CHECKING:  # the simulator takes a while to load
-    from ...simulator.plan_check import PlanCheck, Unmeasured
+    from ...studies.plan_check import PlanCheck, Unmeasured
 
 
 def _plan(options: PlanOptions) -> None:
@@ -64,7 +64,7 @@ def _measured(made: PlanAnswer, options: PlanOptions) -> list[PlanCheck | Unmeas
     """Draw the plan's fleets; a terminal sees how far that is."""
     import numpy as np
 
-    from ...simulator.plan_check import CheckRow, lifetime_rows, measure, plan_row
+    from ...studies.plan_check import CheckRow, lifetime_rows, measure, plan_row
     from ...simulator.workers import workers
 
     plan, fleets = made.plan, options.fleets
@@ -82,7 +82,7 @@ def _measured(made: PlanAnswer, options: PlanOptions) -> list[PlanCheck | Unmeas
 
 
 def _show(checked: Sequence[PlanCheck | Unmeasured]) -> None:
-    from ...simulator.plan_check import FALSE_ALARM, Unmeasured
+    from ...studies.plan_check import FALSE_ALARM, Unmeasured
 
     show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")
     headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")

@@ -282,3 +282,11 @@ def chance(probability: float, up: bool = False) -> str:
 
 def _places(value: float) -> int:
     return next((n for n in range(3) if abs(round(value, n) - value) < 1e-9), 2)
+
+
+def fraction(text: str, what: str) -> Fraction:
+    """Return the number in "0.25", "1/4" or "1e-6", exactly; DisclosureError otherwise."""
+    try:
+        return Fraction(text.strip())
+    except (ValueError, ZeroDivisionError):
+        raise DisclosureError(f"{what} is a number such as 0.25 or 1/4, not {text}") from None

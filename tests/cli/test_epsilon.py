@@ -30,15 +30,15 @@ def ask(hushmote, *arguments: str) -> dict:
 
 
 def test_a_risk_becomes_an_epsilon_and_a_sentence(hushmote):
-    text = hushmote("local", "--domain", "10", "--mechanism", "grr", "--risk", "1/4", "--reports", "4")
+    text = hushmote("--domain", "10", "--mechanism", "grr", "--risk", "1/4", "--reports", "4")
     assert text.startswith("Take ε = 0.274 per report: 4 reports of a board keep the risk together")
     assert "an attacker who thought 1 in 10 then thinks at most 1 in 4." in text
     assert text.count("1.098612") >= 2
     assert "no promise" not in text
     assert "Left out, as they promise nothing about beliefs: majority, none." in text
-    arguments = ("local", "--domain", "10", "--risk", "1/4", "--reports", "4", "--all")
+    arguments = ("--domain", "10", "--risk", "1/4", "--reports", "4", "--all")
     assert hushmote(*arguments).count("no promise") == 2
-    found = ask(hushmote, "local", "--domain", "10", "--mechanism", "grr", "--risk", "1/4", "--reports", "4")
+    found = ask(hushmote, "--domain", "10", "--mechanism", "grr", "--risk", "1/4", "--reports", "4")
     assert found["epsilon_any_mechanism"] == int(math.log(3) * 1e6) / 1e6
     assert found["beliefs"][0]["alike"] == 9
     basic = found["theorems"][0]
@@ -48,19 +48,17 @@ def test_a_risk_becomes_an_epsilon_and_a_sentence(hushmote):
 
 
 def test_an_epsilon_becomes_beliefs(hushmote):
-    found = ask(hushmote, "local", "--domain", "2", "--epsilon", "1", "--reports", "3")
+    found = ask(hushmote, "--domain", "2", "--epsilon", "1", "--reports", "3")
     share = math.e / (1 + math.e)
     assert found["beliefs"][0]["posterior"] == pytest.approx(share, rel=1e-6)
     assert found["theorems"][0]["posterior"] == pytest.approx(1 / (1 + math.exp(-3)))
     assert found["repeated"]["worst_beliefs"] == pytest.approx([1 / (1 + math.exp(-3))] * 2, rel=1e-6)
     assert found["repeated"]["best_guess_right"] == pytest.approx(share**3 + 3 * share**2 * (1 - share))
-    assert "the best guess is right 82.19" in hushmote(
-        "local", "--domain", "2", "--epsilon", "1", "--reports", "3"
-    )
+    assert "the best guess is right 82.19" in hushmote("--domain", "2", "--epsilon", "1", "--reports", "3")
 
 
 def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmote):
-    arguments = ("local", "--domain", "8", "--mechanism", "grr", "--epsilon", "1", "--histogram", "2000")
+    arguments = ("--domain", "8", "--mechanism", "grr", "--epsilon", "1", "--histogram", "2000")
     text = " ".join(hushmote(*arguments).split())
     assert "who sees only a histogram of 2,000 reports, one of them the board's" in text
     assert "not against the broker, the aggregator's operator or the database's journal" in text
@@ -70,33 +68,33 @@ def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmot
     assert view["beliefs"][0]["prior"] == 0.125
     assert view["beliefs"][0]["posterior"] < found["beliefs"][0]["posterior"]
     assert "journal" in view["holds"]
-    with_risk = ask(hushmote, *arguments[:5], "--risk", "1/4", "--histogram", "2000")
+    with_risk = ask(hushmote, *arguments[:4], "--risk", "1/4", "--histogram", "2000")
     assert with_risk["histogram"]["local"] > with_risk["epsilon_any_mechanism"]
-    assert "histogram" not in ask(hushmote, *arguments[:7])
+    assert "histogram" not in ask(hushmote, *arguments[:6])
 
 
 def test_an_experiment_s_file_brings_its_mechanism_its_units_and_its_epsilon(hushmote):
-    found = ask(hushmote, "local", ROOM, "--prior", "normal:21:3", "--about", "30:", "--factor", "3")
+    found = ask(hushmote, ROOM, "--prior", "normal:21:3", "--about", "30:", "--factor", "3")
     assert found["mechanism"]["mechanism"] == "hh"
     assert found["tightest"]["target"] == "30 and above"
     assert found["tightest"]["posterior"] == pytest.approx(3 * found["tightest"]["prior"])
     assert found["epsilon_one_report"] >= found["epsilon_any_mechanism"]
-    own = ask(hushmote, "local", ROOM, "--prior", "normal:21:3", "--about", "30:", "--reports", "4")
+    own = ask(hushmote, ROOM, "--prior", "normal:21:3", "--about", "30:", "--reports", "4")
     assert own["epsilon"] == 1.0
     assert own["theorems"][0]["loss"] == 4.0
     assert "new hash or level" in own["repeated_refused"]
     for arguments in (("--factor", "3"), ("--reports", "4")):
-        hushmote("local", ROOM, "--prior", "normal:21:3", *arguments)
+        hushmote(ROOM, "--prior", "normal:21:3", *arguments)
 
 
 def test_a_prior_comes_from_a_file_s_column_or_from_weights(hushmote, tmp_path: Path):
     (tmp_path / "rooms.csv").write_text("celsius\n" + "18\n" * 3 + "31\n")
-    found = ask(hushmote, "local", ROOM, "--prior", "rooms.csv:celsius", "--about", "30:")
+    found = ask(hushmote, ROOM, "--prior", "rooms.csv:celsius", "--about", "30:")
     assert found["beliefs"][0]["prior"] == 0.25
-    found = ask(hushmote, "local", "--domain", "3", "--prior", "weights:2:1:1", "--epsilon", "1")
+    found = ask(hushmote, "--domain", "3", "--prior", "weights:2:1:1", "--epsilon", "1")
     assert {b["prior"] for b in found["beliefs"]} == {0.5, 0.25}
     assert "a column of readings needs" in hushmote(
-        "local", "--domain", "3", "--prior", "rooms.csv:celsius", "--risk", "1/2", expect=1
+        "--domain", "3", "--prior", "rooms.csv:celsius", "--risk", "1/2", expect=1
     )
 
 
@@ -113,74 +111,19 @@ def test_a_prior_comes_from_a_store_s_reports(hushmote, tmp_path: Path):
             counts = {(version.id, "2026-11-21", c): int(n) for c, n in enumerate(histogram) if n}
             transaction.write({}, counts, {})
     name = experiment.name
-    found = ask(
-        hushmote, "local", "--store", url, "--prior-from", name, "--about", "heating", "--risk", "1/2"
-    )
+    found = ask(hushmote, "--store", url, "--prior-from", name, "--about", "heating", "--risk", "1/2")
     assert found["tightest"]["target"] == "heating"
     assert found["tightest"]["prior"] == pytest.approx(0.3, abs=0.03)
-    text = hushmote("local", "--store", url, "--prior-from", name, "--risk", "1/2", expect=1)
+    text = hushmote("--store", url, "--prior-from", name, "--risk", "1/2", expect=1)
     assert text.startswith("hushmote: idle: before any report the belief is 0.")
-    mistake = hushmote("local", "--store", url, "--prior-from", "other", expect=1)
+    mistake = hushmote("--store", url, "--prior-from", "other", expect=1)
     assert "no experiment other in fleet home; its experiments: mode" in mistake
-
-
-def test_the_central_form_prints_the_paper_s_numbers(hushmote):
-    arguments = (
-        "central",
-        "1,2,3,10",
-        "--risk",
-        "1/3",
-        "--query",
-        "mean",
-        "--epsilon",
-        "2",
-        "--answer",
-        "2.20131",
-    )
-    text = hushmote(*arguments)
-    for number in ("0.382939", "0.431720", "0.618024", "0.158170", "0.125008", "0.098798"):
-        assert number in text
-    (found,) = json.loads(hushmote(*arguments, "--json"))
-    assert found["worlds"] == 4
-    assert max(found["posteriors"]) == pytest.approx(0.618024, abs=5e-7)
-    assert found["confidence"] == pytest.approx(0.368024, abs=5e-7)
-    assert [f"{x:.4f}" for x in found["densities"]] == ["0.0489", "0.0619", "0.0784", "0.3062"]
-    assert "0.306188" in text
-
-
-def test_the_central_form_takes_a_prior_and_several_universes(hushmote):
-    arguments = ("--risk", "1/2", "--query", "mean", "--epsilon", "2", "--answer", "2.20131", "--json")
-    first, second = json.loads(hushmote("central", "1,2,3,4", "1,2,3,10", *arguments))
-    assert (first["universe"], second["universe"]) == ("1,2,3,4", "1,2,3,10")
-    assert max(first["posteriors"]) == pytest.approx(0.400316, abs=5e-7)
-    prior = ("--prior", "0.4,0.3,0.2,0.1")
-    (found,) = json.loads(hushmote("central", "1,2,3,10", *prior, *arguments))
-    assert found["priors"] == pytest.approx([0.4, 0.3, 0.2, 0.1])
-    weighed = np.array(found["priors"]) * np.array(found["densities"])
-    assert found["posteriors"] == pytest.approx((weighed / weighed.sum()).tolist())
-    spread = 0.4 * math.exp(2 * found["spread"] / found["sensitivity"])
-    assert found["upper_posterior"] == pytest.approx(spread / (0.6 + spread))
-    assert found["tight_posterior"] < found["upper_posterior"]
-    text = hushmote("central", "1,2,3,4", "1,2,3,10", *arguments[:-1])
-    assert text.index("1,2,3,4: the largest") < text.index("1,2,3,10: the largest")
-
-
-def test_the_central_form_takes_a_column_and_says_what_it_refuses(hushmote, tmp_path: Path):
-    rng = np.random.default_rng(2)
-    (tmp_path / "ages.csv").write_text("age\n" + "\n".join(f"{x:.3f}" for x in rng.exponential(size=300)))
-    text = hushmote("central", "ages.csv:age", "--risk", "0.05", "--size", "150")
-    assert "median: no tight ε: 10^89.0 possible worlds" in text
-    assert "count: no tight" not in text
-    exact = json.loads(
-        hushmote("central", "ages.csv:age", "--risk", "0.05", "--neighbours", "bounded", "--json")
-    )
-    assert all(row["tight_refused"] == "" for row in exact)
 
 
 def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(REPOSITORY)
     pairs = shown((REPOSITORY / "docs" / "choosing-epsilon.md").read_text("utf-8"), "epsilon")
-    assert len(pairs) == 7
+    assert len(pairs) == 4
     for (_, *arguments), expected in pairs:
         assert [line.rstrip() for line in hushmote(*arguments).rstrip().splitlines()] == expected
 
@@ -189,52 +132,38 @@ def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.Mo
     ("arguments", "says"),
     [
         (
-            "local --domain 10 --risk 1/4",
+            "--domain 10 --risk 1/4",
             "Take ε = 1.098 per report, or for all reports of a board together.",
         ),
         (
-            "local --domain 10 --risk 1/4 --reports 500",
+            "--domain 10 --risk 1/4 --reports 500",
             "ε = 0.00219 per report: 500 reports of a board keep the risk",
         ),
         (
-            "local --domain 10 --risk 1/4 --reports 500",
+            "--domain 10 --risk 1/4 --reports 500",
             "With a chance of 1e-06 that they do not, by optimal: ε = 0.00975.",
         ),
-        ("local --domain 10 --risk 1/4 --reports 50000", "No ε keeps this risk in 50,000 reports"),
-        ("local --domain 10 --risk 0.10001", "No ε keeps this risk: it would be below 0.001."),
+        ("--domain 10 --risk 1/4 --reports 50000", "No ε keeps this risk in 50,000 reports"),
+        ("--domain 10 --risk 0.10001", "No ε keeps this risk: it would be below 0.001."),
         (
-            "local --domain 2 --epsilon 2 --reports 3",
+            "--domain 2 --epsilon 2 --reports 3",
             "thinks at most 89 in 100 after one report, and at most 998",
-        ),
-        (
-            "central 1,2,3,10 --risk 1/3 --query mean",
-            "Answer the mean at ε = 0.431: no belief in a possible world",
-        ),
-        (
-            "central 1,2,3,10 --risk 1/3",
-            "ε = 0.431 is right for one answer of any of these, as mean allows least",
         ),
     ],
 )
 def test_the_answer_stands_first_and_is_a_sentence(hushmote, arguments: str, says: str):
     text = hushmote(*arguments.split())
     assert says in " ".join(text.split("\n\n")[0].split())
-    if arguments.startswith("local") and "No ε" not in says:
+    if "No ε" not in says:
         assert "gives it at most" in " ".join(text.split("\n\n")[0].split())
         assert " ".join(ask(hushmote, *arguments.split())["answer"]) in " ".join(text.split())
 
 
 def test_plots_are_written(hushmote, tmp_path: Path):
-    hushmote("local", "--domain", "64", "--risk", "1/8", "--plot", "local.png")
-    assert "wrote loss.svg" in hushmote("local", "--domain", "8", "--epsilon", "4", "--plot", "loss.svg")
+    hushmote("--domain", "64", "--risk", "1/8", "--plot", "local.png")
+    assert "wrote loss.svg" in hushmote("--domain", "8", "--epsilon", "4", "--plot", "loss.svg")
     assert "<svg" in (tmp_path / "loss.svg").read_text("utf-8")
-    hushmote("central", "1,2,3,10", "1,2,3,4", "--risk", "1/3", "--query", "mean", "--plot", "two.png")
-    assert (tmp_path / "two.png").stat().st_size > 10_000
-    hushmote(
-        "central", "1,2,3,10", "--risk", "1/3", "--query", "mean", "--query", "median", "--plot", "both.svg"
-    )
     assert (tmp_path / "local.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "both.svg").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -270,29 +199,4 @@ def test_plots_are_written(hushmote, tmp_path: Path):
     ],
 )
 def test_a_mistake_about_boards_is_one_line(hushmote, arguments: tuple[str, ...], says: str):
-    assert says in hushmote("local", *arguments, expect=1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("", "--risk", "1/3"), "universe is empty"),
-        (("5", "--risk", "1/3"), "universe of one record"),
-        (("1,2,3", "--risk", "1/4"), "no ε can"),
-        (("1,2,3", "--risk", "0"), "between 0 and 1"),
-        (("1,2,3", "--risk", "1/2", "--distance", "3"), "a distance of 1 to 2"),
-        (("1,2,3", "--risk", "1/2", "--size", "3"), "1 to 2 of the 3 records, not 3"),
-        (("1,2,3", "--risk", "1/2", "--query", "mode"), "no statistic is called mode"),
-        (("1,2,x", "--risk", "1/2"), "a record is a number"),
-        (("1,2,3", "--risk", "1/2", "--epsilon", "-1"), "epsilon is a number above 0"),
-        (("1,2,3", "--risk", "1/2", "--answer", "1"), "--answer needs --epsilon"),
-        (("1,2,3", "--risk", "1/2", "--prior", "0.5,0.5"), "the prior has 2 numbers, there are 3 records"),
-        (("1,2,3", "--risk", "3/4", "--prior", "0.5,0.4,0.3"), "sums to 1.2, not 1"),
-        (("1,2,3", "--risk", "3/4", "--prior", "a,b,c"), "a prior's probability is a number"),
-        (("1,2,3,4", "--risk", "3/4", "--prior", "0.5,0.5,0,0", "--size", "2"), "leave --size out"),
-        (("1,2,3", "5", "--risk", "1/2"), "universe of one record"),
-        (("1,2,3", "--risk", "1/2", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
-    ],
-)
-def test_a_mistake_about_a_curator_is_one_line(hushmote, arguments: tuple[str, ...], says: str):
-    assert says in hushmote("central", *arguments, expect=1)
+    assert says in hushmote(*arguments, expect=1)

@@ -12,7 +12,7 @@ DOCUMENTS = [
     for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/*.md")
     for document in sorted(ROOT.glob(pattern))
 ]
-FOLDERS = "device|server|simulator|cli|tests|firmware_tests|benchmarks|docs|examples|deploy"
+FOLDERS = "device|server|simulator|studies|cli|tests|firmware_tests|benchmarks|docs|examples|deploy"
 # A path from the project's folder, alone or in a command; * stands for anything, :: for a test in it.
 PATH = re.compile(rf"(?:^|\s)((?:{FOLDERS})/[\w./*@-]*)")
 TEST = re.compile(r"^(test_\w+)(?:::(\w+))?$")

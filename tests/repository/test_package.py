@@ -175,7 +175,7 @@ def test_the_wheel_has_every_file_of_the_packages_and_is_small(wheel: Path):
     ours = {
         path: ("" if path.parts[len(ROOT.parts)] == "hushmote" else "hushmote/")
         + path.relative_to(ROOT).as_posix()
-        for folder in ("hushmote", "device", "server", "simulator", "web", "cli")
+        for folder in ("hushmote", "device", "server", "simulator", "studies", "web", "cli")
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 import make_command_line
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("cli", "server", "simulator", "device", "hushmote", "deploy", "firmware_tests", "tests")
+FOLDERS = ("cli", "server", "simulator", "studies", "device", "hushmote", "deploy", "firmware_tests", "tests")
 NAME = re.compile(r"(?<![A-Z_])_?HUSHMOTE_[A-Z_]*[A-Z]")
 
 

@@ -28,17 +28,18 @@ from experiments import ROOM, experiment_json
 from hushmote.device.ldp_client import ExperimentRefused
 from hushmote.server.planning.devices import MICRO, Plan, best_design
 from hushmote.server.planning.expected_error import Question
-from hushmote.simulator import dask_workers, faithful_parts, plan_check
+from hushmote.simulator import dask_workers, faithful_parts
 from hushmote.simulator.broker import free_port
 from hushmote.simulator.crew import THIS_PROCESS, Workers, WorkersError
 from hushmote.simulator.faithful import Faults
 from hushmote.simulator.faithful_parts import RealClients
 from hushmote.simulator.population import parse
-from hushmote.simulator.studies import lifetime
-from hushmote.simulator.studies.ranges import cells
-from hushmote.simulator.studies.ranges_cell import run_cell
-from hushmote.simulator.studies.ranges_design import QUICK, default_series
 from hushmote.simulator.workers import workers
+from hushmote.studies import lifetime, plan_check
+from hushmote.studies.frame import Running
+from hushmote.studies.lifetime import LifetimeParameters
+from hushmote.studies.ranges_design import QUICK, default_series
+from hushmote.studies.ranges_run import cells, run_cell
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +65,7 @@ def fleet(crew: Workers, advance: Callable[[float], object] = lambda more: None)
 def years(crew: Workers) -> object:
     less: dict[str, Any] = {"LIFETIMES": (8,), "WAYS": ("once, 31 days", "basic"), "SPLIT_DOMAINS": (16,)}
     with mock.patch.multiple(lifetime, **less):
-        return lifetime.run((10_000,), True, 3, workers=crew)
+        return lifetime.run(LifetimeParameters(devices=(10_000,), quick=True), Running(3, crew)).found
 
 
 def check(crew: Workers) -> object:

@@ -9,6 +9,8 @@ import typer
 
 from hushmote.cli import help_page, main
 from hushmote.cli.help_page import HelpPage, HelpRow
+from hushmote.cli.study import study_help
+from hushmote.studies.catalogue import STUDIES
 
 FILE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
@@ -35,6 +37,16 @@ def pages() -> Iterator[HelpPage]:
             loaded = main.load(name)
             for one in help_page.walk(loaded, type(context)(loaded, info_name=name, parent=context)):
                 yield help_page.page_of(*one)
+            if name == "study":
+                yield from studies()
+
+
+def studies() -> Iterator[HelpPage]:
+    """What each study takes, as `hushmote study NAME --help` says it."""
+    for name in STUDIES:
+        line, panels, examples = study_help(name)
+        usage = f"hushmote study {name} [PARAMETER=VALUE ...]"
+        yield HelpPage(f"hushmote study {name}", usage, (line,), panels, examples)
 
 
 def text() -> str:

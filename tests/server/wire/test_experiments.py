@@ -70,7 +70,7 @@ def test_what_is_no_experiment_is_refused_as_ever(payload: bytes):
 
 def test_nothing_else_on_the_server_parses_experiments():
     bare = set()
-    for folder in ("server", "simulator", "cli", "web", "hushmote"):
+    for folder in ("server", "simulator", "studies", "cli", "web", "hushmote"):
         for path in (ROOT / folder).rglob("*.py"):
             if "static" not in path.parts and re.search(r"Experiment\.parse\(", path.read_text("utf-8")):
                 bare.add(path.relative_to(ROOT).as_posix())

@@ -1,0 +1,70 @@
+"""All boards of a region come back at once, with a random delay and without: how long that takes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from .fleet_needs import MOSQUITTO, NATS
+from .fleet_needs import server as broker
+from .frame import Running, StudyParameters, StudyResult, StudyTable
+from .power_cut import Arrival, Boards, simulate, spread_for
+
+
+class ArrivalParameters(StudyParameters):
+    """Boards, and the broker that they come back to."""
+
+    boards: int = Field(20_000, ge=1, description="Boards that come back at once.")
+    broker: Literal["mosquitto", "nats"] = Field(
+        "mosquitto", description="One mosquitto, or three nats servers."
+    )
+    cores: int = Field(1, ge=1, description="Cores of all servers together; mosquitto uses one.")
+    spread: int | None = Field(None, ge=1, description="spread_s of the boards, seconds; else enough.")
+    backoff: int = Field(2, ge=1, description="backoff_s of the boards, seconds.")
+
+
+def run(asked: ArrivalParameters, running: Running) -> StudyResult:
+    """Simulate both ways of coming back."""
+    server = broker(NATS if asked.broker == "nats" else MOSQUITTO, asked.cores)
+    enough = spread_for(asked.boards, server)
+    wait_s = enough if asked.spread is None else asked.spread
+    shipped = Boards(asked.boards, backoff_s=asked.backoff)
+    ways = {
+        f"at once, within {asked.backoff} s": shipped,
+        f"spread_s = {wait_s}": replace(shipped, spread_s=wait_s),
+    }
+    runs = [
+        (label, simulate(way, server, running.seed, advance=lambda more: running.advance(more / 2)))
+        for label, way in ways.items()
+    ]
+    numbers = [numbers_of(run) for _, run in runs]
+    rows = []
+    for (label, _), n in zip(runs, numbers, strict=True):
+        back = ("never" if s is None else f"{s:,.0f}" for s in (n["half_s"], n["all_s"]))
+        most = f"{n['peak_tried']:,}"
+        rows.append((label, *back, f"{n['attempts']:.2f}", most, f"{100 * n['wasted']:.0f} %"))
+    headings = ("boards try", "half are back, s", "all, s", "attempts", "most a second", "work for nothing")
+    title = f"{asked.boards:,} boards, a broker that takes {server.per_s:,.0f} a second"
+    said = f"spread_s = {enough} keeps the broker at 80 % of what it can take"
+    json = [{"way": label} | n for (label, _), n in zip(runs, numbers, strict=True)]
+    told = {"per_s": server.per_s, "enough_s": enough, "ways": json}
+    return StudyResult(told, (StudyTable(title, headings, rows), "", said), runs)
+
+
+def numbers_of(run: Arrival) -> dict[str, Any]:
+    """The numbers of a table's row, None for a time that was not reached."""
+    half_s, all_s = (s if math.isfinite(s) else None for s in (run.share_s(0.5), run.all_s))
+    return {
+        "boards": run.boards.count,
+        "spread_s": run.boards.spread_s,
+        "half_s": half_s,
+        "all_s": all_s,
+        "attempts": float(run.attempts.mean()),
+        "peak_tried": int(run.tried.max()),
+        "peak_taken": int(run.taken.max()),
+        "wasted": run.wasted,
+        "most_open": run.most_open,
+    }

@@ -1,0 +1,183 @@
+"""ε for a curator's answers with Laplace noise: Lee and Clifton's upper bound and the tight bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from ..server.arrays import Floats
+from ..server.epsilon import rounded_down
+from ..server.errors import UsageError
+from ..server.privacy.beliefs import DisclosureError, chance, checked_prior, fraction
+from ..simulator import population
+from .frame import Running, StudyParameters, StudyResult, StudyTable
+from .lee_clifton import EpsilonChoice, check_epsilon, choose_epsilon
+from .sensitivity import Universe, many, statistic
+
+_FEW = 3  # statistics that the answer names each
+
+
+class CentralParameters(StudyParameters):
+    """What there is, what is answered about it, and what is allowed."""
+
+    records: tuple[str, ...] = Field(
+        min_length=1,
+        description="The universe: numbers 1,2,3,10, or FILE.csv:COLUMN; given again for another one.",
+        json_schema_extra={"repeated": True},
+    )
+    risk: str = Field(description="The highest belief in a world that is allowed: 1/3.")
+    queries: tuple[str, ...] = Field(
+        ("mean", "median", "sum", "min", "max", "p90", "count"),
+        description="mean, median, variance, sum, count, min, max, p90, module:function.",
+    )
+    size: int | None = Field(None, description="Records in the release; all but one by default.")
+    prior: str = Field(
+        "uniform",
+        description="uniform, or how likely each record is the missing one, smallest first: a,b,c.",
+    )
+    distance: int = Field(1, description="Records that neighbours differ by.")
+    neighbours: Literal["unbounded", "bounded"] = Field(
+        "unbounded", description="unbounded: records fewer or more; bounded: other ones."
+    )
+    epsilon: float | None = Field(None, description="Show both bounds at this ε, too.")
+    answer: float | None = Field(
+        None, description="With epsilon and one of queries: beliefs after this answer."
+    )
+
+
+def run(asked: CentralParameters, running: Running) -> StudyResult:
+    """Find the ε of both bounds for each statistic of each universe."""
+    if asked.answer is not None and (asked.epsilon is None or len(asked.queries) != 1):
+        raise UsageError("answer= needs epsilon= and one of queries=")
+    risk = float(fraction(asked.risk, "a risk"))
+    universes = [(text, _choices(text, asked, risk)) for text in asked.records]
+    if asked.epsilon is not None:
+        check_epsilon(asked.epsilon)
+    for _, (first, *_) in universes:
+        if asked.answer is not None and first.all is None:
+            raise DisclosureError(f"no beliefs after an answer: {first.refused}")
+    shown: list[StudyTable | str] = []
+    for name, choices in universes:
+        shown += [""] if shown else []
+        shown += _shown(f"{name}: " if len(universes) > 1 else "", choices, asked, risk)
+        if asked.answer is not None and asked.epsilon is not None:
+            shown += ["", *_after(choices[0], asked.answer, asked.epsilon)]
+    json = [_plain(name, choice, asked) for name, choices in universes for choice in choices]
+    return StudyResult(json, shown, (universes, risk))
+
+
+def _choices(text: str, asked: CentralParameters, risk: float) -> list[EpsilonChoice]:
+    """What is found for each statistic of one universe."""
+    data = _records(text)
+    universe = Universe(data, len(data) - 1 if asked.size is None and len(data) > 1 else asked.size or 0)
+    missing = _prior(asked.prior, universe)
+    choices: list[EpsilonChoice] = []
+    for query in (statistic(name) for name in asked.queries):
+        # worlds of a function of one's own are enumerated: the first lacks the last record
+        worlds = missing[::-1] if missing is not None and query.own else missing
+        choices.append(choose_epsilon(query, universe, risk, asked.distance, asked.neighbours, worlds))
+    return choices
+
+
+def _prior(text: str, universe: Universe) -> Floats | None:
+    """How likely each record is the missing one, shape (records,); None: all alike."""
+    if text == "uniform":
+        return None
+    count = len(universe.records)
+    if universe.size != count - 1:
+        raise DisclosureError("a prior says which record is missing: leave size= out, or the prior uniform")
+    given = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
+    if len(given) != count:
+        raise DisclosureError(f"the prior has {len(given)} numbers, there are {count} records")
+    return checked_prior(given, len(given))
+
+
+def _records(text: str) -> Floats:
+    file, colon, column = text.rpartition(":")
+    if colon and file.lower().endswith(".csv"):
+        readings = population.read_csv(file, column).readings
+        return np.array([x for x in readings if x is not None], dtype=np.float64)
+    return np.array([float(fraction(x, "a record")) for x in text.split(",") if x.strip()])
+
+
+def _plain(universe: str, choice: EpsilonChoice, asked: CentralParameters) -> dict[str, object]:
+    names = ("query", "worlds", "sensitivity", "spread", "upper_epsilon", "tight_epsilon")
+    plain: dict[str, object] = {"universe": universe}
+    plain |= {name: getattr(choice, name) for name in names}
+    plain["tight_refused"] = choice.refused
+    epsilon, answer, worlds = asked.epsilon, asked.answer, choice.all
+    if epsilon is not None:
+        plain["upper_posterior"] = choice.upper(epsilon)
+        plain["tight_posterior"] = worlds.tight(epsilon) if worlds else None
+        if answer is not None and worlds:
+            plain["values"] = worlds.values.tolist()
+            plain["priors"] = worlds.priors.tolist()
+            plain["densities"] = worlds.densities(answer, epsilon).tolist()
+            plain["posteriors"] = worlds.posterior(answer, epsilon).tolist()
+            plain["confidence"] = worlds.confidence(answer, epsilon)
+    return plain
+
+
+def _shown(
+    named: str, choices: Sequence[EpsilonChoice], asked: CentralParameters, risk: float
+) -> list[StudyTable | str]:
+    k, epsilon = asked.distance, asked.epsilon
+    how = f"{'1 record' if k == 1 else f'{k} records'} "
+    how += "less or more" if asked.neighbours == "unbounded" else "changed"
+    worlds = many(choices[0].worlds)
+    headings = ["query", "Δf", "Δv", "upper-bound ε", "tight ε"]
+    if epsilon is not None:
+        headings += [f"upper at {epsilon:g}", f"tight at {epsilon:g}"]
+    rows = []
+    for c in choices:
+        cells = [c.query, f"{c.sensitivity:.6g}", f"{c.spread:.6g}", _epsilon(c.upper_epsilon)]
+        cells.append("refused" if c.refused else _epsilon(c.tight_epsilon))
+        if epsilon is not None:
+            cells += [f"{c.upper(epsilon):.6f}", f"{c.all.tight(epsilon):.6f}" if c.all else ""]
+        rows.append(cells)
+    return [
+        _answer(choices, risk),
+        "",
+        f"# {named}the largest ε for a risk of {risk:.6g}, {worlds} worlds; Δf: {how}",
+        StudyTable(None, headings, rows),
+        *(f"{c.query}: no tight ε: {c.refused}" for c in choices if c.refused),
+    ]
+
+
+def _epsilon(epsilon: float | None) -> str:
+    return "any" if epsilon is None else f"{epsilon:.6f}"
+
+
+def _answer(choices: Sequence[EpsilonChoice], risk: float) -> str:
+    """Which ε to take for one answer of each statistic: by the tight bound where there is one."""
+    best = [(c.query, c.upper_epsilon if c.refused else c.tight_epsilon) for c in choices]
+    finite = sorted((epsilon, query) for query, epsilon in best if epsilon is not None)
+    if not finite:
+        return f"Any ε will do: no answer takes a belief above {chance(risk)}."
+    if len(best) > _FEW:
+        least, query = finite[0]
+        text = f"ε = {rounded_down(least)} is right for one answer of any of these, as {query} allows least"
+    else:
+        each = (f"{query} at ε = {'any' if e is None else rounded_down(e)}" for query, e in best)
+        text = f"Answer one of {', '.join(each)}" if len(best) > 1 else f"Answer the {next(iter(each))}"
+    return f"{text}: no belief in a possible world then passes {chance(risk)}."
+
+
+def _after(choice: EpsilonChoice, value: float, epsilon: float) -> list[StudyTable | str]:
+    """The belief in each of the most likely worlds after an answer."""
+    worlds = choice.all
+    assert worlds is not None
+    after, densities = worlds.posterior(value, epsilon), worlds.densities(value, epsilon)
+    rows = [
+        (f"{worlds.values[i]:.6g}", *(f"{x:.6f}" for x in (worlds.priors[i], densities[i], after[i])))
+        for i in (-after).argsort(kind="stable")[:12].tolist()
+    ]
+    return [
+        f"# after the {choice.query} {value:g} at ε = {epsilon:g}: the most likely worlds",
+        StudyTable(None, (choice.query, "before", "density of the answer", "after"), rows, ()),
+        "after: before × density, divided by the sum of all of these",
+        f"confidence, after less before: {worlds.confidence(value, epsilon):.6f}",
+    ]

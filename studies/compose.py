@@ -1,0 +1,146 @@
+"""What a list of releases of different ε, some with a δ, is together under every theorem."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+from pydantic import Field
+
+from ..server.accounting import AccountingError, ComposedRow, History, Kind, ReportCost, compose
+from ..server.accounting.compare import TITLES
+from ..server.epsilon import MICRO, belief, micro_nats, rounded_up
+from ..server.errors import UsageError, refusing
+from .frame import Running, StudyParameters, StudyResult, StudyTable
+
+_NEXT_TO_NOTHING = 0.5  # a δ from which on nothing of worth is promised
+_LDP = (Kind.PURE, Kind.APPROXIMATE)
+
+
+class ComposeParameters(StudyParameters):
+    """Releases of a list or of a file, or of both."""
+
+    releases: tuple[str, ...] = Field(
+        (), description="EPSILON[:DELTA][xCOUNT], in order: 0.5x1000,1,0.5:0.01x20."
+    )
+    delta: float = Field(1e-6, description="What a theorem may add to the releases' own δ; 0: nothing.")
+    input: Path | None = Field(
+        None, description="Releases from a .csv file: columns epsilon, delta and count."
+    )
+    all: bool = Field(False, description="List the theorems that do not hold here, too; JSON always does.")
+
+
+def run(asked: ComposeParameters, running: Running) -> StudyResult:
+    """Compose the releases under every theorem."""
+    runs = [release(text) for text in asked.releases] + (_read(asked.input) if asked.input else [])
+    if not runs:
+        raise UsageError(
+            "say what was released: hushmote study compose releases=0.5x1000,1x1000,0.5:0.01x1000"
+        )
+    history = History(tuple(runs))
+    rows = compose(history, asked.delta)
+    own = float(history.delta)
+    releases = [
+        {"epsilon": cost.epsilon / MICRO, "delta": cost.delta, "count": n} for cost, n in history.runs
+    ]
+    json = {"releases": releases, "count": history.count, "sum": history.sum / MICRO, "sum_delta": own}
+    held = [row for row in rows if row.kind != Kind.ONE_BIT and not row.refused]
+    table = StudyTable(
+        f"{history.count:,} releases, Σε = {history.sum / MICRO:,g}{f', Σδ = {own:g}' if own else ''}: "
+        "together they are",
+        ("theorem", "ε", "δ", "each ε is"),
+        [_cells(row) for row in rows if (row.kind != Kind.ONE_BIT if asked.all else row in held)],
+        (0, 3),
+    )
+    left = [TITLES.get(row.theorem, row.theorem) for row in rows if row not in held]
+    notes = [_refused(row) for row in rows if row.refused or row.kind == Kind.ONE_BIT]
+    if not asked.all:
+        notes = [f"Left out, as they hold no LDP here: {', '.join(left)}. all=yes shows them."]
+    shown = (*_answer(history, rows), "", table, *notes, _meaning(own))
+    found = (history, asked.delta)
+    return StudyResult(json | {"theorems": [row.to_dict() for row in rows]}, shown, found)
+
+
+def release(text: str) -> tuple[ReportCost, int]:
+    """Releases of one kind, EPSILON[:DELTA][xCOUNT] with nats; UsageError where it is not that."""
+    head, cross, count = text.replace("×", "x").partition("x")
+    epsilon, colon, delta = head.partition(":")
+    try:
+        return _run(float(epsilon), float(delta) if colon else 0.0, int(count) if cross else 1)
+    except ValueError:
+        raise UsageError(
+            f"a release is EPSILON[:DELTA][xCOUNT], as 0.5, 0.5:0.01 or 0.5:0.01x1000, not {text}"
+        ) from None
+
+
+def _read(file: Path) -> list[tuple[ReportCost, int]]:
+    runs: list[tuple[ReportCost, int]] = []
+    with refusing(UsageError, f"read {file}"), file.open(encoding="utf-8-sig", newline="") as lines:
+        rows = csv.DictReader(lines)
+        if "epsilon" not in (rows.fieldnames or ()):
+            raise UsageError(f"{file} needs a column epsilon, and may have delta and count")
+        for row in rows:
+            try:
+                count = int(row.get("count") or 1)
+                runs.append(_run(float(row["epsilon"]), float(row.get("delta") or 0), count))
+            except (ValueError, TypeError):
+                line = f"{file}, line {rows.line_num}"
+                raise UsageError(f"{line}: epsilon, delta and count are numbers") from None
+    return runs
+
+
+def _run(epsilon: float, delta: float, count: int) -> tuple[ReportCost, int]:
+    if count < 1:
+        raise UsageError(f"the number of releases is a whole number from 1 up, not {count}")
+    return ReportCost(micro_nats(epsilon, AccountingError), delta), count
+
+
+def _cells(row: ComposedRow) -> tuple[str, ...]:
+    epsilon = "not valid" if row.epsilon is None else f"{row.epsilon:,.6f}"
+    delta = "" if row.delta is None else "0" if row.delta == 0 else f"{row.delta:.7g}"
+    return TITLES.get(row.theorem, row.theorem), epsilon, delta, row.when
+
+
+def _refused(row: ComposedRow) -> str:
+    if row.refused:
+        return f"{TITLES.get(row.theorem, row.theorem)}: {row.refused}."
+    total = "650 or more" if row.epsilon == math.inf else f"{row.epsilon:.6g}"
+    return f"majority: not LDP; a vote of all tells one fixed bit as one release at ε = {total} does."
+
+
+def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
+    """What releases are together, by the theorem that promises most."""
+
+    def worth(row: ComposedRow) -> tuple[bool, float]:
+        """Less is better; a δ has to buy a hundredth of ε at least."""
+        epsilon = row.epsilon or 0.0
+        return ((row.delta or 0) >= _NEXT_TO_NOTHING, epsilon * (1 if row.delta == history.delta else 1.01))
+
+    valid = [
+        row for row in rows if row.kind in _LDP and row.epsilon is not None and math.isfinite(row.epsilon)
+    ]
+    best = min(valid, key=worth, default=None)
+    number = "This release" if history.count == 1 else f"These {history.count:,} releases"
+    if best is None or best.epsilon is None or (best.delta or 0) >= _NEXT_TO_NOTHING:
+        return [f"{number} promise next to nothing together: their own δ add up to {float(history.delta):g}."]
+    epsilon, delta = rounded_up(best.epsilon), best.delta or 0.0
+    kind = f"({epsilon}, {rounded_up(delta)})-LDP" if delta else f"{epsilon}-LDP"
+    theorem = TITLES.get(best.theorem, best.theorem)
+    answer = [f"{number} {'is' if history.count == 1 else 'are'} {kind} together, by {theorem}."]
+    if not history.delta:
+        told = belief(history.sum / MICRO, seen="all of them")
+        answer.append(f"By adding up, which cannot fail, {told[0].lower()}{told[1:]}")
+    return answer
+
+
+def _meaning(own: float) -> str:
+    if own:
+        return (
+            "(ε, δ): no event is likelier under one course of readings than e^ε times its chance under "
+            "another, plus δ. The odds may pass e^ε more often than δ."
+        )
+    return (
+        "zCDP, Rogers, advanced: the odds pass e^ε with probability at most δ. closed form, optimal: no "
+        "event is likelier than e^ε times its chance under other readings, plus δ."
+    )

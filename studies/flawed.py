@@ -1,0 +1,180 @@
+"""NOT ε-LDP: the local oracle of a well-known study with its flaws, to show what each of them does.
+
+The study (a bachelor thesis of 2021) keeps the truth with the usual probability, but draws the lie from all
+cells, truth included; it does not hash; it spends a share of the reports on the root, whose count is known.
+Nothing here is a mechanism: no experiment can name it and no `Structure` is made of it. Each flaw is a switch
+of `Flaws`, so that its effect can be told from the others'.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ..device.ldp_client import ONE, Experiment
+from ..server.arrays import Counts, Floats
+from ..server.epsilon import MICRO
+from ..server.estimate.estimate import estimate
+from ..server.experiments.payload import experiment_over, mechanism_fields
+from ..server.mechanisms import butterfly
+from ..server.mechanisms import tree as hierarchy
+from ..server.mechanisms.channel import level_channel
+from ..simulator import vectorised
+from . import ranges_theory
+from .noise import NoiseSource
+from .structures import Fitted, LocalFlat, LocalHierarchy, check_ranges, checked, fitted
+
+
+@dataclass(frozen=True)
+class Flaws:
+    """What is done differently from the correct structures; all False is the correct one.
+
+    lie           the lie is drawn from all cells, the truth's included: not ε-LDP
+    no_hash       every level is answered directly, g = D
+    root          1 / (h + 1) of the reports go to the root, whose count is known
+    inconsistent  a range is the sum of the fewest nodes' own estimates: no least squares, the total unused
+    wrong_inverse with lie: the estimator inverts the correct channel instead of the one that ran
+    """
+
+    lie: bool = False
+    no_hash: bool = False
+    root: bool = False
+    inconsistent: bool = False
+    wrong_inverse: bool = False
+
+    def __str__(self) -> str:
+        names = {
+            "lie": "lie from all cells",
+            "no_hash": "no hashing",
+            "root": "root level",
+            "inconsistent": "no consistency",
+            "wrong_inverse": "wrong inverse",
+        }
+        on = [text for field, text in names.items() if getattr(self, field)]
+        text = " + ".join(on) or "correct"
+        return f"{text} (not ε-LDP)" if self.lie else text
+
+
+CORRECT = Flaws()
+THESIS = Flaws(lie=True, no_hash=True, root=True, inconsistent=True)
+
+
+def true_epsilon(epsilon: float, cells: int) -> float:
+    """What the flawed oracle with that many cells really spends at a nominal ε, in nats.
+
+    The truth is sent with probability p + (1 - p) / g and each other cell with (1 - p) / g,
+    p = e^ε / (e^ε + g - 1), so that the ratio is 1 + g e^ε / (g - 1).
+    """
+    return math.log1p(cells * math.exp(epsilon) / (cells - 1))
+
+
+@dataclass(frozen=True)
+class FlawedStructure:
+    """A local structure with flaws; fanout 0 is flat. Its ε is nominal: see true_epsilon()."""
+
+    fanout: int
+    flaws: Flaws
+
+    def believed(self, domain: int, epsilon: float) -> Experiment:
+        """The experiment of the nominal ε."""
+        return _believed(domain, epsilon, self.fanout, self.flaws.no_hash)
+
+    def ran(self, domain: int, epsilon: float) -> Experiment:
+        """What makes the reports: the same, with its truth told too often where the lie may be true."""
+        return _ran(domain, epsilon, self.fanout, self.flaws.no_hash, self.flaws.lie)
+
+    def unused(self, domain: int) -> float:
+        """Share of the reports that go to the root."""
+        return (
+            1 / (len(hierarchy.heights(domain, self.fanout)) + 1) if self.flaws.root and self.fanout else 0.0
+        )
+
+    def true_epsilon(self, domain: int, epsilon: float) -> float:
+        """The real ε of a report: that of the level that gives most away."""
+        if not self.flaws.lie:
+            return epsilon
+        return max(true_epsilon(epsilon, level.g) for level in self.believed(domain, epsilon).levels)
+
+    def _inverse(self, domain: int, epsilon: float) -> Experiment:
+        return (self.believed if self.flaws.wrong_inverse else self.ran)(domain, epsilon)
+
+    def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted | NodeSums:
+        """Simulated answers, at a nominal ε."""
+        counts = checked(counts, epsilon)
+        domain, n = len(counts), int(counts.sum())
+        used = source.rng.binomial(counts, 1 - self.unused(domain))
+        histogram = vectorised.histogram(self.ran(domain, epsilon), used, source.rng)
+        inverse = self._inverse(domain, epsilon)
+        if not (self.flaws.inconsistent and self.fanout):
+            return fitted(estimate(inverse, histogram).frequencies * n)
+        nodes = []
+        for level in inverse.levels:
+            here = histogram[level.offset : level.offset + level.code_count]
+            channel = level_channel(level)
+            rate = butterfly.supports(level, here) / here.sum()
+            nodes.append((rate - channel.q) / (channel.p - channel.q) * n)
+        return NodeSums(domain, self.fanout, tuple(nodes))
+
+    def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
+        """The law of the errors on ranges of those counts."""
+        domain = len(counts)
+        inverse = self._inverse(domain, epsilon)
+        if self.flaws.inconsistent and self.fanout:
+            parts = fewest_nodes(domain, self.fanout, lo, hi)
+        else:
+            parts = ranges_theory.tree_weights(inverse, ranges_theory.indicator(domain, lo, hi))
+        ran = self.ran(domain, epsilon)
+        return ranges_theory.channel_law(ran, inverse, counts, parts, self.unused(domain))
+
+
+@dataclass(frozen=True)
+class NodeSums:
+    """Answers that are sums of the fewest nodes that make up a range, each with its own estimate."""
+
+    domain: int
+    fanout: int
+    nodes: tuple[Floats, ...]
+
+    def answer(self, lo: Counts, hi: Counts) -> Floats:
+        """Estimated counts of the indices lo[i]..hi[i]-1, shape (ranges,)."""
+        check_ranges(self.domain, lo, hi)
+        parts = fewest_nodes(self.domain, self.fanout, lo, hi)
+        return sum((z @ r for z, r in zip(self.nodes, parts, strict=True)), np.zeros(len(lo)))
+
+
+def fewest_nodes(domain: int, fanout: int, lo: Counts, hi: Counts) -> list[Floats]:
+    """1 for each node that lies in a range while its parent does not; per level, shape (nodes, ranges)."""
+    parts: list[Floats] = []
+    nodes = hierarchy.heights(domain, fanout)
+    above = np.zeros((1, len(lo)), bool)
+    for level, count in enumerate(nodes):
+        width = fanout ** (len(nodes) - 1 - level)
+        start = np.arange(count)[:, None] * width
+        inside = (start >= lo) & (np.minimum(start + width, domain) <= hi)
+        parts.append((inside & ~np.repeat(above, fanout, axis=0)[:count]).astype(np.float64))
+        above = inside
+    return parts
+
+
+@lru_cache(maxsize=64)
+def _believed(domain: int, epsilon: float, fanout: int, no_hash: bool) -> Experiment:
+    if not no_hash:
+        return (LocalHierarchy(fanout) if fanout else LocalFlat()).experiment(domain, epsilon)
+    if not fanout:
+        return experiment_over(domain, round(epsilon * MICRO), mechanism_fields("grr"))
+    cells = list(hierarchy.heights(domain, fanout))
+    return experiment_over(domain, round(epsilon * MICRO), mechanism_fields("hh", fanout=fanout, cells=cells))
+
+
+@lru_cache(maxsize=64)
+def _ran(domain: int, epsilon: float, fanout: int, no_hash: bool, lie: bool) -> Experiment:
+    experiment = _believed(domain, epsilon, fanout, no_hash)
+    if lie:
+        experiment = copy.deepcopy(experiment)  # the one that is shared stays private
+        for level in experiment.levels:
+            level.threshold += round((ONE - level.threshold) / level.g)
+    return experiment

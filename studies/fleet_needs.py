@@ -1,0 +1,330 @@
+"""What a fleet of n boards needs: a model of connections, processors, memory, disks and network.
+
+Every constant is measured: scale.csv has it with its source, written by benchmarks/scale.py out of what
+this project's own benchmarks found. What is assumed stands in Machine and Fleet. Demand grows with the
+boards. What cannot be divided among machines (a broker with one thread, one log that servers agree on, one
+writer, one database) is a limit, and where demand is above it the set-up is too small.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from ..server.errors import HushmoteError
+from .power_cut import Server
+
+DAY_S = 86_400.0
+YEAR_S = 365 * DAY_S
+MOST_BOARDS = 10**10
+GIB = 2.0**30
+TB = 1e12
+_IP_TCP = 40  # bytes of the headers of a packet, IPv4 without options
+_TLS_RECORD = 29  # of a record of TLS 1.2 with AES-GCM: header, nonce, tag
+_OPEN_PACKETS = 12  # of TCP and TLS until both ends are done
+_CONNECTED_S = 5.0  # how long a board that sleeps stays: Wi-Fi is up, its reports go out, it goes
+
+MOSQUITTO, NATS = "mosquitto", "nats 3"
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+
+
+class ScaleError(HushmoteError):
+    """A fleet that the model does not take; the text says what would be right."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A measured number: its unit, the file that it comes from, and under which conditions."""
+
+    value: float
+    unit: str
+    source: str
+    conditions: str
+
+
+@cache
+def constants() -> Mapping[str, Constant]:
+    """The model's measured constants by name."""
+    text = Path(__file__).with_name("scale.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {r["name"]: Constant(float(r["value"]), r["unit"], r["source"], r["conditions"]) for r in rows}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One server: assumed, not measured. load: share of each of its resources that is used at the peak."""
+
+    cores: int = 16
+    memory_gib: float = 64.0
+    network_mbit: float = 10_000.0
+    disk_tb: float = 4.0
+    load: float = 0.5
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Boards and what they do.
+
+    every_s: from one report of a board to its next, on average. stays: they stay connected; else they wake,
+    report and sleep, and connect at least every refresh_s. reconnect_s: how long a connection that stays
+    lasts. region: share of the boards that a power cut brings back at once, over spread_s. peak: the busiest
+    second over the average. codes, days: of the histogram that is kept.
+    """
+
+    boards: int
+    every_s: float
+    stays: bool = False
+    refresh_s: float = DAY_S
+    keepalive_s: float = 60.0
+    reconnect_s: float = DAY_S
+    region: float = 0.1
+    spread_s: float = 600.0
+    peak: float = 3.0
+    experiments: int = 1
+    codes: int = 1024
+    days: int = 365
+
+    @property
+    def reports_per_s(self) -> float:
+        """Reports a second, on average."""
+        return self.boards / self.every_s
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What stands between boards and answers. grouped: several aggregators share the reports."""
+
+    name: str
+    broker: str
+    store: str
+    grouped: bool
+
+
+ONE = Setup("mosquitto, one aggregator, SQLite", MOSQUITTO, SQLITE, False)
+GROUP = Setup("mosquitto, a group, PostgreSQL", MOSQUITTO, POSTGRESQL, True)
+CLUSTER = Setup("NATS cluster, a group, PostgreSQL", NATS, POSTGRESQL, True)
+SETUPS = (ONE, GROUP, CLUSTER)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Something that more machines do not lift: how much of it is asked for, of 1."""
+
+    what: str
+    asked: float
+    then: str
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a fleet needs of a set-up, at its peak; cores, GiB, Mbit/s and TB, before regions are made.
+
+    arriving: connections a second at the peak. standing: at a time. divided_gib: of the brokers' memory, what
+    they divide; every_gib: what each has of all boards. limits: the most that is asked first.
+    """
+
+    fleet: Fleet
+    setup: Setup
+    machine: Machine
+    reports_per_s: float
+    standing: float
+    arriving: float
+    broker_cores: float
+    divided_gib: float
+    every_gib: float
+    aggregator_cores: float
+    database_cores: float
+    store_tb: float
+    network_mbit: float
+    limits: tuple[Limit, ...]
+
+    @property
+    def first(self) -> Limit:
+        """What breaks first."""
+        return self.limits[0]
+
+    @property
+    def regions(self) -> int:
+        """Into how many fleets, each with a store of its own, it is divided."""
+        return max(math.ceil(self.first.asked), 1)
+
+    @property
+    def brokers(self) -> int:
+        """Machines with a broker, of all regions."""
+        m = self.machine
+        most = max(self.broker_cores / m.cores, self.network_mbit / m.network_mbit) / m.load
+        room = m.memory_gib * m.load - self.every_gib / self.regions
+        least = max(math.ceil(self.divided_gib / self.regions / room), 3 if self.setup.broker == NATS else 1)
+        return max(math.ceil(most), least * self.regions)
+
+    @property
+    def broker_gib(self) -> float:
+        """Memory of all brokers."""
+        return self.divided_gib + self.every_gib * self.brokers / self.regions
+
+    @property
+    def aggregators(self) -> int:
+        """Processes of `hushmote serve`, each a core at most."""
+        return max(math.ceil(self.aggregator_cores / self.machine.load), self.regions)
+
+    @property
+    def machines(self) -> int:
+        """All machines: brokers, those of the aggregators, and one with a database for each region."""
+        if self.setup is ONE:
+            return self.regions
+        aggregators = max(math.ceil(self.aggregators / self.machine.cores), 1)
+        return self.brokers + aggregators + self.regions
+
+
+def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
+    """Work out what a fleet needs of a set-up; raises ScaleError."""
+    if not 1 <= fleet.boards <= MOST_BOARDS:
+        raise ScaleError(f"the model takes 1 to {MOST_BOARDS:,} boards, not {fleet.boards:,}")
+    if min(fleet.every_s, fleet.refresh_s, fleet.spread_s) < 1:
+        raise ScaleError(
+            "from one report to the next, and from one connection to the next, is a second at least"
+        )
+    of = {name: constant.value for name, constant in constants().items()}
+    kind = setup.broker
+    report = fleet.peak * fleet.reports_per_s
+    if fleet.stays:
+        standing = float(fleet.boards)
+        arriving = max(
+            fleet.boards / fleet.reconnect_s * fleet.peak, fleet.boards * fleet.region / fleet.spread_s
+        )
+        pings = 2 * fleet.boards / fleet.keepalive_s
+    else:
+        # A board connects for a report, and by another coin once in refresh_s.
+        arriving = fleet.peak * fleet.boards * (1 / fleet.every_s + 1 / fleet.refresh_s)
+        standing = arriving * _CONNECTED_S
+        pings = 0.0
+    opened = of[f"{kind} connect"] + of[f"{kind} subscribe"] * fleet.experiments + of[f"{kind} status"]
+    broker_us = arriving * opened + pings * of[f"{kind} ping"] + report * of[f"{kind} report"]
+    broker_us += report * of.get(f"{kind} deliver", 0.0)
+    divided, every = standing * of[f"{kind} connection"], 0.0
+    if kind == NATS:  # a status is in all three servers, and an entry in each server's list
+        every = fleet.boards * (of[f"{kind} retained"] / 3 + of["nats listed"])
+    else:
+        divided += fleet.boards * of[f"{kind} retained"]
+    aggregator_us = report * of[f"aggregator {setup.broker} {setup.store}"]
+    database_us = report * of[f"database {setup.store}"]
+    store = fleet.boards * fleet.experiments * of[f"{setup.store} device"]
+    store += fleet.experiments * fleet.codes * fleet.days * of[f"{setup.store} bin"]
+    packet = _IP_TCP + _TLS_RECORD
+    bytes_per_s = report * (of["publish"] + of["puback"] + 2 * packet)
+    bytes_per_s += arriving * (
+        of["handshake up"] + of["handshake down"] + _OPEN_PACKETS * _IP_TCP + 10 * packet
+    )
+    bytes_per_s += pings * 2 * (2 + packet)
+    amounts = {
+        "reports_per_s": report,
+        "standing": standing,
+        "arriving": arriving,
+        "broker_cores": broker_us / 1e6,
+        "divided_gib": divided / GIB,
+        "every_gib": every / GIB,
+        "aggregator_cores": aggregator_us / 1e6,
+        "database_cores": database_us / 1e6,
+        "store_tb": store / TB,
+        "network_mbit": bytes_per_s * 8 / 1e6,
+    }
+    limits = sorted(_limits(setup, machine, amounts, of), key=lambda limit: -limit.asked)
+    return Needs(fleet, setup, machine, limits=tuple(limits), **amounts)
+
+
+def smallest(fleet: Fleet, machine: Machine = Machine()) -> Needs:
+    """The first of SETUPS that is enough; else the last, in regions. Raises ScaleError."""
+    for setup in SETUPS:
+        found = needs(fleet, setup, machine)
+        if found.regions == 1:
+            return found
+    return found
+
+
+def breaks_at(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> tuple[int, Limit] | None:
+    """The least number of such boards that is too many, and what breaks there; None for no number."""
+    low, high = 1, MOST_BOARDS + 1
+    while low < high:
+        middle = (low + high) // 2
+        if needs(replace(fleet, boards=middle), setup, machine).first.asked > 1:
+            high = middle
+        else:
+            low = middle + 1
+    return None if low > MOST_BOARDS else (low, needs(replace(fleet, boards=low), setup, machine).first)
+
+
+def _limits(
+    setup: Setup, machine: Machine, amounts: Mapping[str, float], of: Mapping[str, float]
+) -> list[Limit]:
+    """How much is asked of what there is one of, of 1 each."""
+    load = machine.load
+    limits = [
+        Limit(
+            "disk of the store",
+            amounts["store_tb"] / (machine.disk_tb * load),
+            "regions, or seal old windows",
+        ),
+    ]
+    if setup.broker == MOSQUITTO:
+        limits += [
+            Limit("mosquitto's one thread", amounts["broker_cores"] / load, "NATS servers"),
+            Limit("mosquitto's memory", amounts["divided_gib"] / (machine.memory_gib * load), "NATS servers"),
+        ]
+    else:
+        log_cores = amounts["reports_per_s"] * of["nats 3 log"] / 1e6
+        limits.append(Limit("the one log of reports", log_cores / load, "regions"))
+        meta = _MOST_SERVERS * machine.cores * load
+        limits.append(Limit("processors of the brokers", amounts["broker_cores"] / meta, "regions"))
+        # Whoever is connected to it: each server has the list of all boards, and their statuses.
+        every, connections = amounts["every_gib"], amounts["divided_gib"] / _MOST_SERVERS
+        asked = (every + connections) / (machine.memory_gib * load)
+        if every > connections:
+            limits.append(Limit("memory for the list of boards and their statuses", asked, "regions"))
+        else:
+            limits.append(Limit("memory for connections", asked, "regions, or boards that sleep"))
+    if setup.store == SQLITE:
+        alone = amounts["aggregator_cores"] / load
+        limits.append(Limit("the one aggregator", alone, "a group on PostgreSQL"))
+    else:
+        limits.append(
+            Limit("the database's processors", amounts["database_cores"] / (machine.cores * load), "regions")
+        )
+    return limits
+
+
+_MOST_SERVERS = 9  # of one cluster: each server has a connection to each other, and an account of all boards
+
+
+def throughput(broker: str, store: str, members: int, cores: int) -> float:
+    """Reports a second that so many aggregators drain from one broker, all on this many cores.
+
+    An aggregator waits for its database, so the two take turns. SQLite's commits come one at a time, and
+    mosquitto has one thread.
+    """
+    of = {name: constant.value for name, constant in constants().items()}
+    aggregator, database = of[f"aggregator {broker} {store}"], of[f"database {store}"]
+    deliver = of[f"{broker} deliver"]
+    rates = [members * 1e6 / (aggregator + database), cores * 1e6 / (aggregator + database + deliver)]
+    if store == SQLITE:
+        rates.append(1e6 / of[f"commit {store}"])
+    if broker == MOSQUITTO:
+        rates.append(1e6 / deliver)
+    return min(rates)
+
+
+def server(broker: str, cores: float) -> Server:
+    """A broker as power_cut.py simulates it, from the same constants; cores: of all its servers together.
+
+    mosquitto has one thread and takes connections from a backlog of 100.
+    """
+    of = {name: constant.value for name, constant in constants().items()}
+    hello, plain = of[f"{broker} hello"], of[f"{broker} plain connect"]
+    finish = of[f"{broker} connect"] - hello - plain
+    steps = (hello, finish, plain, of[f"{broker} subscribe"], of[f"{broker} status"])
+    if broker == MOSQUITTO:
+        return Server(*(step / 1e6 for step in steps), cores=min(cores, 1), backlog=100)
+    return Server(*(step / 1e6 for step in steps), cores=cores)

@@ -1,0 +1,84 @@
+"""One frame for all studies: parameters in, a result out; text, JSON, CSV and pictures are made from it.
+
+A study is a module of this folder with a function `run(asked, running)`. The type of `asked` is a model of
+its parameters, a subclass of StudyParameters. `run` returns a StudyResult. A study with a picture has a
+module `NAME_picture` with a function `draw(path, found)`; it loads matplotlib, which takes a second.
+`catalogue.py` names the studies.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from ..server.errors import HushmoteError, UsageError, refusing
+from ..simulator.crew import THIS_PROCESS, Workers
+
+
+class StudyError(HushmoteError):
+    """A study that cannot be run; the text says what would be right."""
+
+
+class StudyParameters(BaseModel):
+    """What a study can be asked, each with its default, bounds and a line of help."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """A table of texts; left: the columns of words, which stand to the left; the others are numbers."""
+
+    title: str | None
+    headings: Sequence[str]
+    rows: Iterable[Sequence[str]]
+    left: Sequence[int] = (0,)
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What a study found.
+
+    json: plain values. shown: tables and paragraphs as they are printed, a paragraph with "# " in bold.
+    found: what the study's picture is drawn from. rows: of a CSV file, plain values by their column.
+    """
+
+    json: Any
+    shown: Sequence[StudyTable | str]
+    found: Any = None
+    rows: Sequence[dict[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a study runs: the seed, None for none; the workers; a function told how much more is done, of 1."""
+
+    seed: int | None = None
+    workers: Workers = THIS_PROCESS
+    advance: Callable[[float], object] = lambda _: None
+
+
+def plain(thing: Any, *more: str) -> Any:
+    """Dataclasses, also within lists and dictionaries, as plain values; more: properties to add on top."""
+    if is_dataclass(thing) and not isinstance(thing, type):
+        names = [field.name for field in fields(thing)]
+        return {name: plain(getattr(thing, name)) for name in (*names, *more)}
+    if isinstance(thing, dict):
+        return {key: plain(value) for key, value in thing.items()}
+    return [plain(one, *more) for one in thing] if isinstance(thing, list | tuple) else thing
+
+
+def write_csv(
+    path: Path, rows: Sequence[dict[str, Any]], form: Callable[[float], object] = float, end: str = "\r\n"
+) -> None:
+    """Write rows below a line of headings; form: how floats are written; end: of a line."""
+    with refusing(UsageError, f"write {path}"), path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator=end)
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: form(v) if isinstance(v, float) else v for k, v in row.items()})

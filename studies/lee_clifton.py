@@ -1,0 +1,282 @@
+"""Choosing ε where a trusted curator answers with Laplace noise: Lee and Clifton's bounds on a posterior.
+
+An attacker knows all records of a universe, and that the release holds n of them: m = C(N, n) possible
+worlds, by default all but one record, m = N. The answer is q(world) plus Laplace noise of scale Δf/ε. With Δv
+the most that q differs between worlds, and a uniform prior, no answer makes a world more probable than
+
+    upper    1/(1 + (m - 1) e^(-ε Δv/Δf))                   ε = (Δf/Δv) ln((m - 1) ρ/(1 - ρ)) for a risk ρ
+    tight    max over worlds w of 1/Σ_w' e^(-ε |q(w) - q(w')|/Δf)                ε by bisection
+
+The tight one is reached, by an answer of exactly q(w). Both are for any prior here.
+
+Lee, Clifton 2011, How much is enough? Choosing ε for differential privacy, ISC.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from ..server.arrays import Floats
+from ..server.privacy.beliefs import DisclosureError, checked_prior
+from .sensitivity import (
+    ReleaseStatistic,
+    Universe,
+    bounded,
+    check_distance,
+    many,
+    spread,
+    unbounded,
+    world_values,
+)
+
+_FEW = 256  # distinct values; above it sums go along the sorted values
+MOST_WORLDS = 1_000_000
+"""Possible worlds whose posteriors are computed one by one, at most."""
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """The possible worlds: the statistic's value in each, how probable each is, and the sensitivity Δf.
+
+    values, prior: shape (worlds,), in one order. Prior None: all alike. DisclosureError where Δf is not above
+    0 although values differ, or the prior does not fit.
+    """
+
+    values: Floats
+    sensitivity: float
+    prior: Floats | None = None
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values, dtype=np.float64)
+        if values.ndim != 1 or len(values) < 2:
+            raise DisclosureError("there must be at least 2 possible worlds")
+        if self.prior is not None:
+            object.__setattr__(self, "prior", checked_prior(self.prior, len(values)))
+        object.__setattr__(self, "values", values)
+        _check_sensitivity(self.sensitivity, float(np.ptp(values)))
+
+    @property
+    def priors(self) -> Floats:
+        """The belief in each world before the answer."""
+        return np.full(len(self.values), 1 / len(self.values)) if self.prior is None else self.prior
+
+    @property
+    def spread(self) -> float:
+        """Δv."""
+        return float(np.ptp(self.values))
+
+    def posterior(self, answer: float, epsilon: float) -> Floats:
+        """The belief in each world after an answer with noise of scale Δf/ε, shape (worlds,).
+
+        DisclosureError where epsilon is not above 0 or the answer not finite.
+        """
+        check_epsilon(epsilon)
+        if not math.isfinite(answer):
+            raise DisclosureError(f"an answer is a finite number, not {answer}")
+        distance = np.abs(self.values - answer)
+        with np.errstate(divide="ignore"):
+            log = np.log(self.priors) - epsilon * (distance - distance.min()) * self._scale
+        return np.exp(log - special.logsumexp(log))
+
+    def densities(self, answer: float, epsilon: float) -> Floats:
+        """How likely the answer is in each world: e^(-|answer - value|/b)/2b with b = Δf/ε, shape (worlds,).
+
+        Multiplied by the priors and divided by their sum they are the posteriors. DisclosureError as for
+        these, and where the sensitivity is 0: then no noise is added, and an answer has no density.
+        """
+        check_epsilon(epsilon)
+        if not self.sensitivity:
+            raise DisclosureError("without noise, where no two worlds differ, an answer has no density")
+        rate = epsilon / self.sensitivity
+        return rate / 2 * np.exp(-rate * np.abs(self.values - answer))
+
+    def confidence(self, answer: float, epsilon: float) -> float:
+        """How far the belief in the best guess after an answer is from what it was before."""
+        after = self.posterior(answer, epsilon)
+        guess = int(after.argmax())
+        return float(abs(after[guess] - self.priors[guess]))
+
+    def tight(self, epsilon: float) -> float:
+        """The highest belief in any world that any answer can cause; exact. epsilon: nats, > 0 or inf."""
+        if not epsilon > 0:
+            check_epsilon(epsilon)
+        values, mass, most = self._distinct
+        if math.isinf(epsilon) and self._scale:
+            sums = mass
+        else:
+            sums = _kernel_sums((values - values[0]) * self._scale, mass, epsilon if self._scale else 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return min(1.0, float(np.nanmax(most / sums)))
+
+    def tight_epsilon(self, risk: float) -> float | None:
+        """The largest ε at which no belief in a world passes the risk, rounded down; None: any.
+
+        DisclosureError where the risk is outside (0, 1) or not above a prior.
+        """
+        _check_risk(risk, float(self.priors.max()))
+        if self.tight(math.inf) <= risk:
+            return None
+        low, high = 0.0, 1.0
+        while self.tight(high) <= risk:
+            low, high = high, 2 * high
+        while (middle := (low + high) / 2) not in (low, high) and high - low > 1e-13 * high:
+            low, high = (middle, high) if self.tight(middle) <= risk else (low, middle)
+        return low
+
+    @cached_property
+    def _distinct(self) -> tuple[Floats, Floats, Floats]:
+        """Values without repetition, ascending; the prior of all worlds that have each, and the largest."""
+        values, place = np.unique(self.values, return_inverse=True)
+        mass = np.bincount(place, self.priors).astype(np.float64)
+        most = np.zeros(len(values))
+        np.maximum.at(most, place, self.priors)
+        return values, mass, most
+
+    @property
+    def _scale(self) -> float:
+        return 1 / self.sensitivity if self.sensitivity else 0.0
+
+
+def upper(epsilon: float, worlds: int, ratio: float, prior: float | None = None) -> float:
+    """The upper bound on the posterior: 1/(1 + (m - 1) e^(-ε Δv/Δf)).
+
+    worlds: m, >= 2, however large. ratio: Δv/Δf, >= 0. prior: the largest one, where they differ.
+    """
+    check_epsilon(epsilon)
+    if not ratio:
+        return _prior(worlds, prior)
+    return float(special.expit(epsilon * ratio - _odds_against(worlds, prior)))
+
+
+def upper_epsilon(risk: float, worlds: int, ratio: float, prior: float | None = None) -> float | None:
+    """The largest ε at which `upper` is at most the risk: (Δf/Δv) ln((m - 1) ρ/(1 - ρ)); None: any.
+
+    DisclosureError where the risk is outside (0, 1) or not above the prior: no ε can do that.
+    """
+    _check_risk(risk, _prior(worlds, prior))
+    if ratio == 0:
+        return None
+    return (_odds_against(worlds, prior) + float(special.logit(risk))) / ratio
+
+
+def _prior(worlds: int, prior: float | None) -> float:
+    if worlds < 2:
+        raise DisclosureError("there must be at least 2 possible worlds")
+    return 1 / worlds if prior is None else prior
+
+
+def _odds_against(worlds: int, prior: float | None) -> float:
+    """ln((1 - π)/π), which is ln(m - 1) for a uniform prior: m may have thousands of digits."""
+    if prior is not None:
+        return float(-special.logit(prior))
+    _prior(worlds, prior)
+    return math.log(worlds - 1)
+
+
+def _kernel_sums(values: Floats, mass: Floats, epsilon: float) -> Floats:
+    """Σ_j mass_j e^(-ε |v_i - v_j|) for ascending values, shape of values."""
+    if len(values) <= _FEW:
+        return np.exp(-epsilon * np.abs(values[:, None] - values)) @ mass
+    # ln Σ_{j <= i} mass_j e^(ε v_j) - ε v_i, and the same from above, i itself counted once.
+    with np.errstate(divide="ignore"):
+        log = np.log(mass)
+    up = np.logaddexp.accumulate(log + epsilon * values) - epsilon * values
+    down = np.logaddexp.accumulate((log - epsilon * values)[::-1])[::-1] + epsilon * values
+    return np.exp(up) + np.exp(down) - mass
+
+
+# --- A question from end to end -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EpsilonChoice:
+    """A statistic of a universe: its sensitivities, and what each bound says of a risk.
+
+    worlds: m. sensitivity: Δf. spread: Δv. upper_epsilon, tight_epsilon: None where any ε will do, or (tight)
+    where it is not known, and `refused` says why. all: the worlds, where they were gone through. likeliest:
+    the largest prior, None where all are alike.
+    """
+
+    query: str
+    worlds: int
+    sensitivity: float
+    spread: float
+    upper_epsilon: float | None
+    tight_epsilon: float | None
+    refused: str
+    all: Worlds | None
+    likeliest: float | None = None
+
+    def upper(self, epsilon: float) -> float:
+        """The upper bound on the belief in any world after an answer at this ε."""
+        return upper(epsilon, self.worlds, self.ratio, self.likeliest)
+
+    @property
+    def ratio(self) -> float:
+        """Δv/Δf."""
+        return self.spread / self.sensitivity if self.sensitivity else 0.0
+
+
+def choose_epsilon(
+    query: ReleaseStatistic,
+    universe: Universe,
+    risk: float,
+    k: int = 1,
+    neighbours: str = "unbounded",
+    prior: npt.ArrayLike | None = None,
+) -> EpsilonChoice:
+    """The ε that keep every belief in a world within a risk, under both bounds.
+
+    Δf is the sensitivity at distance k: "unbounded", as Lee and Clifton have it, or "bounded". prior: of all
+    worlds, in the order of `world_values`. DisclosureError where anything does not fit, or where not even
+    the upper bound can be computed.
+    """
+    check_distance(universe, k)
+    worlds, refused = None, ""
+    sensitivity = (bounded if neighbours == "bounded" else unbounded)(query, universe, k)
+    try:
+        if universe.worlds > MOST_WORLDS:
+            raise DisclosureError(
+                f"{many(universe.worlds)} possible worlds, and {MOST_WORLDS:,} are gone through at most"
+            )
+        values = world_values(query, universe)
+        worlds = Worlds(values, sensitivity, None if prior is None else np.asarray(prior, np.float64))
+        gap = worlds.spread
+    except DisclosureError as e:
+        if prior is not None:
+            raise
+        gap = spread(query, universe)
+        refused = str(e) if gap else ""  # worlds that no answer tells apart need no going through
+        _check_sensitivity(sensitivity, gap)
+    largest = None if worlds is None or worlds.prior is None else float(worlds.prior.max())
+    most = upper_epsilon(risk, universe.worlds, gap / sensitivity if sensitivity else 0.0, largest)
+    tight = worlds.tight_epsilon(risk) if worlds else None
+    return EpsilonChoice(query.name, universe.worlds, sensitivity, gap, most, tight, refused, worlds, largest)
+
+
+def _check_sensitivity(sensitivity: float, gap: float) -> None:
+    if not 0 <= sensitivity < math.inf:
+        raise DisclosureError(f"a sensitivity is a number of 0 or more, not {sensitivity}")
+    if sensitivity == 0 and gap:
+        raise DisclosureError("the sensitivity is 0 although worlds differ: no noise would be added at all")
+
+
+def check_epsilon(epsilon: float) -> None:
+    if not 0 < epsilon < math.inf:
+        raise DisclosureError(f"epsilon is a number above 0 (nats), not {epsilon}")
+
+
+def _check_risk(risk: float, prior: float) -> None:
+    if not 0 < risk < 1:
+        raise DisclosureError(f"a risk is a probability between 0 and 1 (1/3, say), not {risk:g}")
+    if risk <= prior:
+        raise DisclosureError(
+            f"before any answer a world has probability {prior:.6g} already, and {risk:.6g} is the most "
+            "allowed: no ε can do that"
+        )

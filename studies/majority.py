@@ -1,0 +1,56 @@
+"""The ε of each report by the majority rule, which is not LDP: its raw curve and its envelope."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from ..server.accounting import majority_envelope, majority_epsilon, optimal_delta
+from ..server.accounting.errors import positive, whole
+from ..server.accounting.theorem import MOST_REPORTS
+from ..server.experiments import words
+from .frame import Running, StudyParameters, StudyResult, StudyTable
+
+
+class MajorityParameters(StudyParameters):
+    """One report at `total` tells the bit as well as `reports` reports that vote."""
+
+    total: float = Field(2.0, description="One report at this ε tells the bit as well, nats.")
+    reports: int = Field(20, description="Number of reports that vote.")
+
+
+def run(asked: MajorityParameters, running: Running) -> StudyResult:
+    """Work out the curve and the envelope for one report fewer, as many and one more."""
+    total = positive("the total", asked.total)
+    n = whole("the number of reports", asked.reports, high=MOST_REPORTS - 1)
+    rows = []
+    for reports in range(max(1, n - 1), n + 2):
+        envelope = majority_envelope(reports, total)
+        row = {"reports": reports, "raw": majority_epsilon(reports, total), "envelope": envelope}
+        rows.append(row | {"sum": envelope * reports, "delta": optimal_delta(envelope, reports, total)})
+    (here,) = (row for row in rows if row["reports"] == n)
+    shown = (
+        f"This is not local differential privacy: {words.reports(n)} of ε = {here['envelope']:.4f} tell one "
+        f"fixed bit, by a vote, no better than 1 report of ε = {total:g}. As LDP they are Σε = "
+        f"{here['sum']:,.6g}.",
+        "",
+        StudyTable(
+            f"ε of each report by the majority rule, total {total:g}: not LDP",
+            ("reports", "raw curve", "envelope", "Σε at the envelope", "δ at the total"),
+            [
+                (
+                    f"{row['reports']:,}",
+                    f"{row['raw']:.4f}",
+                    f"{row['envelope']:.4f}",
+                    f"{row['sum']:,.6g}",
+                    f"{row['delta']:.3g}",
+                )
+                for row in rows
+            ],
+            (),
+        ),
+        "The raw curve lets the attacker win every tie, so it dips at even numbers. More reports never "
+        "harm an attacker: the envelope, the largest ε of as many reports or more, is as valid and falls "
+        "with their number. Both are about guessing one fixed bit by a vote. Taken as LDP, the reports at "
+        "the envelope are Σε-LDP, and (total, δ)-LDP with the δ of the last column and no smaller one.",
+    )
+    return StudyResult({"total": total, "reports": n, "rows": rows}, shown, (total, n))

@@ -1,0 +1,130 @@
+"""Discrete Laplace noise, whose presence or value it protects, and where its randomness comes from.
+
+Noise is from OpenDP for what is published, from a seeded generator for studies. Floating-point Laplace noise
+leaks (Mironov, "On significance of the least significant bits for differential privacy", CCS 2012), so noise
+is an integer k with probability proportional to e^(-ε |k| / sensitivity).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..server.arrays import Ints
+from ..server.errors import HushmoteError
+
+
+class NeighbourRelation(enum.StrEnum):
+    """Which two data sets must be hard to tell apart.
+
+    added     one record is added or removed; how many there are is protected too. The classic one.
+    replaced  one record has another value; their number is public. What local privacy protects: a central
+              structure is comparable with a local one only under this relation.
+    """
+
+    added = "added"
+    replaced = "replaced"
+
+    @property
+    def sensitivity(self) -> int:
+        """How much the counts of one partition of the domain change at most, in the L1 norm."""
+        return 1 if self is NeighbourRelation.added else 2
+
+
+class NoiseError(HushmoteError):
+    """Noise that cannot be drawn; the text says what would help."""
+
+
+class Noise(Protocol):
+    """A source of discrete Laplace noise."""
+
+    def draw(self, n: int, sensitivity: int, epsilon: float) -> Ints:
+        """Return n independent integers for a vector of that L1 sensitivity, shape (n,)."""
+        ...
+
+
+def noise_variance(sensitivity: int, epsilon: float) -> float:
+    """Variance of the noise; just below the 2 (sensitivity / ε)² of continuous Laplace noise.
+
+    Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms", STOC 2009.
+    """
+    return 1 / (2 * math.sinh(epsilon / sensitivity / 2) ** 2)
+
+
+@dataclass(frozen=True)
+class SafeNoise:
+    """OpenDP's sampler: exact, from the operating system's randomness; about 6 µs a number.
+
+    Privacy: ε-DP for vectors of the given L1 sensitivity, by OpenDP's own privacy map, rounded up.
+    Utility: noise_variance(). Cost: one draw per node. Citation: Canonne, Kamath, Steinke, "The Discrete
+    Gaussian for Differential Privacy", NeurIPS 2020, section 5 (the sampler of discrete Laplace noise).
+    Raises NoiseError where OpenDP is not installed.
+    """
+
+    def __post_init__(self) -> None:
+        _opendp()
+
+    def draw(self, n: int, sensitivity: int, epsilon: float) -> Ints:
+        dp = _opendp()
+        scale = sensitivity / epsilon
+        while True:
+            space = dp.vector_domain(dp.atom_domain(T="i64"))
+            measurement = dp.m.make_laplace(space, dp.l1_distance(T="i64"), scale=scale)
+            if measurement.map(sensitivity) <= epsilon:
+                return np.array(measurement([0] * n), np.int64)
+            scale = math.nextafter(scale, math.inf)  # the division rounded it down
+
+
+@dataclass(frozen=True)
+class SeededNoise:
+    """The same distribution from a NumPy generator: for simulations, where a run must repeat. Not private.
+
+    The difference of two geometric numbers; Inusah, Kozubowski, "A discrete analogue of the Laplace
+    distribution", 2006.
+    """
+
+    rng: np.random.Generator
+
+    def draw(self, n: int, sensitivity: int, epsilon: float) -> Ints:
+        stop = -math.expm1(-epsilon / sensitivity)
+        drawn = self.rng.geometric(stop, (2, n))
+        return drawn[0] - drawn[1]
+
+
+def _opendp() -> Any:
+    try:
+        import opendp.prelude as dp  # two seconds to load: only those who publish wait for it
+        from opendp.mod import enable_features
+    except ImportError:
+        raise NoiseError("safe noise comes from OpenDP: pip install 'hushmote[study]'") from None
+    enable_features("contrib")
+    return dp
+
+
+@dataclass(frozen=True)
+class NoiseSource:
+    """Randomness: noise for a curator, a generator for simulated devices."""
+
+    noise: Noise
+    rng: np.random.Generator
+
+
+def safe_source(rng: np.random.Generator | None = None) -> NoiseSource:
+    """OpenDP's noise, and a generator for simulated devices. Raises NoiseError where OpenDP is missing."""
+    return NoiseSource(SafeNoise(), np.random.default_rng() if rng is None else rng)
+
+
+def seeded_source(seed: int | np.random.SeedSequence) -> NoiseSource:
+    """A source that repeats itself: for simulations only."""
+    noise, rng = np.random.default_rng(seed).spawn(2)
+    return NoiseSource(SeededNoise(noise), rng)
+
+
+def source_of(seed: np.random.SeedSequence, safe: bool) -> NoiseSource:
+    """A seeded source, or OpenDP's noise beside that seed's generator for simulated devices."""
+    source = seeded_source(seed)
+    return safe_source(source.rng) if safe else source

@@ -1,0 +1,278 @@
+"""A plan against simulated fleets: errors that were predicted beside errors that were measured.
+
+Fleets of the plan's size are drawn with the boards' own channel and estimated as real ones are. What is
+measured is the error against the population that the fleets were drawn from. So that like is compared with
+like, each fleet is asked about one of the places that the plan's error is a mean over, drawn at random, in
+the population that is stated for it; its squared error is taken in parts of the variance that is predicted
+there, and times its number of reports over the mean one (a window's number is drawn, and E[1/n] > 1/E[n]).
+
+The sum over fleets is then a chi-square's, with fewer degrees of freedom where errors have heavier tails than
+normal ones, so that the band in which a right prediction agrees is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from ..server.estimate.estimate import estimate
+from ..server.planning import expected_error
+from ..server.planning.devices import Plan, Z
+from ..server.planning.expected_error import Design, OfMean, Places, Question
+from ..server.planning.lifetime import LifetimePlan, Spending
+from ..simulator import vectorised
+from ..simulator.crew import THIS_PROCESS, Workers
+
+FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
+MOST_REPORTS = 50_000_000  # in all fleets of one row
+_FEWEST_REPORTS = 30  # of a level: below, the prediction takes too much for granted
+_MANY_REPORTS = 300  # of a level, in a part of a fleet
+_SLACK = 0.01  # of the error: that much a right prediction may be off, being one for many reports
+_AT_ONCE = 25  # fleets of a part that a worker draws
+_TAILS = 16  # places whose fourth moments are looked at
+
+_DrawReports = Callable[[np.random.Generator], int]
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """What one row of a check draws. reports: expected of a fleet; draw_reports: how many one makes."""
+
+    name: str
+    design: Design
+    question: Question
+    reports: float
+    draw_reports: _DrawReports
+    fleets: int
+
+    @property
+    def fewest(self) -> float:
+        """Expected reports of the level that gets fewest."""
+        return self.reports * _least_chance(self.design)
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """A row that cannot be measured, and why not."""
+
+    name: str
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"name": self.name, "unmeasured": self.why}
+
+
+@dataclass(frozen=True)
+class PlanCheck:
+    """Half-widths of 95 % intervals, shares of devices; uncertainty: standard error of the measured one.
+
+    reports, fleets: drawn, on average for a fleet; population: what devices held, in words; least, most: what
+    is measured where the prediction is right, but for a chance of FALSE_ALARM; cause: the likely one of a no.
+    """
+
+    name: str
+    reports: float
+    fleets: int
+    population: str
+    predicted: float
+    measured: float
+    uncertainty: float
+    least: float
+    most: float
+    cause: str = field(repr=False)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether what is measured lies where a right prediction has it."""
+        return self.least <= self.measured <= self.most
+
+    @property
+    def why(self) -> str | None:
+        """Why it does not agree, in one line; None where it does."""
+        if self.agrees:
+            return None
+        errors = abs(self.measured - self.predicted) / self.uncertainty
+        side = "less" if self.measured < self.predicted else "more"
+        return (
+            f"predicted ±{self.predicted:.3%}, measured ±{self.measured:.3%}: {errors:.1f} standard errors"
+            f" {side}; {self.cause}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        values = asdict(self)
+        del values["cause"]
+        return values | {"agrees": self.agrees, "why": self.why}
+
+
+def plan_row(plan: Plan, fleets: int) -> CheckRow | Unmeasured:
+    """The plan's error; of smaller fleets where the whole ones would take too long."""
+    part = _part(plan.devices, fleets, plan.design)
+    devices = max(2, int(plan.devices * part))
+    row = CheckRow(
+        "" if part == 1 else "a part", plan.design, plan.question, devices, lambda _: devices, fleets
+    )
+    return _measurable(row)
+
+
+def lifetime_rows(life: LifetimePlan, fleets: int) -> list[CheckRow | Unmeasured]:
+    """The errors of the horizon's last day, week and 30 days; with the coin and the cap."""
+    rows: list[CheckRow | Unmeasured] = []
+    for name, days in life.windows().items():
+        per_device = life.best.per_device(days)
+        part = _part(max(1.0, per_device) * life.devices, fleets, life.best.design, per_device)
+        devices = max(2, int(life.devices * part))
+        draw = window_reports(life.best, devices, days)
+        name = name if part == 1 else f"{name}, a part"
+        row = CheckRow(name, life.best.design, life.question, per_device * devices, draw, fleets)
+        rows.append(_measurable(row))
+    return rows
+
+
+def _measurable(row: CheckRow) -> CheckRow | Unmeasured:
+    if row.fewest >= _FEWEST_REPORTS:
+        return row
+    fewest = f"{row.fewest:.2g}" if row.fewest < 10 else f"{row.fewest:.0f}"
+    where = "" if row.fewest == row.reports else f" on one level of the tree, of {row.reports:,.0f}"
+    return Unmeasured(row.name, f"{fewest} reports{where} are too few; {_FEWEST_REPORTS} are needed")
+
+
+def _part(work: float, fleets: int, design: Design, reports_per_work: float = 1.0) -> float:
+    """The share of each fleet to draw, so that a check takes seconds; work: reports or boards of a fleet."""
+    enough = _MANY_REPORTS / _least_chance(design) / min(1.0, reports_per_work)
+    return min(1.0, max(MOST_REPORTS / fleets, enough) / work)
+
+
+def _least_chance(design: Design) -> float:
+    return min(chance for chance in design.mechanism.drawn if chance)
+
+
+def window_reports(spending: Spending, devices: int, days: float) -> _DrawReports:
+    """How many reports a fleet makes in its last `days` days, board by board: coin, cap and all."""
+    rhythm = spending.rhythm
+    calls = rhythm.calls_in(days)
+    whole = min(max(1, round(calls)), rhythm.calls)
+    calling = min(1.0, calls / whole)  # of boards that call more rarely than once in these days
+
+    def draw(rng: np.random.Generator) -> int:
+        p = 1 / spending.every
+        boards = devices if calling == 1 else int(rng.binomial(devices, calling))
+        before = rng.binomial(rhythm.calls - whole, p, boards)
+        left = spending.cap - np.minimum(before, spending.cap)
+        return int(np.minimum(rng.binomial(whole, p, boards), left).sum())
+
+    return draw
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """Some fleets of a row, and the seed that they are drawn from."""
+
+    fleets: int
+    seed: np.random.SeedSequence
+
+
+def measure(
+    row: CheckRow,
+    seed: np.random.SeedSequence,
+    workers: Workers = THIS_PROCESS,
+    drawn: Callable[[int], object] = lambda _: None,
+) -> PlanCheck:
+    """Draw a row's fleets on workers and compare. drawn: told how many more fleets are done."""
+    design, fleets = row.design, row.fleets
+    asked = expected_error.asked(design, row.question)
+    predicted = Z * math.sqrt(asked.variance.mean() / row.reports)
+    sizes = [min(_AT_ONCE, fleets - first) for first in range(0, fleets, _AT_ONCE)]
+    parts = [_Drawing(*part) for part in zip(sizes, seed.spawn(len(sizes)), strict=True)]
+    total, made = 0.0, 0
+    for squares, reports in workers.map(_draw, parts, row, asked, advance=lambda part: drawn(part.fleets)):
+        total, made = total + squares, made + reports
+    excess = excess_kurtosis(design, asked, row.reports)
+    freedom = fleets / (1 + excess / 2)
+    least, most = band(freedom, row.fewest)
+    return PlanCheck(
+        row.name,
+        made / fleets,
+        fleets,
+        _words(asked, row.question),
+        predicted,
+        predicted * math.sqrt(total / fleets),
+        predicted / math.sqrt(2 * freedom),
+        predicted * least,
+        predicted * most,
+        _cause(row, excess),
+    )
+
+
+def _draw(part: _Drawing, row: CheckRow, asked: Places | OfMean) -> tuple[float, int]:
+    """The sum of some fleets' squared errors, in parts of what is predicted, and of their reports."""
+    design, rng = row.design, np.random.default_rng(part.seed)
+    total, made = 0.0, 0
+    for _ in range(part.fleets):
+        place = int(rng.integers(len(asked.variance)))
+        n = max(2, row.draw_reports(rng))
+        shares, statistic = asked.population(design.domain, place), asked.statistic(design.domain, place)
+        counts = vectorised.histogram(design.experiment, rng.multinomial(n, shares), rng)
+        decoded = estimate(design.experiment, counts).decoded
+        off = float(decoded.value(statistic[:, None])[0]) - float(shares @ statistic)
+        total += off * off * n / asked.variance[place]
+        made += n
+    return total, made
+
+
+def band(freedom: float, fewest: float) -> tuple[float, float]:
+    """Least and most of measured over predicted where the prediction is right, but for FALSE_ALARM.
+
+    freedom: degrees of freedom of the sum of squares, the number of fleets where errors are normal; fewest:
+    expected reports of the level that gets fewest. The number that arrives is drawn, which adds half of one
+    over it to the error at most; that, and 1 %, are no disagreement.
+    """
+    slack = _SLACK + 0.5 / fewest
+    low, high = np.sqrt(stats.chi2.ppf((FALSE_ALARM / 2, 1 - FALSE_ALARM / 2), freedom) / freedom)
+    return float(low) * (1 - slack), float(high) * (1 + slack)
+
+
+def excess_kurtosis(design: Design, asked: Places | OfMean, reports: float) -> float:
+    """Excess kurtosis of the estimates' errors, a mean over some of the places."""
+    mechanism = design.mechanism
+    total = 0.0
+    chosen = np.unique(np.linspace(0, len(asked.variance) - 1, _TAILS).astype(int)).tolist()
+    for place in chosen:
+        variance = asked.variance[place]
+        laws = mechanism.law(asked.population(design.domain, place))
+        weights, _ = mechanism.weights(asked.statistic(design.domain, place)[:, None], mechanism.drawn)
+        for w, law, chance in zip(weights, laws, mechanism.drawn, strict=True):
+            if w is not None:
+                off = w[:, 0] - law @ w[:, 0]
+                fourth = law @ off**4 - 3 * (law @ off**2) ** 2
+                total += float(fourth / (chance**3 * reports * variance**2))
+    return total / len(chosen)
+
+
+def _words(asked: Places | OfMean, question: Question) -> str:
+    if isinstance(asked, OfMean):
+        return "the worst" if question.spread is None else f"deviation {question.spread:.3g}"
+    share = f"{asked.share:.3g}" if 0 < asked.share < 0.01 else f"{asked.share:.0%}"
+    if len(asked.low) == 1:
+        low, high = int(asked.low[0]), int(asked.high[0])
+        return f"{share} hold value {low}" if high == low + 1 else f"{share} in values {low}:{high}"
+    if question.kind == "quantile":
+        return f"{share} below a value"
+    if question.kind == "frequency" or question.width == 1:
+        return f"{share} hold a value"
+    return f"{share} in {question.width} bins" if question.width else f"{share} in a range"
+
+
+def _cause(row: CheckRow, excess: float) -> str:
+    """What a difference that is no chance is likely to come from."""
+    if row.fewest < min(_MANY_REPORTS, row.reports):
+        return f"likely cause: a level of the tree has only {row.fewest:.0f} reports"
+    if excess > 1:
+        return "likely cause: so few reports differ from the rest that errors are far from normal"
+    return "no cause is known: please report it, with the command and its --seed"

@@ -1,0 +1,295 @@
+"""All boards of a region come back at once: a discrete-event simulation of a broker after a power cut.
+
+A board starts, joins its network, waits as its reporter does, opens TCP, shakes hands in TLS, connects,
+subscribes and says that it is there. What is not answered in timeout_s is given up, and tried again after
+the reporter's own back-off, whose law is the shipped function. The broker works on what has come in, on its
+cores. It learns only from the work that a board has given up meanwhile: what it did for that board was for
+nothing, and where most of its work is, it is fully busy and hardly anybody gets in.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..device import reporter_base
+from ..server.errors import HushmoteError
+
+_SYN_AGAIN_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # TCP's own waits where nobody takes it
+
+# Events: a board's next attempt, its SYN, work that has come in, a core that is done, a deadline.
+_ATTEMPT, _SYN, _CAME, _DONE, _DEADLINE = range(5)
+# Parts of a connection, in order; the first is the system's, the others each wait their turn at the broker.
+_TCP, _HELLO, _FINISH, _CONNECT, _SUBSCRIBE, _STATUS, _THERE = range(7)
+_NOWHERE = -1  # given up; all that is under way for it is void
+
+
+class ArrivalError(HushmoteError):
+    """A fleet or broker that cannot be simulated; the text says what would be right."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A broker as boards that connect meet it.
+
+    hello_s, finish_s: processor seconds of a TLS handshake until the broker's signature, and from the board's
+    certificate on. connect_s, subscribe_s, status_s: of these three packets. cores: how many work at once.
+    backlog: connections that the system holds until the broker accepts them, which one with a single thread
+    does between two rounds of work; None: it accepts at once. Of what has come in it
+    takes any: neither a loop over sockets nor goroutines keep an order.
+    """
+
+    hello_s: float
+    finish_s: float
+    connect_s: float
+    subscribe_s: float
+    status_s: float
+    cores: float = 1
+    backlog: int | None = None
+
+    @property
+    def board_s(self) -> float:
+        """Processor seconds of a board that comes in at its first attempt."""
+        return self.hello_s + self.finish_s + self.connect_s + self.subscribe_s + self.status_s
+
+    @property
+    def per_s(self) -> float:
+        """Boards a second that it can take in, at most."""
+        return self.cores / self.board_s
+
+
+@dataclass(frozen=True)
+class Boards:
+    """A region's boards; times in seconds, the reporter's settings under their own names.
+
+    boot_s: from power to network, uniform between these two. crypto_s: a board's own arithmetic within the
+    handshake. round_trip_s: to the broker and back. spread_s: None for a reporter that knows no such setting.
+    """
+
+    count: int
+    spread_s: int | None = None
+    timeout_s: int = 10
+    backoff_s: int = 2
+    backoff_max_s: int = 300
+    boot_s: tuple[float, float] = (3.0, 8.0)
+    crypto_s: float = 1.0
+    round_trip_s: float = 0.05
+    asyncio: bool = False
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What a simulation gave.
+
+    connected_s: per board, from the moment the power is back until it is connected; infinite where it was not
+    by the end. attempts: per board. tried, taken: attempts begun and boards connected in each second.
+    busy: processor seconds of the broker in each second, all cores. most_open: connections that stood at
+    once, half-open ones too.
+    """
+
+    boards: Boards
+    server: Server
+    connected_s: NDArray[np.float64] = field(repr=False)
+    attempts: NDArray[np.int64] = field(repr=False)
+    tried: NDArray[np.int64] = field(repr=False)
+    taken: NDArray[np.int64] = field(repr=False)
+    busy: NDArray[np.float64] = field(repr=False)
+    most_open: int
+
+    @property
+    def all_s(self) -> float:
+        """Seconds until every board is connected; infinite where some never are."""
+        return float(self.connected_s.max())
+
+    def share_s(self, share: float) -> float:
+        """Seconds until this share of the boards is connected."""
+        return float(np.quantile(self.connected_s, share, method="higher"))
+
+    @property
+    def wasted(self) -> float:
+        """Share of the broker's work that was for attempts which came to nothing."""
+        useful = np.isfinite(self.connected_s).sum() * self.server.board_s
+        return max(1 - float(useful / self.busy.sum()), 0.0)
+
+
+def spread_for(boards: int, server: Server, load: float = 0.8) -> int:
+    """Whole seconds over which boards should spread so that the broker is busy to this share of its time."""
+    return max(math.ceil(boards / server.per_s / load), 1)
+
+
+def simulate(
+    boards: Boards,
+    server: Server,
+    seed: int | None = None,
+    *,
+    most_s: float = 7200.0,
+    advance: Callable[[float], object] = lambda _: None,
+) -> Arrival:
+    """Let all boards start at second 0 and follow them until each is connected, most_s at most.
+
+    advance: is told how much more is done, of 1. Raises ArrivalError.
+    """
+    if not 1 <= boards.count <= 2_000_000:
+        raise ArrivalError(f"an arrival has 1 to 2,000,000 boards, not {boards.count:,}")
+    if not 0 < most_s <= 86_400:
+        raise ArrivalError("an arrival is followed for up to a day, 86,400 seconds")
+    return _Simulation(boards, server, np.random.default_rng(seed), most_s).run(advance)
+
+
+class _Simulation:
+    """The events still to come, and what the broker and the boards are at."""
+
+    def __init__(self, boards: Boards, server: Server, rng: np.random.Generator, most_s: float) -> None:
+        n = boards.count
+        self._boards, self._server, self._rng, self._most_s = boards, server, rng, most_s
+        costs = (server.hello_s, server.finish_s, server.connect_s, server.subscribe_s, server.status_s)
+        # A part of a core is a core that takes longer.
+        self._costs = (0.0, *(cost / min(server.cores, 1) for cost in costs))
+        # What begins with each part is due within timeout_s.
+        self._limit = [0, 0, 0, 3, 4, 5] if boards.asyncio else [0, 1, 1, 1, 4, 5]
+        self._events: list[tuple[float, int, int, int, int]] = []  # when, kind, board, attempt, part
+        self._part = [_TCP] * n
+        self._attempt = [0] * n  # attempts begun; another attempt's events are void
+        self._waiting: deque[tuple[int, int, float]] = deque()  # in the backlog
+        self._work: list[tuple[int, int, int]] = []  # board -1: accept what waits
+        self._free = max(int(server.cores), 1)
+        self._open = self._most_open = 0
+        self._connected = np.full(n, math.inf)
+        self._tried: list[float] = []
+        self._spent: list[tuple[float, float]] = []
+
+    def run(self, advance: Callable[[float], object]) -> Arrival:
+        boards, rng = self._boards, self._rng
+        starts = rng.uniform(*boards.boot_s, boards.count)
+        first = boards.backoff_s if boards.spread_s is None else boards.spread_s
+        starts += rng.integers(0, max(first * 1000, 1), boards.count) / 1000
+        self._events = [(float(s), _ATTEMPT, i, 0, 0) for i, s in enumerate(starts)]
+        heapq.heapify(self._events)
+        left, told = boards.count, boards.count
+        does = (self._begin, self._syn, self._came, self._done, self._deadline)
+        while self._events and left:
+            now, kind, board, attempt, part = heapq.heappop(self._events)
+            if now > self._most_s:
+                break
+            left -= bool(does[kind](now, board, attempt, part))
+            if told - left > boards.count // 200:
+                advance((told - left) / boards.count)
+                told = left
+        advance(told / boards.count)
+        return self._arrival()
+
+    def _at(self, when: float, kind: int, board: int, attempt: int = 0, part: int = 0) -> None:
+        heapq.heappush(self._events, (when, kind, board, attempt, part))
+
+    def _is_at(self, board: int, attempt: int, part: int) -> bool:
+        return self._attempt[board] == attempt and self._part[board] == part
+
+    # The board
+
+    def _begin(self, now: float, board: int, _attempt: int, _part: int) -> None:
+        self._attempt[board] += 1
+        self._part[board] = _TCP
+        self._tried.append(now)
+        attempt = self._attempt[board]
+        self._at(now + self._boards.timeout_s, _DEADLINE, board, attempt, _TCP)
+        self._syn(now, board, attempt, 0)
+
+    def _syn(self, now: float, board: int, attempt: int, sent: int) -> None:
+        if not self._is_at(board, attempt, _TCP):
+            return
+        backlog = self._server.backlog
+        if backlog is not None and len(self._waiting) >= backlog:
+            self._at(now + _SYN_AGAIN_S[min(sent, 7)], _SYN, board, attempt, sent + 1)
+            return
+        trip = self._boards.round_trip_s
+        self._open += 1
+        self._most_open = max(self._most_open, self._open)
+        self._begin_part(now + trip, board, attempt, _HELLO)
+        if backlog is None:
+            self._at(now + 1.5 * trip, _CAME, board, attempt, _HELLO)
+            return
+        self._waiting.append((board, attempt, now + 1.5 * trip))
+        if len(self._waiting) == 1:
+            self._work.append((-1, 0, 0))
+            self._take(now)
+
+    def _begin_part(self, now: float, board: int, attempt: int, part: int) -> None:
+        self._part[board] = part
+        if self._limit[part] == part:
+            self._at(now + self._boards.timeout_s, _DEADLINE, board, attempt, part)
+
+    def _deadline(self, now: float, board: int, attempt: int, part: int) -> None:
+        at = self._part[board]
+        if self._attempt[board] != attempt or at in (_THERE, _NOWHERE) or self._limit[at] != part:
+            return
+        self._open -= at != _TCP
+        self._part[board] = _NOWHERE
+        boards = self._boards
+        below = lambda n: int(self._rng.integers(n))  # noqa: E731
+        wait_ms = reporter_base._wait_ms(attempt - 1, boards.backoff_s, boards.backoff_max_s, below)
+        self._at(now + wait_ms / 1000, _ATTEMPT, board)
+
+    # The broker
+
+    def _came(self, now: float, board: int, attempt: int, part: int) -> None:
+        self._work.append((board, attempt, part))
+        self._take(now)
+
+    def _take(self, now: float) -> None:
+        work = self._work
+        while self._free and work:
+            chosen = int(self._rng.integers(len(work)))
+            work[chosen], work[-1] = work[-1], work[chosen]
+            board, attempt, part = work.pop()
+            if board < 0:  # all that wait are accepted in one go
+                for one, its, when in self._waiting:
+                    self._at(max(now, when), _CAME, one, its, _HELLO)
+                self._waiting.clear()
+                continue
+            cost = self._costs[part]
+            self._free -= 1
+            self._spent.append((now, cost * min(self._server.cores, 1)))
+            self._at(now + cost, _DONE, board, attempt, part)
+
+    def _done(self, now: float, board: int, attempt: int, part: int) -> bool:
+        self._free += 1
+        there = False
+        if self._is_at(board, attempt, part):
+            trip = self._boards.round_trip_s
+            if part == _STATUS:
+                self._part[board] = _THERE
+                self._connected[board] = now + trip / 2
+                there = True
+            else:
+                self._begin_part(now + trip / 2, board, attempt, part + 1)
+                own = self._boards.crypto_s if part == _HELLO else 0.0
+                self._at(now + trip + own, _CAME, board, attempt, part + 1)
+        self._take(now)
+        return there
+
+    def _arrival(self) -> Arrival:
+        connected = self._connected
+        tried = np.array(self._tried)
+        when, cost = np.array(self._spent).reshape(-1, 2).T
+        last = np.max(connected[np.isfinite(connected)], initial=0.0)
+        seconds = int(max(last, tried.max(), when.max(initial=0.0))) + 1
+
+        def counted(at: NDArray[np.float64]) -> NDArray[np.int64]:
+            return np.bincount(at.astype(np.int64), minlength=seconds)
+
+        return Arrival(
+            self._boards,
+            self._server,
+            connected,
+            np.array(self._attempt),
+            counted(tried),
+            counted(connected[np.isfinite(connected)]),
+            np.bincount(when.astype(np.int64), cost, seconds).astype(float),
+            self._most_open,
+        )

@@ -1,0 +1,144 @@
+"""What theory says about the errors of every structure: exact covariances of many ranges at once.
+
+Errors are against the records' own counts. For the local structures that is the error given the sample:
+the variance of docs/mathematics.md's rule, which includes the drawing of the sample, less that drawing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..device.ldp_client import Experiment
+from ..server.arrays import Floats, Ints
+from ..server.mechanisms import butterfly, mechanism_of
+from ..server.mechanisms import tree as hierarchy
+from ..server.mechanisms.channel import level_channel
+from ..server.mechanisms.supports import SupportMechanism
+from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy
+
+AnyStructure = CentralFlat | CentralHierarchy | LocalFlat | LocalHierarchy
+
+
+@dataclass(frozen=True)
+class Law:
+    """The law of the errors of several ranges: means (not 0 for a biased estimator) and covariance.
+
+    bias: shape (ranges,); covariance: shape (ranges, ranges); in counts and counts². tails: what the noise's
+    fourth cumulant adds to the variance of the mean squared error, 0 for normal errors.
+    """
+
+    bias: Floats
+    covariance: Floats
+    tails: float = 0.0
+
+    @property
+    def mse(self) -> float:
+        """Expected mean over the ranges of the squared error."""
+        return float(np.mean(self.bias**2 + np.diag(self.covariance)))
+
+    @property
+    def rmse(self) -> float:
+        """Square root of mse."""
+        return math.sqrt(self.mse)
+
+    def deviations(self, measured_mse: float, fits: int) -> float:
+        """How many standard deviations the mean of `fits` independent mean squared errors is off.
+
+        Few of the ranges are independent, so that the law of their mean squared error is far from normal:
+        this is a gamma law with the right mean, variance and skewness, made normal by its cube root.
+        Wilson and Hilferty, "The distribution of chi-square", 1931.
+        """
+        c, b, count = self.covariance, self.bias, len(self.bias)
+        variance = (float((2 * np.sum(c * c) + 4 * b @ c @ b) / count**2) + self.tails) / fits
+        square = c @ c
+        third = (8 * np.sum(square * c) + 24 * b @ square @ b) / count**3 / fits**2
+        skewness = float(third) / variance**1.5
+        x = (measured_mse - self.mse) / math.sqrt(variance)
+        root = np.cbrt(max(skewness / 2 * x + 1, 0.0))
+        return float(6 / skewness * (root - 1) + skewness / 6)
+
+
+def indicator(domain: int, lo: Ints, hi: Ints) -> Floats:
+    """Weights of the ranges on the indices, shape (domain, ranges)."""
+    at = np.arange(domain)[:, None]
+    return ((at >= lo) & (at < hi)).astype(np.float64)
+
+
+def law(structure: AnyStructure, counts: Ints, epsilon: float, lo: Ints, hi: Ints) -> Law:
+    """The law of a structure's errors on the ranges lo[i]..hi[i]-1 of those counts, ε in nats.
+
+    Central structures: exact. Local ones: exact but for the least squares' weights, which take the expected
+    instead of the true number of reports of each level.
+    """
+    domain = len(counts)
+    weights = indicator(domain, lo, hi)
+    if isinstance(structure, CentralFlat):
+        return _central(structure.node_variance(epsilon), [weights])
+    if isinstance(structure, CentralHierarchy):
+        tree = structure.tree(domain)
+        return _central(structure.node_variance(tree, epsilon), hierarchy.transpose(tree, weights)[0])
+    experiment = structure.experiment(domain, epsilon)
+    return channel_law(experiment, experiment, counts, tree_weights(experiment, weights))
+
+
+def _central(variance: float, parts: Sequence[Floats]) -> Law:
+    """Weighted sums of independent discrete Laplace numbers, whose excess kurtosis is 3 + 1 / variance."""
+    covariance = variance * sum((r.T @ r for r in parts), np.zeros((parts[0].shape[1],) * 2))
+    squares = sum(float(np.sum(np.mean(r * r, axis=1) ** 2)) for r in parts)
+    return Law(np.zeros(len(covariance)), covariance, (3 + 1 / variance) * variance**2 * squares)
+
+
+def tree_weights(experiment: Experiment, weights: Floats) -> list[Floats]:
+    """Weights on each level's estimates of what the estimator answers, by the least squares that it uses."""
+    mechanism = mechanism_of(experiment)
+    assert isinstance(mechanism, SupportMechanism)
+    tree = mechanism.tree([level.weight for level in experiment.levels])
+    return [weights] if tree is None else hierarchy.transpose(tree, weights)[0]
+
+
+def channel_law(
+    ran: Experiment,
+    believed: Experiment,
+    counts: Ints,
+    parts: Sequence[Floats],
+    unused: float = 0.0,
+) -> Law:
+    """The law of n Σ_l parts[l] · (estimates of level l - the records' own shares of its nodes).
+
+    ran: the channel that made the reports; believed: the one that the estimator inverts; parts: per level,
+    shape (nodes, ranges); unused: share of reports that say nothing.
+    """
+    n = int(counts.sum())
+    domain = len(counts)
+    shares = counts / n
+    count = parts[0].shape[1]
+    second = np.zeros((count, count))
+    by_value = np.zeros((domain, count))
+    truth = np.zeros((domain, count))
+    for level, other, r in zip(ran.levels, believed.levels, parts, strict=True):
+        if not level.weight:
+            continue
+        true, used = level_channel(level), level_channel(other)
+        scale = 1 / (used.p - used.q)
+        chance = (1 - unused) * level.weight / ran.weight_sum
+        nodes = np.add.reduceat(shares, np.arange(0, domain, level.width))
+        codes = (level.g - 1) / level.seeds if level.t else 1.0
+        law_of_codes = codes * (true.lie + (true.p - true.lie) * butterfly.class_weights(level, nodes))
+        w = butterfly.class_weights(level, r)
+        w *= scale
+        mean = law_of_codes @ w
+        w -= mean
+        second += (w.T * law_of_codes) @ w / chance
+        # What a value adds to the answer on average, whatever the level's code: own support and others'.
+        own = (true.p - true.q) * scale * r
+        base = (true.q - used.q) * scale * r.sum(axis=0)
+        by_value += np.repeat(own, level.width, axis=0)[:domain] + base
+        truth += np.repeat(r, level.width, axis=0)[:domain]
+    centred = by_value - shares @ by_value
+    covariance = n * (second - (centred.T * shares) @ centred)
+    bias = n * (shares @ (by_value - truth))
+    return Law(bias, covariance)

@@ -1,0 +1,335 @@
+"""What an attacker gets who may ask a curator as often as he likes.
+
+Two targets. A column of yes and no, one of each record, where he wants the records; and counts of days,
+where he wants the counts. Three guards, all of which say the same ε:
+
+* a curator who draws noise anew for each question and counts ε for each question alone;
+* a curator who draws noise once for every node of a tree and keeps it: all questions together cost ε;
+* boards, which report once and are never asked again.
+
+The attacker averages answers to the same question, or solves many different questions by least squares
+(Dinur and Nissim, "Revealing information while preserving privacy", PODS 2003; Kasiviswanathan, Rudelson,
+Smith, Ullman, "The price of privately releasing contingency tables", STOC 2010).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+from scipy import special
+
+from ..server.arrays import Counts, Floats
+from ..server.epsilon import MICRO, check_epsilon, micro_nats
+from ..server.experiments.payload import experiment_over, mechanism_fields
+from ..server.mechanisms.channel import level_channel
+from ..server.mechanisms.tree import transpose
+from ..simulator import vectorised
+from . import ranges_theory
+from .daily import flights
+from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable, plain
+from .noise import NeighbourRelation, NoiseSource, noise_variance, safe_source, source_of
+from .structures import CentralHierarchy, LocalHierarchy
+
+Target = Literal["records", "days"]
+Attack = Literal["repeat", "ranges", "subsets", "kept", "boards"]
+
+RECORDS = 256
+DAYS = 128
+RUNS = 10
+REPEATS = tuple(4**i for i in range(6))  # times that each question is asked: 1 to 1,024
+SOLVED = tuple(2**i for i in range(6, 15))  # different questions, in all: 64 to 16,384
+_WORDS: dict[Attack, str] = {
+    "repeat": "noise anew: the same questions again",
+    "ranges": "noise anew: random ranges",
+    "subsets": "noise anew: random sets of records",
+    "kept": "noise drawn once and kept",
+    "boards": "reports of boards",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an attacker has after some questions; for days the root mean square error of a day's count.
+
+    target     "records": share of the records that he gets right; "days": error of a count, in records
+    attack     how he asks, or who guards
+    questions  in all; spent: ε of all answers together, by basic composition, in nats
+    measured   mean over the runs; uncertainty: its standard error
+    predicted  by theory, for these very records
+    """
+
+    target: Target
+    attack: Attack
+    questions: int
+    spent: float
+    measured: float
+    uncertainty: float
+    predicted: float
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """The study at one ε per question, nats."""
+
+    epsilon: float
+    records: int
+    days: int
+    per_day: float
+    runs: int
+    outcomes: tuple[Outcome, ...]
+
+    def select(self, target: Target, attack: Attack) -> list[Outcome]:
+        """Outcomes of one line, by rising number of questions."""
+        return [o for o in self.outcomes if (o.target, o.attack) == (target, attack)]
+
+    @property
+    def allowed(self) -> float:
+        """Share of records that ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε)."""
+        return float(special.expit(self.epsilon))
+
+
+def words(attack: Attack) -> str:
+    """An attack, as people read it."""
+    return _WORDS[attack]
+
+
+def column(records: int = RECORDS) -> Counts:
+    """Yes and no of real records, 1 and 0: which days of 2013 had more flights than the median of them."""
+    counts = flights().cut(records).counts
+    return (counts > np.median(counts)).astype(np.int64)
+
+
+def study(
+    epsilon: float,
+    running: Running,
+    runs: int = RUNS,
+) -> Reconstruction:
+    """Run all attacks on the running's workers; epsilon in nats.
+
+    Without a seed noise comes from OpenDP and no two runs are alike. Raises StudyError for an ε that is out
+    of range, NoiseError where OpenDP is not installed.
+    """
+    check_epsilon(epsilon * MICRO, StudyError, shown=epsilon)
+    if running.seed is None:
+        safe_source()  # says at once where OpenDP is missing
+    bits, days = column(), flights().cut(DAYS).counts
+    found: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
+    seeds = np.random.SeedSequence(running.seed).spawn(runs)
+    given = (bits, days, epsilon, running.seed is None)
+    for one in running.workers.map(_run, seeds, *given, advance=lambda _: running.advance(1 / runs)):
+        for target, attack, questions, measured, predicted in one:
+            found.setdefault((target, attack, questions), []).append((measured, predicted))
+    outcomes = tuple(_outcome(*key, np.array(pairs), epsilon) for key, pairs in found.items())
+    return Reconstruction(epsilon, len(bits), len(days), float(days.mean()), runs, outcomes)
+
+
+def _outcome(target: Target, attack: Attack, questions: int, pairs: Floats, epsilon: float) -> Outcome:
+    measured, predicted = pairs.T
+    if target == "days":  # a mean of squares, and its root
+        root = math.sqrt(float(np.mean(measured**2)))
+        uncertainty = float(np.std(measured**2, ddof=1)) / math.sqrt(len(pairs)) / (2 * root)
+        value, theory = root, math.sqrt(float(np.mean(predicted**2)))
+    else:
+        value, theory = float(measured.mean()), float(predicted.mean())
+        uncertainty = float(np.std(measured, ddof=1)) / math.sqrt(len(pairs))
+    spent = epsilon if attack in ("kept", "boards") else questions * epsilon
+    return Outcome(target, attack, questions, spent, value, uncertainty, theory)
+
+
+_Found = tuple[Target, Attack, int, float, float]  # target, attack, questions, measured, predicted
+
+
+def _run(
+    seed: np.random.SeedSequence, bits: Counts, days: Counts, epsilon: float, safe: bool
+) -> list[_Found]:
+    return list(_attacks(bits, days, epsilon, source_of(seed, safe)))
+
+
+def _attacks(bits: Counts, days: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Found]:
+    yield from _repeated("records", bits, epsilon, source)
+    yield from _solved("records", "ranges", bits, epsilon, source)
+    yield from _solved("records", "subsets", bits, epsilon, source)
+    yield "records", "kept", len(bits), *_kept_records(bits, epsilon, source)
+    yield "records", "boards", len(bits), *_board_records(bits, epsilon, source)
+    yield from _repeated("days", days, epsilon, source)
+    yield from _solved("days", "ranges", days, epsilon, source)
+    guards: dict[Attack, CentralHierarchy | LocalHierarchy] = {
+        "kept": CentralHierarchy(0, NeighbourRelation.added),
+        "boards": LocalHierarchy(),
+    }
+    for attack, structure in guards.items():
+        at = np.arange(len(days))
+        off = structure.fit(days, epsilon, source).answer(at, at + 1) - days
+        theory = ranges_theory.law(structure, days, epsilon, at, at + 1)
+        yield "days", attack, len(days), _root_mean_square(off), theory.rmse
+
+
+def _root_mean_square(off: Floats) -> float:
+    return math.sqrt(float(np.mean(off**2)))
+
+
+def _right(estimates: Floats, bits: Counts) -> float:
+    """Share of records that are guessed right; an estimate of 1/2 is half a right guess."""
+    return float(np.mean(np.where(estimates == 0.5, 0.5, (estimates > 0.5) == (bits == 1))))
+
+
+def _repeated(target: Target, truth: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Found]:
+    """Ask for each record or day again and again, and average the answers."""
+    total, asked = np.zeros(len(truth)), 0
+    for times in REPEATS:
+        noise = source.noise.draw((times - asked) * len(truth), 1, epsilon)
+        total += noise.reshape(-1, len(truth)).sum(axis=0)
+        asked = times
+        if target == "records":
+            result = _right(truth + total / times, truth), averaged_right(epsilon, times)
+        else:
+            result = _root_mean_square(total / times), math.sqrt(noise_variance(1, epsilon) / times)
+        yield target, "repeat", times * len(truth), *result
+
+
+def averaged_right(epsilon: float, times: int) -> float:
+    """How often the mean of so many answers about one record, each of ε, is on the right side of 1/2.
+
+    Exact, by the law of the sum of discrete Laplace numbers; about Φ(√times / 2σ).
+    """
+    reach = 1 << max(10, math.ceil(math.log2(24 * math.sqrt(times * noise_variance(1, epsilon)) + times)))
+    law = np.fft.irfft(
+        _characteristic(2 * np.pi * np.arange(reach // 2 + 1) / reach, epsilon) ** times, reach
+    )
+    sums = np.fft.fftfreq(reach, 1 / reach)
+    return float(law[sums < times / 2].sum() + law[sums == times / 2].sum() / 2)
+
+
+def _characteristic(t: Floats, epsilon: float) -> Floats:
+    """Characteristic function of discrete Laplace noise of scale 1 / ε."""
+    a = math.exp(-epsilon)
+    return (1 - a) ** 2 / (1 - 2 * a * np.cos(t) + a * a)
+
+
+def _solved(
+    target: Target, attack: Attack, truth: Counts, epsilon: float, source: NoiseSource
+) -> Iterator[_Found]:
+    """Ask different questions and solve them all by least squares; records are known to be 0 or 1.
+
+    Theory: Φ(√(questions - records) / 4σ) of the records for random sets, once questions are many.
+    """
+    n = len(truth)
+    variance = noise_variance(1, epsilon)
+    # A record is 1/2 give or take 1/2; of a count nothing is known.
+    middle, precision = (0.5, 4.0) if target == "records" else (0.0, 0.0)
+    gram, answers, asked = np.zeros((n, n)), np.zeros(n), 0
+    for questions in SOLVED:
+        asks = _questions(attack, questions - asked, n, source.rng)
+        noise = source.noise.draw(questions - asked, 1, epsilon)
+        answers += asks.T @ (asks @ (truth - middle) + noise) / variance
+        gram += asks.T @ asks / variance
+        asked = questions
+        if not precision and np.linalg.matrix_rank(gram) < n:
+            continue
+        covariance = np.linalg.inv(gram + precision * np.eye(n))
+        estimates = middle + covariance @ answers
+        if target == "days":
+            yield (
+                target,
+                attack,
+                questions,
+                _root_mean_square(estimates - truth),
+                _root_mean_square(np.sqrt(np.diag(covariance))),
+            )
+            continue
+        side = covariance @ gram @ (truth - middle) * np.sign(truth - middle)
+        spread = np.sqrt(np.sum(covariance @ gram * covariance, axis=1))
+        # A record that no question counted has neither: it is guessed.
+        ratio = np.divide(side, spread, out=np.zeros(n), where=spread > 0)
+        predicted = float(special.ndtr(ratio).mean())
+        yield target, attack, questions, _right(estimates, truth), predicted
+
+
+def _questions(attack: Attack, count: int, n: int, rng: np.random.Generator) -> Floats:
+    """Which records each question counts, shape (count, n), 0 or 1."""
+    if attack == "subsets":
+        return rng.integers(0, 2, (count, n)).astype(np.float64)
+    ends = np.sort(np.stack([rng.integers(0, n, count), rng.integers(1, n + 1, count)]), axis=0)
+    at = np.arange(n)
+    return ((at >= ends[0][:, None]) & (at < np.maximum(ends[1], ends[0] + 1)[:, None])).astype(np.float64)
+
+
+def _kept_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
+    """A tree of noisy counts, drawn once: every question is answered from it, and each record's count too."""
+    structure = CentralHierarchy(0, NeighbourRelation.added)
+    n = len(bits)
+    at = np.arange(n)
+    estimates = structure.fit(bits, epsilon, source).answer(at, at + 1)
+    return _right(estimates, bits), kept_right(structure, n, epsilon)
+
+
+@cache
+def kept_right(structure: CentralHierarchy, records: int, epsilon: float) -> float:
+    """How often the estimate of one record is on the right side of 1/2, a mean over records.
+
+    By inversion of the error's characteristic function (Gil-Pelaez 1951): the errors are sums of few
+    numbers, far from normal.
+    """
+    tree = structure.tree(records)
+    weights = np.concatenate(transpose(tree, np.eye(records))[0])
+    t = (np.arange(512) + 0.5) * (math.pi / 512)
+    share = epsilon / structure.sensitivity(tree)
+    product = np.ones((len(t), records))
+    for w in weights:
+        product *= _characteristic(t[:, None] * w, share)
+    below = 0.5 + (np.sin(t / 2) / t @ product) / 512
+    return float(below.mean())
+
+
+def _board_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
+    """Randomized response: what the report says is the best guess."""
+    experiment = experiment_over(2, round(epsilon * MICRO), mechanism_fields("grr"))
+    reports = vectorised.codes(experiment, bits, source.rng)
+    return float(np.mean(reports == bits)), level_channel(experiment.levels[0]).p
+
+
+# --- The study as it is asked and shown -----------------------------------------------------------
+
+
+class ReconstructionParameters(StudyParameters):
+    """What a question costs."""
+
+    epsilon: float = Field(0.2, description="ε of a question, and of what is drawn once, in nats.")
+
+
+def run(asked: ReconstructionParameters, running: Running) -> StudyResult:
+    """Run all attacks and say how far they came."""
+    check_epsilon(micro_nats(asked.epsilon, StudyError), StudyError, shown=asked.epsilon)
+    found = study(asked.epsilon, running, RUNS)
+    head = {"epsilon": found.epsilon, "records": found.records, "days": found.days, "runs": found.runs}
+    json = head | {"allowed_share": found.allowed, "outcomes": plain(found.outcomes)}
+    titles: dict[Target, str] = {
+        "records": f"{found.records} records, yes or no: share that is guessed right, %",
+        "days": f"{found.days} days, {found.per_day:,.0f} records on average: RMS error of a count",
+    }
+    shown: list[StudyTable | str] = []
+    for target, title in titles.items():
+        scale, digits = (100, "{:.1f}") if target == "records" else (1, "{:,.2f}")
+        rows = [
+            (
+                words(o.attack),
+                f"{o.questions:,}",
+                f"{o.spent:,.1f}",
+                digits.format(scale * o.measured),
+                digits.format(scale * o.predicted),
+            )
+            for o in found.outcomes
+            if o.target == target
+        ]
+        shown += [
+            StudyTable(title, ("noise and questions", "questions", "Σε", "measured", "theory"), rows),
+            "",
+        ]
+    allowed = f"ε = {found.epsilon:g} in all lets nobody who knows nothing before get more than"
+    return StudyResult(json, (*shown, f"{allowed} {100 * found.allowed:.1f} % right."), found)

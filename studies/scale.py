@@ -1,0 +1,128 @@
+"""What a fleet of so many boards needs: set-up, machines, and what breaks first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pydantic import Field
+
+from ..server.planning.lifetime import parse_duration
+from .fleet_needs import (
+    CLUSTER,
+    DAY_S,
+    MOST_BOARDS,
+    ONE,
+    SETUPS,
+    Fleet,
+    Machine,
+    Needs,
+    breaks_at,
+    needs,
+    smallest,
+)
+from .frame import Running, StudyParameters, StudyResult, StudyTable
+
+
+class ScaleParameters(StudyParameters):
+    """A fleet, and one machine."""
+
+    boards: int = Field(ge=1, description="How many boards there will be.")
+    every: str = Field("1w", description="From one report of a board to its next: 1d, 1w, 6 months.")
+    stay: bool = Field(False, description="Boards stay connected; else they wake, report and sleep.")
+    refresh: str = Field("1d", description="How often a board that sleeps connects without a report.")
+    region: float = Field(
+        0.1, ge=0, le=1, description="Share of the boards that one power cut brings back at once."
+    )
+    spread: int = Field(600, ge=1, description="spread_s of the boards, seconds.")
+    cores: int = Field(16, ge=1, description="Cores of one machine.")
+    memory: float = Field(64, ge=1, description="GiB of one machine.")
+    disk: float = Field(4, ge=0.01, description="TB of one machine's disk.")
+
+
+_ROWS: dict[str, Callable[[Needs], float]] = {
+    "reports a second, busiest": lambda n: n.reports_per_s,
+    "connected at once": lambda n: n.standing,
+    "connecting, a second": lambda n: n.arriving,
+    "broker, cores": lambda n: n.broker_cores,
+    "broker, GiB": lambda n: n.broker_gib,
+    "aggregators, cores": lambda n: n.aggregator_cores,
+    "database, cores": lambda n: n.database_cores,
+    "store, GB": lambda n: 1000 * n.store_tb,
+    "network, Mbit/s": lambda n: n.network_mbit,
+}
+_NUMBERS = (
+    *("reports_per_s", "standing", "arriving", "broker_cores", "broker_gib", "aggregator_cores"),
+    *("database_cores", "store_tb", "network_mbit", "regions", "brokers", "aggregators", "machines"),
+)
+
+
+def run(asked: ScaleParameters, running: Running) -> StudyResult:
+    """Work out what a fleet needs of each set-up, and the smallest that is enough."""
+    fleet = Fleet(
+        asked.boards,
+        parse_duration(asked.every),
+        stays=asked.stay,
+        refresh_s=parse_duration(asked.refresh),
+        region=asked.region,
+        spread_s=float(asked.spread),
+    )
+    machine = Machine(cores=asked.cores, memory_gib=asked.memory, disk_tb=asked.disk)
+    found = [needs(fleet, setup, machine) for setup in SETUPS]
+    chosen = smallest(fleet, machine)
+    who = "1 board that stays connected" if asked.stay else "1 board that sleeps"
+    if asked.boards > 1:
+        who = f"{asked.boards:,} boards that {'stay connected' if asked.stay else 'sleep'}"
+    rows = [(words, *(_digits(number(one)) for one in found)) for words, number in _ROWS.items()]
+    asks = (f"{100 * one.first.asked:,.0f} %" if one.first.asked >= 0.01 else "< 1 %" for one in found)
+    headings = ("", "mosquitto, SQLite", "mosquitto, PostgreSQL", "NATS, PostgreSQL")
+    table = StudyTable(
+        f"{who}, a report every {asked.every}", headings, [*rows, ("asked of what breaks first", *asks)]
+    )
+    disks = ["its one log of reports is written to disks, whose speed the model does not know"]
+    shown = (
+        table,
+        "",
+        f"take, by size alone: {_take(chosen)}",
+        _breaks(fleet, chosen, machine),
+        *(disks if chosen.setup is CLUSTER else []),
+        f"one machine has {asked.cores} cores and {asked.memory:g} GiB, used to a half in the busiest second",
+        "docs/scale.md has the model's constants, docs/set-ups.md what each set-up survives",
+    )
+    return StudyResult({"chosen": chosen.setup.name, "setups": [_plain(one) for one in found]}, shown)
+
+
+def _plain(one: Needs) -> dict[str, float | int | str]:
+    f = one.fleet
+    head = {
+        "boards": f.boards,
+        "stays": f.stays,
+        "setup": one.setup.name,
+        "reports_a_day": f.reports_per_s * DAY_S,
+    }
+    numbers = {name: getattr(one, name) for name in _NUMBERS}
+    return head | numbers | {"first": one.first.what, "asked": one.first.asked}
+
+
+def _take(chosen: Needs) -> str:
+    if chosen.setup is ONE:
+        return f"{chosen.setup.name}: one machine"
+    machines = f"{chosen.machines:,} machines, {chosen.brokers:,} of them with a broker"
+    where = f"in {chosen.regions:,} regions, a store each; " if chosen.regions > 1 else ""
+    return f"{chosen.setup.name}: {where}{machines}; {chosen.aggregators:,} aggregators"
+
+
+def _breaks(fleet: Fleet, chosen: Needs, machine: Machine) -> str:
+    at = breaks_at(fleet, chosen.setup, machine)
+    if at is None:
+        return f"breaks first: nothing, up to {MOST_BOARDS:,} boards"
+    unit = 10 ** max(len(str(at[0])) - 2, 0)  # two digits: a model knows no more
+    of = "one region's " if chosen.regions > 1 else ""
+    return f"breaks first: {of}{at[1].what}, at some {at[0] // unit * unit:,} boards; then {at[1].then}"
+
+
+def _digits(x: float) -> str:
+    if x >= 99.95:
+        return f"{x:,.0f}"
+    if 0 < x < 0.01:
+        return "< 0.01"
+    return f"{x:.2f}" if x else "0"

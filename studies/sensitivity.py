@@ -1,0 +1,347 @@
+"""Statistics of a release drawn from a known universe, and how far changing k records moves them.
+
+A universe is N records, numbers; a release holds n of them. Empirical
+sensitivities are over this universe, not over all imaginable data:
+
+    bounded     the most that two releases of n differ by, of which at most k records are others
+    unbounded   the most that a release of n differs by from one of k records fewer, or k more
+
+sum, mean, count, min, max and percentiles have them in closed form, whatever the size. Anything else is
+enumerated while that is feasible: releases of 5 of 20 records with one changed are 1.2 million pairs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..server.arrays import Floats, Ints
+from ..server.privacy.beliefs import DisclosureError
+
+MOST_NUMBERS = 30_000_000
+"""Numbers that enumeration looks at, at most: releases times records in each."""
+MOST_CALLS = 200_000
+"""Calls of a function of one's own, at most: each takes a microsecond or more."""
+_CHUNK = 1_000_000
+
+
+@dataclass(frozen=True)
+class ReleaseStatistic:
+    """A number for a release. rows: shape (releases, n) to (releases,). share: of an order statistic."""
+
+    name: str
+    rows: Callable[[Floats], Floats]
+    share: float | None = None
+    own: bool = False
+
+
+_PLAIN = {
+    "mean": ReleaseStatistic("mean", lambda rows: rows.mean(axis=1)),
+    "median": ReleaseStatistic("median", lambda rows: np.median(rows, axis=1), 0.5),
+    "variance": ReleaseStatistic("variance", lambda rows: rows.var(axis=1)),
+    "sum": ReleaseStatistic("sum", lambda rows: rows.sum(axis=1)),
+    "count": ReleaseStatistic("count", lambda rows: np.full(len(rows), float(rows.shape[1]))),
+    "min": ReleaseStatistic("min", lambda rows: rows.min(axis=1), 0.0),
+    "max": ReleaseStatistic("max", lambda rows: rows.max(axis=1), 1.0),
+}
+NAMES = (*_PLAIN, "p0 to p100", "module:function")
+
+
+def statistic(name: str) -> ReleaseStatistic:
+    """Return a statistic by name: one of NAMES.
+
+    variance is that of the release itself (divided by n). p25 is the 25th percentile, linear between
+    records. module:function is a function of one's own, from a 1-D array of sorted records to a number.
+    DisclosureError where there is none.
+    """
+    if name in _PLAIN:
+        return _PLAIN[name]
+    if name.startswith("p") and ":" not in name:
+        try:
+            share = float(name[1:]) / 100
+        except ValueError:
+            share = math.nan
+        if 0 <= share <= 1:
+            return ReleaseStatistic(name, lambda rows: np.quantile(rows, share, axis=1), share)
+    if ":" in name:
+        return _own(name)
+    raise DisclosureError(f"no statistic is called {name}; there are {', '.join(NAMES)}")
+
+
+def _own(name: str) -> ReleaseStatistic:
+    try:
+        function: Any = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise DisclosureError(f"no function {name}: {error}") from None
+    if not callable(function):
+        raise DisclosureError(f"{name} is not a function of a release")
+
+    def rows(releases: Floats) -> Floats:
+        return np.array([_number(name, function, np.sort(release)) for release in releases])
+
+    return ReleaseStatistic(name, rows, own=True)
+
+
+def _number(name: str, function: Callable[[Floats], Any], release: Floats) -> float:
+    try:
+        value = float(function(release))
+    except Exception as error:
+        raise DisclosureError(f"{name} failed on {_few(release)}: {error}") from None
+    if not math.isfinite(value):
+        raise DisclosureError(f"{name} of {_few(release)} is {value}, not a finite number")
+    return value
+
+
+def _few(release: Floats) -> str:
+    shown = ", ".join(f"{x:g}" for x in release[:5])
+    return f"({shown}{', ...' if len(release) > 5 else ''})"
+
+
+@dataclass(frozen=True)
+class Universe:
+    """All records there are, sorted, shape (N,), and how many of them a release holds.
+
+    DisclosureError for a universe of none or one, a record that is not a finite number, or a size outside
+    1 to N - 1 (there would be one possible world, and nothing to hide).
+    """
+
+    records: Floats
+    size: int
+
+    def __post_init__(self) -> None:
+        x = np.sort(np.asarray(self.records, dtype=np.float64))
+        if x.ndim != 1 or len(x) == 0:
+            raise DisclosureError("the universe is empty: give the records that there are")
+        if not np.isfinite(x).all():
+            raise DisclosureError("records are finite numbers, each of them")
+        if len(x) == 1:
+            raise DisclosureError("a universe of one record hides nothing: there must be at least 2")
+        if not 1 <= self.size < len(x):
+            raise DisclosureError(
+                f"a release holds 1 to {len(x) - 1} of the {len(x)} records, not {self.size}"
+            )
+        object.__setattr__(self, "records", x)
+
+    @property
+    def worlds(self) -> int:
+        """How many releases are possible: C(N, n)."""
+        return math.comb(len(self.records), self.size)
+
+
+def check_distance(universe: Universe, k: int) -> int:
+    """Return k, or raise DisclosureError where it is not from 1 to n."""
+    if isinstance(k, bool) or not hasattr(k, "__index__") or not 1 <= k <= universe.size:
+        raise DisclosureError(f"a distance of 1 to {universe.size} records fits this release, not {k}")
+    return int(k)
+
+
+# --- Sensitivities --------------------------------------------------------------------------------
+
+
+def bounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
+    """The most that two releases differ by, of which at most k records are others.
+
+    DisclosureError where k is out of range, or where it would have to be enumerated and is too much.
+    """
+    k = min(check_distance(universe, k), len(universe.records) - universe.size)
+    x, n = universe.records, universe.size
+    if query.name == "count":
+        return 0.0
+    if query.name in ("sum", "mean"):
+        moved = float(x[-k:].sum() - x[:k].sum())
+        return moved / n if query.name == "mean" else moved
+    if query.share is not None:
+        return max(
+            _order_gap(x, n + j, (0, n), (j, n + j), query.share) for j in {1, min(k, 2), k}
+        )  # from 2 on the gap is the same
+    if k == min(n, len(x) - n):  # any two releases are that near
+        return spread(query, universe)
+    number = sum(math.comb(n, j) * math.comb(len(x) - n, j) for j in range(1, k + 1))
+    return _enumerated(query, x, n, _swaps(n, len(x) - n, k), number)
+
+
+def unbounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
+    """The most that a release differs by from one of k records fewer, or of k more where that many exist.
+
+    A release that loses all its records has a sum and a count of 0, and no other statistic; then only k more
+    count. DisclosureError as for `bounded`, and where there is neither.
+    """
+    k, x, n = check_distance(universe, k), universe.records, universe.size
+    sizes = [m for m in (n, n + k) if m <= len(x)]
+    if query.name == "count":
+        return float(k)
+    if query.name == "sum":
+        return float(max(abs(x[-k:].sum()), abs(x[:k].sum())))
+    sizes = [m for m in sizes if m > k]
+    if not sizes:
+        raise DisclosureError(f"{query.name} has no value without records: a distance below {n}, not {k}")
+    if query.name == "mean":
+        return max(_mean_gap(x, m, k) for m in sizes)
+    if query.share is not None:
+        gaps = [_order_gap(x, m, (0, m), (k, m), query.share) for m in sizes]
+        return max(gaps + [_order_gap(x, m, (0, m - k), (0, m), query.share) for m in sizes])
+    if query.name == "variance" and k == 1 and n == len(x) - 1:
+        return _variance_gap(x)
+    losses = {m: ((out, ()) for out in itertools.combinations(range(m), k)) for m in sizes}
+    return max(_enumerated(query, x, m, losses[m], math.comb(m, k)) for m in sizes)
+
+
+def spread(query: ReleaseStatistic, universe: Universe) -> float:
+    """The most that any two possible releases differ by. DisclosureError where that is too much to find."""
+    x, n = universe.records, universe.size
+    if query.name == "count":
+        return 0.0
+    if query.name in ("sum", "mean") or query.share is not None:
+        low, high = query.rows(x[:n][None]), query.rows(x[-n:][None])
+        return float(high[0] - low[0])
+    values = world_values(query, universe)
+    return float(values.max() - values.min())
+
+
+def world_values(query: ReleaseStatistic, universe: Universe) -> Floats:
+    """The statistic of every possible release, shape (C(N, n),).
+
+    One record left out is closed-form for all but functions of one's own; all else is enumerated.
+    DisclosureError where that is too much.
+    """
+    x, n = universe.records, universe.size
+    if n == len(x) - 1 and not query.own:
+        return _without_one(query, x)
+    _check_feasible(query, universe.worlds, n, f"{len(x)} records, {n} at a time")
+    return np.concatenate([query.rows(x[rows]) for rows in _releases(len(x), n)])
+
+
+def _mean_gap(x: Floats, n: int, k: int) -> float:
+    """mean(w) - mean(K) = k/n (mean(R) - mean(K)), R the k records that go: R and K from opposite ends."""
+    kept = n - k
+    up = x[-k:].mean() - x[:kept].mean()
+    down = x[-kept:].mean() - x[:k].mean()
+    return float(max(up, down) * k / n)
+
+
+def _variance_gap(x: Floats) -> float:
+    """The most that losing a record r moves the variance of x, or of x without one record.
+
+    Of m records with mean μ and variance V it leaves m/(m - 1) (V - (r - μ)²/(m - 1)): so only the records
+    farthest from μ and nearest to it matter, among the two at either end and the four around μ.
+    """
+    x = x - x.mean()
+    count, total, squares = len(x), x.sum(), (x**2).sum()
+    gone, most = np.arange(count), 0.0
+    for size, missing in ((count, np.zeros(1)), (count - 1, x)):
+        if size < 2:
+            continue
+        mean = (total - missing) / size
+        variance = np.maximum((squares - missing**2) / size - mean**2, 0.0)
+        near = np.searchsorted(x, mean)
+        for at in (0, 1, count - 2, count - 1, near - 2, near - 1, near, near + 1):
+            record = np.clip(at, 0, count - 1)
+            left = size / (size - 1) * (variance - (x[record] - mean) ** 2 / (size - 1))
+            moved = np.where((size < count) & (record == gone), 0.0, np.abs(left - variance))
+            most = max(most, float(moved.max()))
+    return most
+
+
+def _order_gap(x: Floats, union: int, low: tuple[int, int], high: tuple[int, int], share: float) -> float:
+    """The most that an order statistic of one window of `union` sorted records exceeds that of another.
+
+    Every order statistic of a subset grows when its records do: so the two releases are windows, the lowest
+    and the highest records of their union, and only the union is left to choose. The gap is linear in at most
+    four of its records, u_p = x[p + s_p] with slacks s in [0, N - union] that never fall: the maximum over
+    slacks is found position by position.
+    """
+    weights: dict[int, float] = {}
+    for (start, end), sign in ((high, 1.0), (low, -1.0)):
+        at = (end - start - 1) * share
+        part = at - math.floor(at)
+        for position, weight in ((math.floor(at), 1 - part), (math.floor(at) + 1, part)):
+            if weight:
+                weights[start + position] = weights.get(start + position, 0.0) + sign * weight
+    slack = len(x) - union
+    best = np.zeros(slack + 1)
+    for position in sorted(weights):
+        best = np.maximum.accumulate(best + weights[position] * x[position : position + slack + 1])
+    return float(best[-1])
+
+
+def _without_one(query: ReleaseStatistic, x: Floats) -> Floats:
+    count = len(x)
+    if query.name == "count":
+        return np.full(count, count - 1.0)
+    if query.name in ("sum", "mean"):
+        sums = x.sum() - x
+        return sums / (count - 1) if query.name == "mean" else sums
+    if query.name == "variance":
+        centred = x - x.mean()
+        squares = (centred**2).sum() - centred**2
+        return np.maximum(squares / (count - 1) - (centred / (count - 1)) ** 2, 0.0)
+    assert query.share is not None
+    at = (count - 2) * query.share
+    first, part = math.floor(at), at - math.floor(at)
+    gone = np.arange(count)
+
+    def left(rank: int) -> Floats:
+        return np.where(gone > rank, x[min(rank, count - 1)], x[min(rank + 1, count - 1)])
+
+    return (1 - part) * left(first) + part * left(first + 1) if part else left(first)
+
+
+# --- Enumeration ----------------------------------------------------------------------------------
+
+Change = tuple[tuple[int, ...], tuple[int, ...]]
+"""Which of a release's places go, and which of the records that are not in it come."""
+
+
+def _check_feasible(query: ReleaseStatistic, releases: int, records: int, what: str) -> None:
+    if query.own and releases > MOST_CALLS:
+        raise DisclosureError(
+            f"{query.name} of {what} is called {many(releases)} times, and {MOST_CALLS:,} is the most: "
+            "take fewer records"
+        )
+    if releases * records > MOST_NUMBERS:
+        raise DisclosureError(
+            f"{query.name} of {what} means {many(releases)} releases to go through, which is too much; "
+            "sum, mean, count, min, max and percentiles need no enumeration"
+        )
+
+
+def many(n: int) -> str:
+    """A number of things, however large, as it is said: 1,000,000 or 10^88.9."""
+    return f"{n:,}" if n < 10**9 else f"10^{math.log10(n):.1f}"
+
+
+def _releases(count: int, n: int) -> Iterator[Ints]:
+    """All n of count positions, sorted, in blocks of rows."""
+    rows = itertools.combinations(range(count), n)
+    most = max(1, _CHUNK // n)
+    while block := list(itertools.islice(rows, most)):
+        yield np.array(block, dtype=np.int64)
+
+
+def _swaps(n: int, others: int, most: int) -> Iterator[Change]:
+    for k in range(1, most + 1):
+        yield from itertools.product(
+            itertools.combinations(range(n), k), itertools.combinations(range(others), k)
+        )
+
+
+def _enumerated(query: ReleaseStatistic, x: Floats, n: int, changes: Iterator[Change], number: int) -> float:
+    """The largest difference that one change makes to any n of the records x."""
+    releases = math.comb(len(x), n) * (number + 1)
+    _check_feasible(query, releases, n, f"{len(x)} records, {n} at a time, and their neighbours")
+    listed, most = list(changes), 0.0
+    for rows in _releases(len(x), n):
+        absent = np.ones((len(rows), len(x)), dtype=bool)
+        np.put_along_axis(absent, rows, False, axis=1)
+        others = np.nonzero(absent)[1].reshape(len(rows), len(x) - n)
+        values = query.rows(x[rows])
+        for out, coming in listed:
+            neighbours = np.concatenate([np.delete(rows, out, axis=1), others[:, list(coming)]], axis=1)
+            most = max(most, float(np.abs(query.rows(x[neighbours]) - values).max()))
+    return most

@@ -1,0 +1,292 @@
+"""Four ways to answer ranges privately: fit(counts, epsilon, source) -> Fitted, Fitted.answer(lo, hi).
+
+`CentralFlat` and `CentralHierarchy` trust a curator who adds noise to counts. The noise is drawn once for
+each node and kept: drawn anew for each question, it would average out and protect nobody. `LocalFlat` and
+`LocalHierarchy` are what boards do, through the shipped channel, oracle and estimator. How many report is
+public; each value is protected whatever the others do (neighbours: one replaced). docs/study-ranges.md says
+which to compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Protocol, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ..device.ldp_client import Experiment
+from ..server.arrays import Counts, Floats
+from ..server.epsilon import MICRO, check_epsilon
+from ..server.errors import HushmoteError
+from ..server.estimate.estimate import estimate
+from ..server.experiments.payload import chosen_fields, experiment_over, mechanism_fields
+from ..server.mechanisms import tree as hierarchy
+from ..server.mechanisms.tree_choice import level_channels
+from ..server.mechanisms.tree_influence import mean_range_variance
+from ..server.mechanisms.workload import ALL_RANGES, FREQUENCIES
+from ..simulator import vectorised
+from .noise import NeighbourRelation, NoiseSource, noise_variance
+
+_FANOUTS = range(2, 33)
+
+
+class StructureError(HushmoteError):
+    """Counts, an ε or a range that do not fit; the text says what would."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Private estimates of all ranges; drawn once, so that asking again tells nothing new.
+
+    prefix: estimated counts of the indices below 0, 1, ..., domain; shape (domain + 1,).
+    """
+
+    prefix: Floats
+
+    @property
+    def domain(self) -> int:
+        """Number of indices."""
+        return len(self.prefix) - 1
+
+    @overload
+    def answer(self, lo: int, hi: int) -> float: ...
+    @overload
+    def answer(self, lo: npt.NDArray[np.integer], hi: npt.NDArray[np.integer]) -> Floats: ...
+    def answer(self, lo: int | npt.NDArray[np.integer], hi: int | npt.NDArray[np.integer]) -> float | Floats:
+        """Estimated counts of the indices lo..hi-1: one number, or arrays of them.
+
+        Raises StructureError unless 0 <= lo <= hi <= domain.
+        """
+        check_ranges(self.domain, lo, hi)
+        result = self.prefix[hi] - self.prefix[lo]
+        return float(result) if np.ndim(result) == 0 else result
+
+
+class Structure(Protocol):
+    """One way to answer ranges privately."""
+
+    def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
+        """Spend ε (nats) on counts, integers of shape (domain,). Raises StructureError."""
+        ...
+
+
+def check_fanout(fanout: int) -> None:
+    """Raise StructureError unless a tree's fanout is 2 or more, or 0 for one that is chosen."""
+    if fanout < 0 or fanout == 1:
+        raise StructureError(f"fanout must be 2 or more, or 0 to choose, not {fanout}")
+
+
+def check_ranges(domain: int, lo: int | npt.NDArray[np.integer], hi: int | npt.NDArray[np.integer]) -> None:
+    """Raise StructureError unless 0 <= lo <= hi <= domain for all."""
+    low, high = np.broadcast_arrays(lo, hi)
+    bad = np.flatnonzero((low < 0) | (low > high) | (high > domain))
+    if len(bad):
+        given = f"{low.flat[bad[0]]} and {high.flat[bad[0]]}"
+        raise StructureError(f"a range needs 0 <= lo <= hi <= {domain}, not {given}")
+
+
+def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
+    """Return counts as int64. Raises StructureError for those, or an ε, that do not fit."""
+    given = np.asarray(counts)
+    if given.ndim != 1 or len(given) < 2 or given.dtype.kind not in "iu":
+        raise StructureError("counts must be a row of at least 2 integers, one for each index")
+    if given.min() < 0:
+        i = int(np.argmax(given < 0))
+        raise StructureError(f"counts must not be negative: that of index {i} is {given[i]}")
+    check_epsilon(epsilon * MICRO, StructureError, shown=epsilon)
+    return given.astype(np.int64)
+
+
+def fitted(leaves: Floats | Counts) -> Fitted:
+    """Answers that are sums of the indices' estimates, shape (domain,)."""
+    return Fitted(np.concatenate(([0.0], np.cumsum(leaves, dtype=np.float64))))
+
+
+# --- A curator --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CentralFlat(Structure):
+    """One noisy count for each index.
+
+    Privacy: ε-DP for the neighbours named: every count gets discrete Laplace noise of scale
+    sensitivity / ε, and the counts of disjoint indices change by at most the sensitivity in all.
+    Utility: a range of r indices has r times noise_variance(sensitivity, ε), 2 r / ε² for small ε.
+    Cost: one draw for each index. Citation: Dwork, McSherry, Nissim, Smith, "Calibrating Noise to
+    Sensitivity in Private Data Analysis", TCC 2006; discrete noise of Ghosh, Roughgarden, Sundararajan,
+    STOC 2009.
+    """
+
+    neighbours: NeighbourRelation = NeighbourRelation.added
+
+    def node_variance(self, epsilon: float) -> float:
+        """Variance of one count."""
+        return noise_variance(self.neighbours.sensitivity, epsilon)
+
+    def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
+        counts = checked(counts, epsilon)
+        return fitted(counts + source.noise.draw(len(counts), self.neighbours.sensitivity, epsilon))
+
+
+@dataclass(frozen=True)
+class CentralHierarchy(Structure):
+    """Noisy counts of every node of a tree, made consistent: continual observation's binary mechanism.
+
+    fanout is 2 or more, or 0 for the one of least mean variance over all ranges. The root is counted
+    with noise where records may be added, and is public where they are replaced.
+
+    Privacy: ε-DP for the neighbours named: a record is in one node of each level, so all counts change
+    by at most levels times the sensitivity of one level; levels are h below a public root, h + 1 with a
+    private one. Utility: ranges_theory.law(), exact; grows like log(r)^1.5 before consistency.
+    Cost: one draw for each node, below fanout / (fanout - 1) for each index; O(nodes) for consistency.
+    Citation: Dwork, Naor, Pitassi, Rothblum, "Differential Privacy under Continual Observation", STOC
+    2010; Chan, Shi, Song, "Private and Continual Release of Statistics", 2011; Hay, Rastogi, Miklau,
+    Suciu, "Boosting the accuracy of differentially private histograms through consistency", VLDB 2010.
+    """
+
+    fanout: int = 0
+    neighbours: NeighbourRelation = NeighbourRelation.added
+
+    def __post_init__(self) -> None:
+        check_fanout(self.fanout)
+
+    @property
+    def public_root(self) -> bool:
+        """Whether the number of records is known to all."""
+        return self.neighbours is NeighbourRelation.replaced
+
+    def tree(self, domain: int) -> hierarchy.Tree:
+        """The tree over range(domain), its root as a level of its own where it is private."""
+        return _tree(domain, self.fanout or best_fanout(domain, self.public_root), self.public_root)
+
+    def sensitivity(self, tree: hierarchy.Tree) -> int:
+        """Of all nodes' counts together, in the L1 norm."""
+        return len(tree.nodes) * self.neighbours.sensitivity
+
+    def node_variance(self, tree: hierarchy.Tree, epsilon: float) -> float:
+        """Variance of one node's count."""
+        return noise_variance(self.sensitivity(tree), epsilon)
+
+    def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
+        counts = checked(counts, epsilon)
+        tree = self.tree(len(counts))
+        noise = source.noise.draw(sum(tree.nodes), self.sensitivity(tree), epsilon)
+        parts = np.split(noise, np.cumsum(tree.nodes)[:-1])
+        noisy = [(c + z).astype(float) for c, z in zip(node_counts(tree, counts), parts, strict=True)]
+        # Where the root is private its level takes no part of what is missing: solve() ignores the 0.
+        root = float(counts.sum()) if self.public_root else 0.0
+        return fitted(hierarchy.solve(tree, noisy, root)[-1])
+
+
+def node_counts(tree: hierarchy.Tree, counts: Counts) -> list[Counts]:
+    """Records in each node, by level, from those of each index."""
+    levels: list[Counts] = [counts]
+    while len(levels) < len(tree.nodes):
+        levels.insert(0, tree.children_sum(levels[0]))  # type: ignore[arg-type]
+    return levels
+
+
+@cache
+def _tree(domain: int, fanout: int, public_root: bool) -> hierarchy.Tree:
+    below = hierarchy.tree(domain, fanout, [1.0] * len(hierarchy.heights(domain, fanout)))
+    return below if public_root else with_private_root(below, 1.0)
+
+
+def with_private_root(tree: hierarchy.Tree, variance: float) -> hierarchy.Tree:
+    """The same least squares where the root has only an estimate, with that variance.
+
+    The root becomes a level of one node, which weighs its own estimate against its children's sum and
+    takes no share (0) of what the known root of hierarchy.solve() is off.
+    """
+    children = float(tree.variance[0].sum())
+    own = np.array([children / (children + variance)])
+    return replace(
+        tree,
+        nodes=(1, *tree.nodes),
+        own=(own, *tree.own),
+        share=(np.zeros(1), *tree.share),
+        variance=(children * (1 - own), *tree.variance),
+    )
+
+
+@cache
+def best_fanout(domain: int, public_root: bool, fanouts: Sequence[int] = _FANOUTS) -> int:
+    """Fanout of least mean variance over all ranges, for noise of a scale proportional to the levels."""
+
+    def mean(fanout: int) -> float:
+        tree = _tree(domain, fanout, public_root)
+        return len(tree.nodes) ** 2 * mean_range_variance(tree, [1.0] * len(tree.nodes))
+
+    return min((f for f in fanouts if f <= max(2, domain)), key=mean)
+
+
+# --- Boards -----------------------------------------------------------------------------------------
+
+
+class _Local(Structure):
+    def experiment(self, domain: int, epsilon: float) -> Experiment:
+        """What boards are asked."""
+        raise NotImplementedError
+
+    def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
+        """One report of every record, and the shipped estimate of the counts."""
+        counts = checked(counts, epsilon)
+        experiment = self.experiment(len(counts), epsilon)
+        histogram = vectorised.histogram(experiment, counts, source.rng)
+        return fitted(estimate(experiment, histogram).frequencies * int(counts.sum()))
+
+
+@dataclass(frozen=True)
+class LocalFlat(_Local):
+    """Every record in one report about its index: generalised randomized response, or local hashing.
+
+    Privacy: ε-LDP for each record. Utility: about 4 e^ε / (e^ε - 1)² n for one count among n records, and
+    ranges_theory.law() for ranges, exact: errors of different indices are correlated. Cost: O(n) to
+    simulate, a few ms to estimate. Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private
+    Protocols for Frequency Estimation", USENIX Security 2017.
+    """
+
+    def experiment(self, domain: int, epsilon: float) -> Experiment:
+        """The experiment of least variance for single counts."""
+        return _flat(domain, round(epsilon * 1e6))
+
+
+@dataclass(frozen=True)
+class LocalHierarchy(_Local):
+    """Every record in one report about one level of a tree, made consistent with the known total.
+
+    fanout is 2 or more, or 0 for the plan of least mean variance over all ranges.
+
+    Privacy: ε-LDP for each record: it is in one report, at one level. Utility: ranges_theory.law().
+    Cost: as LocalFlat. Citation: Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local
+    Differential Privacy", VLDB 2019, section 4.
+    """
+
+    fanout: int = 0
+
+    def __post_init__(self) -> None:
+        check_fanout(self.fanout)
+
+    def experiment(self, domain: int, epsilon: float) -> Experiment:
+        """The experiment with each level's best cells."""
+        return _local_tree(domain, round(epsilon * 1e6), self.fanout)
+
+
+@lru_cache(maxsize=256)
+def _flat(domain: int, epsilon: int) -> Experiment:
+    return experiment_over(domain, epsilon, chosen_fields(domain, epsilon, FREQUENCIES))
+
+
+@lru_cache(maxsize=256)
+def _local_tree(domain: int, epsilon: int, fanout: int) -> Experiment:
+    if fanout:
+        fanout = min(fanout, domain)
+        cells = [channel.g for channel in level_channels(domain, fanout, epsilon)]
+        return experiment_over(domain, epsilon, mechanism_fields("hh", fanout=fanout, cells=cells))
+    fields = chosen_fields(domain, epsilon, ALL_RANGES)
+    if fields["mechanism"] != "hh":
+        raise StructureError("a hierarchy needs a domain of more than 2 indices")
+    return experiment_over(domain, epsilon, fields)

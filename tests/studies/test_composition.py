@@ -1,0 +1,86 @@
+"""`hushmote study composition`: exact views, the theorem's numbers, and the misprint's beside them."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hushmote.cli.main import app
+from hushmote.server.accounting import AccountingError, majority_total, optimal_delta
+from hushmote.server.errors import UsageError
+from hushmote.studies.composition import advanced, misprint, study, until_spent, view
+
+
+def test_the_tutorials_example_by_the_theorem_and_by_its_misprint():
+    found = study(100_000, 10, 1e-6)
+    assert f"{found.advanced:.2f}" == "133.60"
+    assert f"{found.misprint:.2f}" == "153.67"
+    assert (f"{found.few.advanced:.3f}", f"{found.few.misprint:.3f}") == ("2.832", "4.690")
+
+
+def test_from_where_on_the_tutorials_formula_is_below_the_sum():
+    found = study(100_000, 10, 1e-6)
+    assert (found.pays.advanced, found.pays.misprint) == (38, 150)
+    for formula, first in ((advanced, 38), (misprint, 150)):
+        assert formula(500_000, first, 0.1) < first / 2
+        assert formula(500_000, first - 1, 0.1) > (first - 1) / 2
+    # where 0.5 sqrt(2k ln 10) + 0.5k (e^0.5 - 1) = 0.5k
+    root = 0.5 * math.sqrt(2 * math.log(10)) / (0.5 - 0.5 * math.expm1(0.5))
+    assert root**2 == pytest.approx(37.3, abs=0.05)
+
+
+def test_a_view_is_the_exact_distribution_of_answers():
+    epsilon = 1_098_612  # e^ε = 3 to six digits: the truth is told three times in four
+    seen = view(epsilon, 3)
+    exact = [Fraction(comb(3, i) * 3**i, 64) for i in range(4)]
+    assert seen.given_yes == pytest.approx([float(x) for x in exact], rel=1e-5)
+    assert (seen.given_no == seen.given_yes[::-1]).all()
+    assert seen.right == pytest.approx(54 / 64, rel=1e-5)  # two or three answers of three are true
+
+
+def test_the_best_guess_is_the_majority_and_its_success_the_total_variation():
+    for releases in (3, 3_001):
+        seen = view(100_000, releases)
+        odds = np.exp(majority_total(0.1, releases))
+        assert seen.right == pytest.approx(odds / (1 + odds), rel=1e-6)
+        assert optimal_delta(0.1, releases, 1e-9) == pytest.approx(2 * seen.right - 1, rel=1e-6)
+    assert view(100_000, 3).right < 0.58
+    assert view(100_000, 3_000).right > 0.996
+
+
+def test_reports_until_the_budget_is_spent():
+    row = until_spent(100_000, 8, 1e-6)
+    assert (row.basic, row.zcdp, row.optimal, row.advanced) == (80, 181, 238, 149)
+    assert misprint(100_000, row.misprint, 1e-6) <= 8 < misprint(100_000, row.misprint + 1, 1e-6)
+
+
+@pytest.mark.slow
+def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
+    path = tmp_path / "composition.svg"
+    result = CliRunner().invoke(app, ["study", "composition", "--output", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "133.60" in result.output
+    assert "153.67" in result.output
+    assert "4.690" in result.output
+    assert "no theorem" in result.output
+    assert max(map(len, result.output.splitlines()[:-1])) <= 80
+    assert path.stat().st_size > 10_000
+    values = json.loads(CliRunner().invoke(app, ["study", "composition", "--json"]).output)
+    assert values["tutorial"]["advanced"] == pytest.approx(133.60, abs=0.005)
+    assert [row["releases"] for row in values["views"]] == [3, 3_000]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["total=0"], ["delta=0"], ["delta=1"], ["epsilon=0"], ["--output", "x.txt"]],
+)
+def test_what_makes_no_sense_is_refused(arguments):
+    result = CliRunner().invoke(app, ["study", "composition", *arguments])
+    assert isinstance(result.exception, AccountingError | UsageError)
+    assert "\n" not in str(result.exception)

@@ -1,0 +1,168 @@
+"""The check of a plan: right predictions agree, wrong ones do not, what cannot be measured says so."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hushmote.device.ldp_client import ONE
+from hushmote.server.planning import expected_error
+from hushmote.server.planning.devices import MICRO, Plan, best_design
+from hushmote.server.planning.expected_error import Places, Question, places
+from hushmote.server.planning.lifetime import LifetimeBudget, LifetimePlan, Rhythm, plan_lifetime
+from hushmote.studies import plan_check
+from hushmote.studies.plan_check import CheckRow, PlanCheck, Unmeasured, band, measure
+
+FRIDGES = Rhythm(3600, 2 * 365 * 86_400)
+
+
+def row_of(question: Question, domain: int, epsilon: int, devices: int, fleets: int) -> CheckRow:
+    plan = Plan(question, devices, best_design(domain, epsilon, question), "error", None)
+    row = plan_check.plan_row(plan, fleets)
+    assert isinstance(row, CheckRow)
+    return row
+
+
+def close(check: PlanCheck) -> bool:
+    """Within 7 standard errors.
+
+    With 300 fleets a measured root mean square is further off with a chance below 1e-9
+    (scipy.stats.norm.sf(6.2) = 3e-10; its distribution is a little skewed).
+    """
+    return abs(check.measured - check.predicted) < 7 * check.uncertainty
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("question", "domain", "epsilon"),
+    [
+        (Question("frequency"), 2, MICRO),
+        (Question("frequency"), 30, 3 * MICRO),
+        (Question("frequency", 0.1), 26, MICRO),
+        (Question("range"), 32, MICRO),
+        (Question("range", width=7), 32, 4 * MICRO),
+        (Question("range", 0.2, None, ((3, 9), (20, 32))), 32, 2 * MICRO),
+        (Question("quantile", 0.9), 40, 2 * MICRO),
+    ],
+)
+def test_drawn_fleets_are_as_far_off_as_predicted(question: Question, domain: int, epsilon: int) -> None:
+    """300 fleets of 20,000 devices; false alarm below 1e-9, see close()."""
+    check = measure(row_of(question, domain, epsilon, 20_000, 300), np.random.SeedSequence(5))
+    assert close(check)
+    assert check.uncertainty < 0.06 * check.predicted
+    assert check.fleets == 300
+    assert check.reports == 20_000
+
+
+def test_a_check_predicts_what_the_plan_says() -> None:
+    for question in (
+        Question("range"),
+        Question("frequency"),
+        Question("range", 0.3, None, ((0, 2), (3, 9))),
+    ):
+        plan = Plan(question, 2_000, best_design(16, MICRO, question), "error", None)
+        row = plan_check.plan_row(plan, 2)
+        assert isinstance(row, CheckRow)
+        assert measure(row, np.random.SeedSequence(1)).predicted == pytest.approx(plan.error)
+
+
+def fridges(question: Question, domain: int) -> LifetimePlan:
+    return plan_lifetime(question, 20_000, domain, LifetimeBudget(4 * MICRO), FRIDGES)
+
+
+def test_drawn_lives_are_as_far_off_as_predicted() -> None:
+    """300 fleets of 20,000 boards with coin and cap, two windows; false alarm below 1e-9, see close()."""
+    life = fridges(Question("frequency", 0.05), 2)
+    day, *rows = plan_check.lifetime_rows(life, 300)
+    assert isinstance(day, Unmeasured)
+    assert day.why == "10 reports are too few; 30 are needed"
+    seed = np.random.SeedSequence(6)
+    for row, days in zip(rows, (7, 30), strict=True):
+        assert isinstance(row, CheckRow)
+        check = measure(row, seed)
+        assert close(check)
+        expected = life.devices * life.best.per_device(days)
+        assert abs(check.reports - expected) < 7 * math.sqrt(expected / 300)
+
+
+def test_a_tree_whose_last_level_hardly_reports_is_not_measured() -> None:
+    life = fridges(Question(share=0.05, ranges=((38, 64),)), 64)
+    rows = plan_check.lifetime_rows(life, 200)
+    unmeasured = [row for row in rows if isinstance(row, Unmeasured)]
+    assert len(unmeasured) == len(rows)
+    assert "on one level of the tree, of 309 are too few" in unmeasured[-1].to_dict()["unmeasured"]
+
+
+@pytest.mark.parametrize(("fleets", "share"), [(20, 0.05), (200, 0.05), (1000, 0.05), (200, 0.0)])
+def test_right_predictions_agree_but_in_one_row_of_ten_thousand(fleets: int, share: float) -> None:
+    """The fridges' week: fleets of Poisson(71) reports of yes or no at epsilon 4, drawn without the check.
+
+    20,000 rows (1,000 fleets: 4,000), whose noes are 2 (0.4) on average at the stated rate of 1 in 10,000:
+    more than 20 come with a chance below 1e-9 (scipy.stats.poisson.sf(20, 2) = 2e-14).
+    """
+    row = row_of(Question("frequency", share), 2, 4 * MICRO, 71, fleets)
+    p = row.design.experiment.levels[0].threshold / ONE
+    support = share * p + (1 - share) * (1 - p)
+    variance = support * (1 - support) / (2 * p - 1) ** 2
+    rng = np.random.default_rng(7)
+    rows = min(20_000, 4_000_000 // fleets)
+    n = np.maximum(rng.poisson(71, (rows, fleets)), 2)
+    off = (rng.binomial(n, support) / n - support) / (2 * p - 1)
+    ratio = np.sqrt((off**2 * n / variance).mean(axis=1))
+    excess = plan_check.excess_kurtosis(row.design, places(row.design, row.question), 71)
+    assert excess == pytest.approx((1 - 6 * support * (1 - support)) / (71 * support * (1 - support)))
+    least, most = band(fleets / (1 + excess / 2), row.fewest)
+    assert np.count_nonzero((ratio < least) | (ratio > most)) <= 20
+
+
+def test_five_percent_are_found_with_enough_fleets() -> None:
+    """A measurement is within 4 standard errors of the truth in all but 6e-5 of runs."""
+    least, most = band(25_000, 1e4)
+    uncertainty = 1 / math.sqrt(2 * 25_000)
+    assert most < 1.05 * (1 - 4 * uncertainty)
+    assert least > 0.95 * (1 + 4 * uncertainty)
+
+
+@pytest.mark.parametrize("question", [Question("mean"), Question("mean", spread=0.1)])
+def test_a_mean_errs_as_planned(question: Question) -> None:
+    check = measure(row_of(question, 64, MICRO, 5_000, 300), np.random.SeedSequence(9))
+    assert close(check)
+    assert check.agrees
+    assert check.population == ("the worst" if question.spread is None else "deviation 0.1")
+
+
+def test_a_wrong_prediction_is_told_from_a_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 fleets, a promise of 25 % too little error: 31 standard errors."""
+    row = row_of(Question("frequency"), 2, MICRO, 500, 2_000)
+
+    def off(*asked: object) -> Places:
+        right = places(row.design, row.question)
+        return dataclasses.replace(right, variance=right.variance / 1.25**2)
+
+    monkeypatch.setattr(expected_error, "asked", off)
+    drawn: list[int] = []
+    check = measure(row, np.random.SeedSequence(8), drawn=drawn.append)
+    assert sum(drawn) == 2_000
+    assert not check.agrees
+    assert check.measured == pytest.approx(1.25 * check.predicted, rel=0.12)
+    assert check.why is not None
+    assert "standard errors more; no cause is known: please report it" in check.why
+    assert "\n" not in check.why
+    assert check.to_dict()["why"] == check.why
+
+
+def test_large_fleets_are_drawn_in_part_but_never_too_small() -> None:
+    question = Question(share=0.1, ranges=((25, 60),))
+    row = row_of(question, 100, 4 * MICRO, 10_000_000, 10_000)
+    assert row.name == "a part"
+    assert row.fewest >= 300
+    assert row.reports * 60 < 10_000_000
+    assert row_of(question, 100, 4 * MICRO, 20_000, 200).name == ""
+
+
+def test_bands_are_those_of_a_chi_square() -> None:
+    low, high = band(50, math.inf)
+    assert stats.chi2.cdf(50 * (low / 0.99) ** 2, 50) == pytest.approx(5e-5)
+    assert stats.chi2.sf(50 * (high / 1.01) ** 2, 50) == pytest.approx(5e-5)

@@ -1,0 +1,192 @@
+"""docs/study-ranges.md: its tables and numbers, made anew from cells of the very run that its command makes.
+
+A cell of a study has a seed of its own, so that a part of `hushmote study ranges --seed 1` is exactly that
+part of the whole.
+"""
+
+import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from once import once
+
+from hushmote.simulator.workers import workers
+from hushmote.studies import ranges_tables as tables
+from hushmote.studies.flawed import FlawedStructure
+from hushmote.studies.frame import StudyTable
+from hushmote.studies.ranges_design import EVEN_LENGTHS, FULL, AnyStructure, default_series
+from hushmote.studies.ranges_findings import (
+    CASES,
+    even_lengths,
+    exponent,
+    length_fits,
+    line,
+    rms,
+    verdicts,
+)
+from hushmote.studies.ranges_run import Point, RangeCell, cells, law, run_cell, starts
+from hushmote.studies.structures import LocalFlat, LocalHierarchy
+
+PAGE = Path(__file__).parents[2] / "docs" / "study-ranges.md"
+SEED = 1
+SIZES = tuple(FULL.lengths)
+
+
+class Ran:
+    """Points of the cells that the page's tables rest on: chosen fanouts at ε = 1, short ranges, 32 days."""
+
+    def __init__(self, folder: Path):
+        with open(folder / "points.pickle", "rb") as file:
+            self.chosen, self.short, self.days_32 = pickle.load(file)
+
+    @property
+    def points(self) -> list[Point]:
+        """All of them, each once."""
+        every = dict.fromkeys([*self.days_32, *self.chosen, *self.short])
+        return sorted(every, key=lambda p: (p.family, p.neighbours, p.fanout))
+
+    def of(self, family: str, neighbours: str, days: int) -> list[Point]:
+        """Points of one curve at ε = 1."""
+        wanted = (family, neighbours, days)
+        return [p for p in self.chosen if (p.family, p.neighbours, p.days) == wanted]
+
+
+def is_chosen(cell: RangeCell) -> bool:
+    return (
+        cell.epsilon == FULL.middle
+        and not isinstance(cell.structure, FlawedStructure)
+        and not getattr(cell.structure, "fanout", 0)
+        and cell.lengths != EVEN_LENGTHS
+    )
+
+
+WANTED: tuple[Callable[[RangeCell], bool], ...] = (
+    is_chosen,
+    lambda cell: cell.lengths == EVEN_LENGTHS,
+    lambda cell: len(cell.series.counts) == 32,
+)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    def make(folder: Path) -> None:
+        everything = cells(FULL, default_series, SEED)
+        wanted = [cell for cell in everything if any(chosen(cell) for chosen in WANTED)]
+        with workers(pool=True) as crew:
+            results = list(crew.map(run_cell, wanted))
+        points = [
+            [p for cell, result in zip(wanted, results, strict=True) if chosen(cell) for p in result.points]
+            for chosen in WANTED
+        ]
+        (folder / "points.pickle").write_bytes(pickle.dumps(points))
+
+    return Ran(once(tmp_path_factory, "page of the study of ranges", make))
+
+
+def held(table: str) -> None:
+    assert table in PAGE.read_text(encoding="utf-8"), f"the page should have:\n{table}"
+
+
+def held_table(table: StudyTable) -> None:
+    held(tables.markdown(table))
+
+
+def said(*sentences: str) -> None:
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    missing = [sentence for sentence in sentences if sentence not in page]
+    assert not missing, "the page should say:\n" + "\n".join(missing)
+
+
+def test_the_table_of_errors_is_that_of_the_run(ran: Ran):
+    held_table(tables.results(ran.chosen, FULL.middle))
+
+
+def test_the_table_of_lengths_is_that_of_the_run(ran: Ran):
+    held_table(tables.length_laws(length_fits(ran.chosen, FULL.middle)))
+
+
+def test_the_table_of_break_even_lengths_is_that_of_the_run(ran: Ran):
+    series = [default_series(days) for days in SIZES if days >= FULL.even_days]
+    held_table(tables.even(even_lengths(ran.short, series, FULL.middle)))
+
+
+def test_the_table_of_flaws_is_theorys(ran: Ran):
+    del ran  # only theory; but slow, and marked so by what it takes
+    held_table(tables.flaws(FULL, default_series(FULL.flaw_days)))
+
+
+def test_the_table_of_agreement_is_that_of_these_curves(ran: Ran):
+    curves = verdicts(ran.points, "correct")
+    held_table(tables.agreement(curves))
+    assert all(verdict.agrees for verdict in curves)
+    said(f"{len(ran.points):,} points of {len(curves)} curves", "All curves agree.")
+
+
+def test_the_sentences_about_errors(ran: Ran):
+    said(*error_sentences(ran))
+
+
+def error_sentences(ran: Ran) -> list[str]:
+    """What the page says of flat against hierarchy, and of local against central, at ε = 1."""
+    sentences = []
+    for side, neighbours in (("Central (added)", "added"), ("Local", "replaced")):
+        name = side.split()[0].lower()
+        ratios = [
+            tree.rmse / flat.rmse
+            for days in SIZES
+            for tree, flat in zip(
+                ran.of(f"{name} hierarchy", neighbours, days),
+                ran.of(f"{name} flat", neighbours, days),
+                strict=True,
+            )
+        ]
+        won = sum(ratio < 1 for ratio in ratios)
+        wins = f"{won} of {len(ratios)} cases, at best {1 / min(ratios):.1f} times"
+        sentences.append(f"{side}: the hierarchy errs less in {wins}")
+    prices = []
+    for days in SIZES:
+        local, central = (
+            rms([p.rmse for p in ran.of(f"{side} hierarchy", "replaced", days)])
+            for side in ("local", "central")
+        )
+        prices.append((ran.of("local hierarchy", "replaced", days)[0].records, local / central))
+    (few, first), (many, last) = prices[0], prices[-1]
+    shares = [price / math.sqrt(records) for records, price in prices]
+    sentences.append(f"{first:.0f} times the error for {few:,} records, {last:.0f} times for {many:,}")
+    sentences.append(f"{min(shares):.2f} to {max(shares):.2f} times the root of the number of records")
+    return sentences
+
+
+def predicted(structure: AnyStructure, epsilon: float, length: int, days: int = FULL.flaw_days) -> float:
+    """RMSE by theory of ranges of one length."""
+    counts = default_series(days).counts
+    lo = starts(days, length, FULL.ranges)
+    return law(structure, counts, epsilon, lo, lo + length).rmse
+
+
+def test_the_sentences_about_theory(ran: Ran):
+    del ran
+    said(*theory_sentences())
+
+
+def theory_sentences() -> list[str]:
+    """What the page says of exponents, of the fall of flat's error, and of single days."""
+    lengths = FULL.lengths[FULL.flaw_days]
+    curve = [rms([predicted(LocalHierarchy(), e, r) for r in lengths]) for e in FULL.epsilons]
+    inverse, square = ([e**-power for e in FULL.epsilons] for power in (1, 2))
+    power, explained = exponent(FULL.epsilons, curve), (line(inverse, curve)[2], line(square, curve)[2])
+    laws = f"a + b/ε explains {100 * explained[0]:.2f} % of it, a + b/ε² {100 * explained[1]:.0f} %"
+    sentences = [f"goes like ε^{power:.2f}; {laws}"]
+    half = FULL.flaw_days // 2
+    for epsilon in (1.0, 0.2):
+        errors = {r: predicted(LocalFlat(), epsilon, r) for r in (half // 2, half - 32, half, half + 32, 486)}
+        assert max(errors, key=lambda r: errors[r]) == half
+        sentences.append(f"{100 * (1 - errors[486] / errors[half]):.0f} % less at ε = {epsilon:g}")
+    for case in ("all correct", "thesis"):
+        flaws = CASES[case]
+        flat = FlawedStructure(0, type(flaws)(lie=flaws.lie, no_hash=flaws.no_hash))
+        ratio = predicted(FlawedStructure(2, flaws), 1.0, 1) / predicted(flat, 1.0, 1)
+        sentences.append(f"{ratio:.1f} times")
+    return sentences

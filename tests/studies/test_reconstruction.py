@@ -1,0 +1,198 @@
+"""The reconstruction study: its theory against its own runs, and its page against its command."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+import pytest
+from command_line import hushmote
+from once import once
+from scipy.special import ndtr
+
+from hushmote.studies import catalogue, reconstruction
+from hushmote.studies.daily import flights
+from hushmote.studies.frame import Running, StudyError
+from hushmote.studies.noise import SeededNoise, noise_variance, seeded_source
+from hushmote.studies.reconstruction import (
+    RECORDS,
+    Attack,
+    averaged_right,
+    column,
+    kept_right,
+    study,
+    words,
+)
+from hushmote.studies.structures import CentralHierarchy
+
+EPSILON = 0.2  # the command's own
+ALLOWED = math.exp(EPSILON) / (1 + math.exp(EPSILON))
+PAGE = Path(__file__).parents[2] / "docs" / "study-reconstruction.md"
+
+
+ROW = re.compile(r"(\S.*?\S) +([\d,]+) +([\d,.]+) +([\d,.]+) +([\d,.]+)")
+
+
+class Line(NamedTuple):
+    """A line of the tables: shares in percent, errors in records."""
+
+    words: str
+    questions: int
+    spent: float
+    measured: float
+    predicted: float
+
+
+class Ran:
+    """What the page's command printed, and the lines of its two tables."""
+
+    def __init__(self, folder: Path):
+        self.text = (folder / "printed.txt").read_text(encoding="utf-8")
+        self.picture = folder / "reconstruction.png"
+        tables = self.text.split("\n\n")
+        self.records, self.days = (self._lines(text) for text in tables[:2])
+
+    @staticmethod
+    def _lines(text: str) -> list[Line]:
+        rows = [match for match in map(ROW.fullmatch, map(str.strip, text.splitlines())) if match]
+        numbers = ([float(cell.replace(",", "")) for cell in row.groups()[1:]] for row in rows)
+        return [Line(row[1], int(n), *rest) for row, (n, *rest) in zip(rows, numbers, strict=True)]
+
+    def of(self, attack: Attack, days: bool = False) -> list[Line]:
+        """The lines of one attack."""
+        return [line for line in (self.days if days else self.records) if line.words == words(attack)]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    def make(folder: Path) -> None:
+        command = ("study", "reconstruction", "--seed", "1", "--plot", "reconstruction.png")
+        (folder / "printed.txt").write_text(hushmote(*command, cwd=folder), encoding="utf-8")
+
+    return Ran(once(tmp_path_factory, "reconstruction", make))
+
+
+def test_the_page_has_what_its_command_prints(ran: Ran):
+    shown = [line.rstrip() for line in ran.text.splitlines() if not line.startswith("written: ")]
+    assert "\n".join(shown).rstrip() in PAGE.read_text(encoding="utf-8"), ran.text
+    assert max(map(len, shown)) <= 80
+    assert ran.picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_sentences_have_the_tables_numbers(ran: Ran):
+    page = PAGE.read_text(encoding="utf-8")
+    subsets = {line.questions: line.measured for line in ran.of("subsets")}
+    assert subsets[8192] == 100.0
+    for sentence in (
+        f"the attacker has\n{subsets[4096]:.1f} % of the records right, after 8,192 all",
+        f"the first 256, and {ran.of('kept')[0].measured:.1f} % of the records.",
+        f"cannot be asked again: {ran.of('boards')[0].measured:.1f} %.",
+        f"ranges begin at {ran.of('ranges')[0].measured:.1f} %.",
+        f"errs by {ran.of('kept', days=True)[0].measured:.1f} records",
+        f"and boards by {ran.of('boards', days=True)[0].measured:,.0f},",
+        f"errs by {ran.of('repeat', days=True)[0].measured:.1f} at the first question",
+        f"e^ε / (1 + e^ε) = {100 * ALLOWED:.1f} %",
+        f"{flights().cut(128).counts.mean():.0f} a day on average",
+    ):
+        assert sentence in page, sentence
+
+
+def test_every_attack_does_as_well_as_theory_says(ran: Ran):
+    """10 runs; every line is off with a chance below 10^-11, and there are 40.
+
+    A share of 256 records has a standard deviation of at most 4 points in one run, for which its records may
+    well depend on one another: 1.3 points in ten, and 9 points are 7 of them. The root of a mean of 1,280
+    squares of nearly normal errors has a relative deviation of 0.02, of 128 in ten runs that depend on one
+    another in pairs 0.03: 25 % are more than 8.
+    """
+    assert (len(ran.records), len(ran.days)) == (26, 14)
+    for line in ran.records:
+        assert abs(line.measured - line.predicted) < 9, line
+    for line in ran.days:
+        assert abs(line.measured - line.predicted) < 0.25 * line.predicted, line
+
+
+def test_noise_drawn_anew_gives_everything_away_and_noise_kept_nothing(ran: Ran):
+    assert ran.of("subsets")[-1].measured > 99
+    assert ran.of("repeat")[-1].measured > 97
+    (kept,), (boards,) = ran.of("kept"), ran.of("boards")
+    assert kept.predicted < 100 * ALLOWED
+    assert boards.predicted == pytest.approx(100 * ALLOWED, abs=0.1)
+    assert kept.spent == boards.spent == 0.2
+    for attack in ("repeat", "ranges", "subsets"):
+        lines = ran.of(attack)
+        assert [line.spent for line in lines] == pytest.approx([0.2 * line.questions for line in lines])
+        assert [line.predicted for line in lines] == sorted(line.predicted for line in lines)
+
+
+def test_many_random_sets_follow_the_closed_form(ran: Ran):
+    many = [line for line in ran.of("subsets") if line.questions >= 8 * RECORDS]
+    assert len(many) == 4
+    for line in many:
+        closed = ndtr(math.sqrt((line.questions - RECORDS) / noise_variance(1, EPSILON)) / 4)
+        assert line.predicted == pytest.approx(100 * closed, abs=1)
+
+
+def test_the_chance_of_repeated_answers_is_that_of_their_noise():
+    """200,000 means of 5 numbers: 0.008 is more than 7 standard deviations, by chance once in 10^12.
+
+    A mean of 5 whole numbers is never 1/2; one of 4 may be, and counts half.
+    """
+    noise = SeededNoise(np.random.default_rng(3))
+    for times in (4, 5):
+        sums = noise.draw(200_000 * times, 1, 0.7).reshape(-1, times).sum(axis=1)
+        right = np.mean(sums < times / 2) + np.mean(sums == times / 2) / 2
+        assert averaged_right(0.7, times) == pytest.approx(right, abs=0.008)
+    assert averaged_right(0.2, 1) == pytest.approx(math.exp(0.2) / (1 + math.exp(0.2)), rel=1e-9)
+    assert averaged_right(0.2, 1024) == pytest.approx(
+        ndtr(32 / 2 / math.sqrt(noise_variance(1, 0.2))), abs=1e-3
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_the_chance_under_noise_that_is_kept_is_that_of_the_tree(epsilon: float):
+    """400 fits of 64 records: 25,600 guesses, at worst as dependent as 6,400 alone; 0.045 is 7 deviations."""
+    structure, bits = CentralHierarchy(4), column(64)
+    source = seeded_source(5)
+    at = np.arange(64)
+    fits = [structure.fit(bits, epsilon, source).answer(at, at + 1) for _ in range(400)]
+    right = np.mean((np.array(fits) > 0.5) == (bits == 1))
+    assert kept_right(structure, 64, epsilon) == pytest.approx(right, abs=0.045)
+
+
+def test_the_column_is_real_and_half_of_it_is_yes():
+    counts = flights().cut(RECORDS).counts
+    assert column().sum() == RECORDS // 2
+    assert counts[column() == 1].min() > counts[column() == 0].max() - 1
+
+
+def test_a_seed_repeats_and_epsilon_has_bounds(tmp_path: Path):
+    assert study(0.5, Running(2), runs=2).outcomes == study(0.5, Running(2), runs=2).outcomes
+    assert study(0.5, Running(2), runs=2).outcomes != study(0.5, Running(3), runs=2).outcomes
+    with pytest.raises(StudyError):
+        study(0.0, Running(1))
+    text = hushmote("study", "reconstruction", "epsilon=99", cwd=tmp_path, expect=1)
+    assert "99" in text
+
+
+def test_without_a_seed_noise_is_opendps_and_follows_the_same_theory():
+    """Two runs: 18 points are at least 6 standard deviations (4 points / √2) of a share, as above."""
+    made = study(EPSILON, Running(), runs=2)
+    for outcome in made.outcomes:
+        if outcome.target == "records":
+            assert abs(outcome.measured - outcome.predicted) < 0.18, outcome
+    assert made.outcomes != study(EPSILON, Running(1), runs=2).outcomes
+
+
+def test_json_has_every_line_and_what_epsilon_allows():
+    asked = catalogue.asked("reconstruction", [])
+    with mock.patch.object(reconstruction, "RUNS", 2):
+        shown = json.loads(json.dumps(catalogue.run("reconstruction", asked, Running(1)).json))
+    assert shown["allowed_share"] == pytest.approx(ALLOWED)
+    assert {(o["target"], o["attack"]) for o in shown["outcomes"]} == {
+        *(("records", attack) for attack in ("repeat", "ranges", "subsets", "kept", "boards")),
+        *(("days", attack) for attack in ("repeat", "ranges", "kept", "boards")),
+    }

@@ -1,0 +1,134 @@
+"""The model of what a fleet needs: its constants are those of the results, and it says what runs measured."""
+
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hushmote.cli.main import app
+from hushmote.studies import fleet_needs as scale
+from hushmote.studies.fleet_needs import CLUSTER, GROUP, ONE, Fleet, Machine, ScaleError, needs, smallest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import scale as benchmark  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+WEEK = 7 * scale.DAY_S
+EIGHT = 5 * scale.YEAR_S / 8  # from one report to the next of a board that makes 8 in 5 years
+
+
+def test_every_constant_is_what_the_results_say():
+    assert (ROOT / "studies/scale.csv").read_text() == benchmark.text()
+    for constant in scale.constants().values():
+        assert (ROOT / constant.source).exists()
+        assert constant.value >= 0
+
+
+def test_what_was_measured_is_predicted_within_a_quarter():
+    off = {check.what: check.ratio for check in benchmark.checks() if not 0.75 <= check.ratio <= 1.25}
+    assert off == {}
+
+
+def test_the_page_has_the_tables_that_the_model_gives():
+    page = (ROOT / "docs" / "scale.md").read_text()
+    assert page == benchmark.page(page)
+
+
+def test_twice_the_boards_ask_for_twice_as_much():
+    for setup in scale.SETUPS:
+        one, two = needs(Fleet(10**6, WEEK), setup), needs(Fleet(2 * 10**6, WEEK), setup)
+        for name in ("reports_per_s", "standing", "arriving", "broker_cores", "broker_gib", "network_mbit"):
+            assert getattr(two, name) == pytest.approx(2 * getattr(one, name))
+
+
+def test_boards_that_sleep_need_less_than_boards_that_stay():
+    for boards in (10**6, 10**8, 10**9):
+        sleep, stay = (smallest(Fleet(boards, EIGHT, stays=stays)) for stays in (False, True))
+        assert sleep.machines < stay.machines
+        assert sleep.broker_gib < stay.broker_gib / 3
+
+
+def test_the_smallest_set_up_that_is_enough_is_taken_and_the_last_is_divided_into_regions():
+    assert smallest(Fleet(1_000, WEEK)).setup is ONE
+    assert smallest(Fleet(10**6, 60.0)).setup is not ONE  # 17,000 reports a second
+    huge = smallest(Fleet(10**9, EIGHT, stays=True))
+    assert huge.setup is CLUSTER
+    assert huge.regions > 1
+    each = needs(Fleet(10**9 // huge.regions, EIGHT, stays=True), CLUSTER)
+    assert each.first.asked <= 1.01
+    assert huge.brokers >= 3 * huge.regions
+
+
+def test_what_breaks_first_is_what_is_asked_most():
+    found = needs(Fleet(10**7, EIGHT, stays=True), GROUP)
+    assert [limit.asked for limit in found.limits] == sorted((x.asked for x in found.limits), reverse=True)
+    assert found.first.what.startswith("mosquitto")
+    small = needs(Fleet(10**7, EIGHT, stays=True), GROUP, Machine(memory_gib=1))
+    assert small.first.what == "mosquitto's memory"
+
+
+def test_a_wider_spread_asks_less_of_the_broker():
+    fleet = Fleet(10**6, EIGHT, stays=True, region=1.0)
+    quick, slow = (needs(replace(fleet, spread_s=s), CLUSTER) for s in (60.0, 3600.0))
+    assert quick.arriving == pytest.approx(60 * slow.arriving)
+    assert quick.broker_cores > 10 * slow.broker_cores
+
+
+@pytest.mark.parametrize("fleet", [Fleet(0, WEEK), Fleet(10**11, WEEK), Fleet(10, 0.1)])
+def test_what_the_model_does_not_take_is_refused(fleet: Fleet):
+    with pytest.raises(ScaleError):
+        needs(fleet, ONE)
+
+
+def test_the_command_says_what_to_take():
+    done = CliRunner().invoke(app, ["study", "scale", "boards=2000000", "every=1w", "--json"])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["chosen"] == smallest(Fleet(2_000_000, WEEK)).setup.name
+    assert [row["setup"] for row in said["setups"]] == [setup.name for setup in scale.SETUPS]
+    done = CliRunner().invoke(app, ["study", "scale", "boards=2000000", "every=1w"])
+    assert re.search(r"^take, by size alone: ", done.stdout, re.MULTILINE)
+    assert max(map(len, done.stdout.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("boards", ["1", "50000", "1000000000"])
+@pytest.mark.parametrize("way", ["stay=yes", "stay=no"])
+def test_the_command_s_table_is_readable_and_has_80_columns(boards: str, way: str):
+    done = CliRunner().invoke(app, ["study", "scale", f"boards={boards}", way], env={"COLUMNS": "80"})
+    table, _, said = done.stdout.partition("\n\n")
+    assert max(map(len, table.splitlines())) <= 80
+    assert not re.search(r"e-\d|0\.00\d", table)
+    assert "breaks first: " in said
+
+
+@pytest.mark.parametrize("setup", scale.SETUPS)
+@pytest.mark.parametrize("stays", [False, True])
+def test_one_board_fewer_than_breaks_it_is_enough(setup: scale.Setup, stays: bool):
+    fleet = Fleet(7, WEEK, stays=stays)
+    found = scale.breaks_at(fleet, setup)
+    assert found is not None
+    assert needs(replace(fleet, boards=found[0]), setup).regions == 2
+    assert needs(replace(fleet, boards=found[0] - 1), setup).regions == 1
+
+
+def test_every_server_has_the_list_of_all_boards():
+    found = needs(Fleet(10**6, EIGHT, stays=True), CLUSTER)
+    of = scale.constants()
+    each = of["nats 3 retained"].value / 3 + of["nats listed"].value
+    assert found.every_gib * scale.GIB == pytest.approx(10**6 * each)
+    assert found.broker_gib == pytest.approx(found.divided_gib + found.brokers * found.every_gib)
+
+
+def test_the_command_simulates_with_and_without_a_spread(tmp_path):
+    picture = tmp_path / "arrival.png"
+    arguments = ["study", "arrival", "boards=500", "--seed", "1", "--output", str(picture), "--json"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert [row["spread_s"] for row in said["ways"]] == [None, said["enough_s"]]
+    assert picture.stat().st_size > 10_000

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
-    "": (
-        "hushmote demo",
-        "hushmote plan --help",
-    ),
     "demo": (
         "hushmote demo",
         "hushmote demo --devices 2000 --broker embedded",

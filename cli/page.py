@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..server.errors import UsageError
-from .broker import PANEL, URLS, Ca, Cert, CertKey, PasswordFile, connection, secret_in
+from .broker import URLS, Ca, Cert, CertKey, PasswordFile, connection, secret_in
 from .options import DEFAULT_STORE, StoreUrl, on_command_line
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ def page_command(
             help=f"Publish what the board in the browser reports at this broker: {URLS}",
             envvar="HUSHMOTE_BROKER",
             show_default=False,
-            rich_help_panel=PANEL,
         ),
     ] = None,
     password_file: PasswordFile = None,

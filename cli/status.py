@@ -20,7 +20,7 @@ from ..server.estimate import plausibility
 from ..server.ingest.broker_url import is_nats
 from ..server.store.store import Store, Version
 from . import tables
-from .broker import PANEL, URLS, Ca, Cert, PasswordFile, connection
+from .broker import URLS, Ca, Cert, PasswordFile, connection
 from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 
 _SHOWN = 20
@@ -35,7 +35,6 @@ def status_command(
             metavar="URL",
             help=f"Ask this broker how the boards are: {URLS}",
             show_default=False,
-            rich_help_panel=PANEL,
         ),
     ] = None,
     password_file: PasswordFile = None,

@@ -81,7 +81,7 @@ def test_what_is_not_run_is_understood_by_the_shell_and_the_command_line(path: P
 
 
 def test_the_examples_of_the_help_are_understood():
-    lines = re.findall(r"^\* `(hushmote .*)`$", HELP.read_text(), re.MULTILINE)
+    lines = re.findall(r"^ {4}(hushmote .*)$", HELP.read_text(), re.MULTILINE)
     assert len(lines) > 30
     faults = [misunderstood(words) for line in lines for _, words in page_blocks.Block(1, line).programs()]
     assert [fault for fault in faults if fault] == []

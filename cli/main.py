@@ -66,11 +66,6 @@ COMMANDS = {
         "provision.command:provision_app",
         "Who is who: a fleet's authority, broker and keys, and its boards.",
     ),
-    "keygen": (
-        "Run a fleet",
-        "keygen:keygen_command",
-        "Make the master key of a server's fleets and the key that signs their experiments.",
-    ),
     "experiment": (
         "Run a fleet",
         "experiment:experiment_app",
@@ -89,7 +84,7 @@ COMMANDS = {
     "status": (
         "Run a fleet",
         "status:status_command",
-        "Show what was counted and what was rejected, and why.",
+        "Show what was counted, what is learned, what was rejected, and why.",
     ),
     "flash": (
         "Boards",
@@ -100,11 +95,6 @@ COMMANDS = {
         "Boards",
         "board:board_command",
         "Run a board in software, to try everything without hardware.",
-    ),
-    "audit": (
-        "Boards",
-        "audit:audit_command",
-        "Run the shipped randomizer on two inputs many times; print lower bounds of ε. Exit 1 above nominal.",
     ),
     "check-mechanism": (
         "Boards",
@@ -121,11 +111,6 @@ COMMANDS = {
         "page:page_command",
         "Look at a store in a browser: live, and only read.",
     ),
-    "watch": (
-        "Read results",
-        "watch:watch_command",
-        "Watch fleets in a terminal: what came, what is learned, what is wrong.",
-    ),
     "estimate": (
         "Read results",
         "estimate:estimate_command",
@@ -134,12 +119,7 @@ COMMANDS = {
     "store": (
         "Look after",
         "store:store_app",
-        "The store itself: upgrade, back up, check, seal.",
-    ),
-    "merge": (
-        "Look after",
-        "store:merge_command",
-        "Merge stores of sites without a network; refuses if a report was counted twice.",
+        "The store itself: upgrade, back up, check, seal, merge.",
     ),
     "study": (
         "Study",

@@ -21,6 +21,7 @@ from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
 from .first_steps import first_steps
+from .keys import keys_command
 from .options import (
     MQTT_PASSWORD,
     PASSPHRASE,
@@ -363,6 +364,7 @@ def upgrade_command(
     say(upgrade.upgrade(master_key or (opened and opened.master_file()), paths), as_json)
 
 
+provision_app.command("keys")(keys_command)
 provision_app.command("allow")(allow_command)
 provision_app.command("revoke")(revoke_command)
 provision_app.command("list")(list_command)

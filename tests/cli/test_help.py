@@ -102,7 +102,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
     assert registered == "complete -o default -F _hushmote_completion hushmote"
     assert found == [
         "estimate",
-        "upgrade backup check seal",
+        "upgrade backup check seal merge",
         "broker aggregator ca master signing",
         "--quantile",
         "auto 5 3.1.1",

@@ -177,7 +177,7 @@ def test_what_escapes_is_named_by_its_line():
         ("hushmote --version", ""),
         ("A=1 hushmote status --nonsense", "--nonsense"),
         ("runuser -u hushmote -- /opt/bin/hushmote experiment ad x.toml", "'ad'"),
-        ("true && hushmote merge INTO > log", "FROM"),
+        ("true && hushmote store merge INTO > log", "FROM"),
         ("hushmote budget majority --total 2 --reports 20 2> log >'other log'", ""),
     ],
 )

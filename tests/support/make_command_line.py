@@ -28,7 +28,7 @@ afterwards.
 
 
 def helps() -> Iterator[tuple[str, Any, str]]:
-    """Yield path, command and help of all commands, 80 columns wide; first `hushmote` itself, whose path is empty."""
+    """Yield path, command and help of all commands, 80 columns wide; `hushmote` itself is the first."""
     top = typer.main.get_command(main.app)
     with mock.patch.dict(os.environ, {"COLUMNS": "80"}):
         above = {"": typer.Context(top, info_name="hushmote", **top.context_settings)}

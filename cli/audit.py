@@ -1,20 +1,19 @@
-"""The command `hushmote audit`: lower bounds of ε, counted on a runtime or a board."""
+"""What `hushmote check-mechanism --samples` does: lower bounds of ε, counted on a runtime or a board."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ..server.answers import tables as show
 from ..server.experiments.definition import load
-from ..server.mechanisms import MECHANISMS
+from ..server.mechanisms import MECHANISMS, class_of
 from ..server.privacy import audit_runtimes
 from ..server.privacy.audit import AuditError, Finding, judge, subject
 from ..server.privacy.audit_runtimes import CLIENT, Job
-from .options import AsJson, print_json
+from .options import print_json
 from .progress import progress
 
 _DRAWS, _BOARD_DRAWS = 20_000, 1_000
@@ -38,54 +37,54 @@ class PrivacyViolated(AuditError):
     """A lower bound of ε above the nominal one; the text says where."""
 
 
-def payloads(file: Path | None, further: bool = True) -> list[bytes]:
-    """The experiment of a TOML file, or one of each mechanism, further: of those beside the core as well."""
-    if file is not None:
-        return [load(file).payload()]
-    common = {"v": 1, "budget": {"rule": "unlimited"}, "window": "all"}
+def payloads(name: str | None, further: bool = True) -> list[bytes]:
+    """The experiment of a TOML file, an example of a mechanism, or one of each where nothing is named.
+
+    further: of those beside the core as well. Raises HushmoteError for a mechanism that is not there.
+    """
+    if name is not None and name.endswith(".toml"):
+        return [load(Path(name)).payload()]
     known = {fields["mechanism"] for fields in _CORE}
-    examples = {word: of.examples[-1] for word, of in MECHANISMS.items() if further and word not in known}
+    examples = {word: of.examples[-1] for word, of in MECHANISMS.items() if word not in known}
     ends = {"epsilon": 1_000_000}
-    more = ({"name": word, "mechanism": word} | dict(fields) | ends for word, fields in examples.items())
-    return [json.dumps(common | fields).encode() for fields in (*_CORE, *more)]
+    rows = [dict(fields) for fields in _CORE]
+    if further or name is not None:
+        rows += [{"name": word, "mechanism": word} | dict(of) | ends for word, of in examples.items()]
+    if name is not None:
+        rows = [row for row in rows if row["mechanism"] == name] or [
+            {"name": "own", "mechanism": name} | dict(class_of(name).examples[-1]) | ends
+        ]
+    common = {"v": 1, "budget": {"rule": "unlimited"}, "window": "all"}
+    return [json.dumps(common | fields).encode() for fields in rows]
 
 
-def audit_command(
-    file: Annotated[
-        Path | None, typer.Argument(help="TOML file of an experiment; else one of each mechanism is audited.")
-    ] = None,
-    runtime: Annotated[
-        str,
-        typer.Option(
-            help='Where it runs: cpython, all, unix32f, mp32, path, wasm, env, or a "command line".'
-        ),
-    ] = "cpython",
-    port: Annotated[
-        str | None, typer.Option(help="A board's serial port: what is installed there is audited.")
-    ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            min=100, help="Draws of each input; else 20,000, and 1,000 on a board.", show_default=False
-        ),
-    ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="Confidence in all the bounds together, from 0.5 to below 1.")
-    ] = 0.95,
-    client: Annotated[
-        Path | None, typer.Option(help="Another ldp_client.py than the shipped one.", show_default=False)
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run the shipped randomizer on two inputs many times; print lower bounds of ε. Exit 1 above nominal."""
+@dataclass(frozen=True)
+class Audit:
+    """What is sampled: see the options of the same names of `hushmote check-mechanism`."""
+
+    subject: str | None
+    samples: int | None
+    port: str | None
+    runtime: str
+    client: Path | None
+    confidence: float
+
+
+def audit(asked: Audit, as_json: bool) -> None:
+    """Run the shipped randomizer on two inputs many times; print lower bounds of ε.
+
+    Raises AuditError for what cannot be asked, PrivacyViolated where a bound is above the nominal ε.
+    """
+    confidence, client, port = asked.confidence, asked.client, asked.port
     if not 0.5 <= confidence < 1:
         raise AuditError(f"confidence must be at least 0.5 and below 1, not {confidence:g}")
     if client is not None and (port or not client.is_file()):
         why = "a board has its own: leave --client out" if port else f"there is no file {client}"
         raise AuditError(why)
-    where = [audit_runtimes.board(port)] if port else audit_runtimes.select(runtime)
-    draws = samples or (_BOARD_DRAWS if port else _DRAWS)
-    subjects = [subject(payload, whole) for payload in payloads(file, not port) for whole in (False, True)]
+    where = [audit_runtimes.board(port)] if port else audit_runtimes.select(asked.runtime)
+    draws = asked.samples or (_BOARD_DRAWS if port else _DRAWS)
+    found = payloads(asked.subject, not port)
+    subjects = [subject(payload, whole) for payload in found for whole in (False, True)]
     jobs = [Job(s, (draws // 2, draws - draws // 2)) for s in subjects]
     findings = _findings(where, jobs, (1 - confidence) / (len(where) * len(jobs)), client or CLIENT)
     if as_json:

@@ -22,7 +22,6 @@ URLS = (
     "nats://[user@]host[:4222],host,...[?mqtt=1883], or tls://."
 )
 PASSWORD = "HUSHMOTE_BROKER_PASSWORD"
-PANEL = "Broker"
 
 BrokerUrl = Annotated[
     str,
@@ -31,7 +30,6 @@ BrokerUrl = Annotated[
         metavar="URL",
         help=URLS,
         envvar="HUSHMOTE_BROKER",
-        rich_help_panel=PANEL,
     ),
 ]
 PasswordFile = Annotated[
@@ -42,7 +40,6 @@ PasswordFile = Annotated[
         help=f"File with the password of the broker's user; or set {PASSWORD} to the password.",
         envvar="HUSHMOTE_BROKER_PASSWORD_FILE",
         show_default=False,
-        rich_help_panel=PANEL,
     ),
 ]
 Ca = Annotated[
@@ -52,7 +49,6 @@ Ca = Annotated[
         metavar="FILE",
         help="PEM file of the CA that vouches for the broker; else the system's CAs do.",
         show_default=False,
-        rich_help_panel=PANEL,
     ),
 ]
 Cert = Annotated[
@@ -62,7 +58,6 @@ Cert = Annotated[
         metavar="FILE",
         help="PEM file with this client's certificate, and its key where no --cert-key is given.",
         show_default=False,
-        rich_help_panel=PANEL,
     ),
 ]
 CertKey = Annotated[
@@ -72,7 +67,6 @@ CertKey = Annotated[
         metavar="FILE",
         help="PEM file with the key of --cert, where that is a file of its own.",
         show_default=False,
-        rich_help_panel=PANEL,
     ),
 ]
 

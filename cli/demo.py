@@ -13,7 +13,7 @@ from ..server.errors import UsageError
 from ..server.ingest.broker_url import NatsAddress
 from ..simulator import demo, demo_questions, live_demo
 from ..simulator.demo_fleet import Place
-from .broker import PANEL, PasswordFile, broker_address
+from .broker import PasswordFile, broker_address
 from .options import AsJson, print_json
 from .progress import progress
 
@@ -32,7 +32,6 @@ def demo_command(
         typer.Option(
             help="auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers, of which "
             "one dies), or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,...",
-            rich_help_panel=PANEL,
         ),
     ] = "auto",
     password_file: PasswordFile = None,

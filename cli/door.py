@@ -14,8 +14,6 @@ from .options import on_command_line
 
 DEFAULT_HTTP = "127.0.0.1:9418"
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
-_ACCESS = "Who may use it"
-_LIMITS = "How much is let in"
 
 
 def door_command(
@@ -41,7 +39,6 @@ def door_command(
             help="File with a token, which every request must carry: Authorization: Bearer TOKEN.",
             envvar="HUSHMOTE_DOOR_TOKEN_FILE",
             show_default=False,
-            rich_help_panel=_ACCESS,
         ),
     ] = None,
     open_door: Annotated[
@@ -49,7 +46,6 @@ def door_command(
         typer.Option(
             "--open",
             help="Let anybody who reaches it send reports: in an open fleet forged ones too.",
-            rich_help_panel=_ACCESS,
         ),
     ] = False,
     origin: Annotated[
@@ -58,7 +54,6 @@ def door_command(
             metavar="URL",
             help="Let web pages of this origin use it, such as https://board.example; may be repeated.",
             show_default=False,
-            rich_help_panel=_ACCESS,
         ),
     ] = None,
     trust_proxy: Annotated[
@@ -66,18 +61,13 @@ def door_command(
         typer.Option(
             "--trust-proxy",
             help="A reverse proxy is in front: take a client's address from X-Forwarded-For.",
-            rich_help_panel=_ACCESS,
         ),
     ] = False,
-    rate: Annotated[
-        float, typer.Option(help="Reports a second of all devices.", min=0.01, rich_help_panel=_LIMITS)
-    ] = 1000,
-    rate_address: Annotated[
-        float, typer.Option(help="Requests a second of one address.", min=0.01, rich_help_panel=_LIMITS)
-    ] = 200,
+    rate: Annotated[float, typer.Option(help="Reports a second of all devices.", min=0.01)] = 1000,
+    rate_address: Annotated[float, typer.Option(help="Requests a second of one address.", min=0.01)] = 200,
     rate_device: Annotated[
         float,
-        typer.Option(help="Reports a second of one device and address.", min=0.01, rich_help_panel=_LIMITS),
+        typer.Option(help="Reports a second of one device and address.", min=0.01),
     ] = 1,
 ) -> None:
     """Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.

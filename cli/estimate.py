@@ -26,8 +26,6 @@ from .candidates import read_candidates
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json
 from .output import PICTURES, Force, Results
 
-_PAIR = "Pairs"
-
 
 class Weigh(enum.StrEnum):
     """What weighs versions of an experiment, and codes."""
@@ -112,23 +110,17 @@ class KindOptions(ValueOptions):
     ] = None
     of: Annotated[
         str,
-        typer.Option(
-            help='Of a pair: "crashed=yes", or a part: of a number its mean.', rich_help_panel=_PAIR
-        ),
+        typer.Option(help='Of a pair: "crashed=yes", or a part: of a number its mean.'),
     ] = ""
     given: Annotated[
         str,
-        typer.Option(
-            help='Among those of each value of a part, or with "version=1.2".', rich_help_panel=_PAIR
-        ),
+        typer.Option(help='Among those of each value of a part, or with "version=1.2".'),
     ] = ""
     versus: Annotated[
         tuple[str, str] | None,
-        typer.Option(help="Among those of one condition, less that among others.", rich_help_panel=_PAIR),
+        typer.Option(help="Among those of one condition, less that among others."),
     ] = None
-    joint: Annotated[
-        bool, typer.Option("--joint", help="The table of all parts together.", rich_help_panel=_PAIR)
-    ] = False
+    joint: Annotated[bool, typer.Option("--joint", help="The table of all parts together.")] = False
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
-    "": (
-        "hushmote demo",
-        "hushmote plan --help",
-    ),
     "demo": (
         "hushmote demo",
         "hushmote demo --devices 2000 --broker embedded",
@@ -73,7 +69,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote provision rotate master --folder fleet-home --finish",
     ),
     "provision rotate signing": ("hushmote provision rotate signing --folder fleet-home",),
-    "keygen": ("hushmote keygen master.key",),
+    "provision keys": ("hushmote provision keys master.key",),
     "experiment show": ("hushmote experiment show room_temp.toml",),
     "experiment add": (
         "hushmote experiment add room_temp.toml --fleet home --keys",
@@ -91,6 +87,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "status": (
         "hushmote status",
+        "hushmote status --follow --aggregator http://127.0.0.1:9417",
         "hushmote status --broker mqtt://me@broker.example --password-file secret.txt",
     ),
     "flash": (
@@ -101,22 +98,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote board",
         "hushmote board --storage kitchen --speed 60",
     ),
-    "audit": (
-        "hushmote audit",
-        "hushmote audit room_temp.toml --runtime all",
-        "hushmote audit --port /dev/ttyACM0",
-    ),
     "check-mechanism": (
         "hushmote check-mechanism olh",
         "hushmote check-mechanism my_channel:MyChannel --json",
+        "hushmote check-mechanism room_temp.toml --samples 20000 --runtime all",
+        "hushmote check-mechanism --port /dev/ttyACM0",
     ),
     "ledger": (
         "hushmote ledger --policy main.py --boards 20000",
         "hushmote ledger --status status.json --per-day 0.5",
-    ),
-    "watch": (
-        "hushmote watch",
-        "hushmote watch --aggregator http://127.0.0.1:9417",
     ),
     "page": (
         "hushmote page",
@@ -136,9 +126,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote store seal sqlite:///hushmote.sqlite door_open",
         "hushmote store seal sqlite:///hushmote.sqlite door_open --yes",
     ),
-    "merge": (
-        "hushmote merge sqlite:///hushmote.sqlite sqlite:///site.sqlite --dry-run",
-        "hushmote merge sqlite:///hushmote.sqlite sqlite:///site.sqlite",
+    "store merge": (
+        "hushmote store merge sqlite:///all.sqlite sqlite:///site.sqlite --dry-run",
+        "hushmote store merge sqlite:///all.sqlite sqlite:///site.sqlite",
     ),
     "study": (
         "hushmote study",

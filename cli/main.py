@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from functools import partial
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Annotated, Any, cast
 
@@ -20,6 +20,7 @@ from ..device.ldp_client import LDPError
 from ..server.errors import HushmoteError
 from ..server.plain_text import one_line
 from ..server.wire.experiments import FOLDERS
+from .examples import EXAMPLES
 
 # Every version of typer has this class, some have its base from click and some bring it along.
 _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
@@ -28,121 +29,130 @@ _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
 COMPLETING = "_HUSHMOTE_COMPLETE"  # set where a shell asks how a line may go on
 
 
-# name -> module:attribute, a function or a Typer of this package; its line in `hushmote --help`
+# name: (panel of `hushmote --help`, module:attribute in this package, its line there), in that order.
 COMMANDS = {
-    "keygen": (
-        "keygen:keygen_command",
-        "Make the master key of a server's fleets and the key that signs their experiments.",
-    ),
-    "status": ("status:status_command", "Show what was counted and what was rejected, and why."),
-    "serve": (
-        "serve:serve_command",
-        "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
-    ),
-    "door": (
-        "door:door_command",
-        "Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
-    ),
-    "watch": (
-        "watch:watch_command",
-        "Watch fleets in a terminal: what came, what is learned, what is wrong.",
-    ),
-    "page": ("page:page_command", "Look at a store in a browser: live, and only read."),
-    "estimate": (
-        "estimate:estimate_command",
-        "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
-    ),
-    "simulate": (
-        "simulate.command:simulate",
-        "Simulate a fleet before it is built: what would be estimated, beside the truth.",
-    ),
     "demo": (
+        "Start",
         "demo:demo_command",
         "Watch thousands of devices report real readings through a real broker, and what is learned of them.",
     ),
+    "simulate": (
+        "Start",
+        "simulate.command:simulate",
+        "Simulate a fleet before it is built: what would be estimated, beside the truth.",
+    ),
     "plan": (
+        "Plan",
         "plan.command:plan_command",
         "Plan an experiment: five questions in words, or three of devices, ε, values and error.",
     ),
     "mechanisms": (
+        "Plan",
         "mechanisms.command:mechanisms_command",
         "List the mechanisms there are: for which question, with what error, at what cost.",
     ),
-    "ledger": (
-        "ledger.command:ledger_command",
-        "What boards' budgets still hold, and when they run dry at the present rate.",
-    ),
-    "audit": (
-        "audit:audit_command",
-        "Run the shipped randomizer on two inputs many times; print lower bounds of ε. Exit 1 above nominal.",
-    ),
-    "check-mechanism": (
-        "check_mechanism:check_mechanism_command",
-        "Prove a mechanism's ε by its every branch, and check all else it must keep. Exit 1 if it fails.",
-    ),
-    "merge": (
-        "store:merge_command",
-        "Merge stores of sites without a network; refuses if a report was counted twice.",
-    ),
-    "flash": (
-        "flash:flash_command",
-        "Put Hushmote on a board over USB; a ledger that is there is never overwritten.",
-    ),
-    "board": ("board:board_command", "Run a board in software, to try everything without hardware."),
-    "experiment": ("experiment:experiment_app", "What is asked of a fleet: check, add, list and withdraw."),
-    "study": (
-        "study:study_command",
-        "Run a study: what reproduces a source or a claim, beside its theory.",
-    ),
-    "budget": (
-        "budget.command:budget_app",
-        "Privacy budgets: what each composition theorem allows, and what it guarantees.",
-    ),
     "epsilon": (
+        "Plan",
         "epsilon.command:epsilon_command",
         "Choose ε from a disclosure risk: what an attacker may come to believe.",
     ),
-    "store": ("store:store_app", "The store itself: upgrade, back up, check, seal."),
+    "budget": (
+        "Plan",
+        "budget.command:budget_app",
+        "Privacy budgets: what each composition theorem allows, and what it guarantees.",
+    ),
     "provision": (
+        "Run a fleet",
         "provision.command:provision_app",
         "Who is who: a fleet's authority, broker and keys, and its boards.",
     ),
-}
-
-
-# The panels of `hushmote --help`, in the order in which somebody meets them.
-PANELS = {
-    "Start": ("demo", "simulate"),
-    "Plan": ("plan", "mechanisms", "epsilon", "budget"),
-    "Run a fleet": ("provision", "keygen", "experiment", "serve", "door", "status"),
-    "Boards": ("flash", "board", "audit", "check-mechanism", "ledger"),
-    "Read results": ("page", "watch", "estimate"),
-    "Look after": ("store", "merge"),
-    "Study": ("study",),
+    "experiment": (
+        "Run a fleet",
+        "experiment:experiment_app",
+        "What is asked of a fleet: check, add, list and withdraw.",
+    ),
+    "serve": (
+        "Run a fleet",
+        "serve:serve_command",
+        "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
+    ),
+    "door": (
+        "Run a fleet",
+        "door:door_command",
+        "Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
+    ),
+    "status": (
+        "Run a fleet",
+        "status:status_command",
+        "Show what was counted, what is learned, what was rejected, and why.",
+    ),
+    "flash": (
+        "Boards",
+        "flash:flash_command",
+        "Put Hushmote on a board over USB; a ledger that is there is never overwritten.",
+    ),
+    "board": (
+        "Boards",
+        "board:board_command",
+        "Run a board in software, to try everything without hardware.",
+    ),
+    "check-mechanism": (
+        "Boards",
+        "check_mechanism:check_mechanism_command",
+        "Prove a mechanism's ε by its every branch, and check all else it must keep. Exit 1 if it fails.",
+    ),
+    "ledger": (
+        "Boards",
+        "ledger.command:ledger_command",
+        "What boards' budgets still hold, and when they run dry at the present rate.",
+    ),
+    "page": (
+        "Read results",
+        "page:page_command",
+        "Look at a store in a browser: live, and only read.",
+    ),
+    "estimate": (
+        "Read results",
+        "estimate:estimate_command",
+        "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
+    ),
+    "store": (
+        "Look after",
+        "store:store_app",
+        "The store itself: upgrade, back up, check, seal, merge.",
+    ),
+    "study": (
+        "Study",
+        "study:study_command",
+        "Run a study: what reproduces a source or a claim, beside its theory.",
+    ),
 }
 
 
 def load(name: str) -> Any:
-    """Import a command of COMMANDS; it and what is below it show their help as help_page does."""
-    module, _, attribute = COMMANDS[name][0].partition(":")
+    """Import a command of COMMANDS; its help, and that of what is below it, ends with EXAMPLES."""
+    module, _, attribute = COMMANDS[name][1].partition(":")
     command = getattr(import_module(f".{module}", __package__), attribute)
-    holder = typer.Typer()
+    holder = typer.Typer(rich_markup_mode=None)  # texts stand as they are written
     if isinstance(command, typer.Typer):
         holder.add_typer(command, name=name)
     else:
         holder.command(name, cls=getattr(command, "command_class", None))(command)
     loaded = typer.main.get_group(holder).commands[name]
-    _show_our_help(loaded)
-    if COMPLETING in os.environ:
-        _plain_in_shells(loaded)
+    for path, member in below(name, loaded):
+        member.short_help = " ".join((member.help or "").partition("\n\n")[0].split())  # click would cut it
+        if lines := EXAMPLES.get(path):
+            member.epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
+        if COMPLETING in os.environ:
+            _plain_in_shells(member)
     return loaded
 
 
-def _show_our_help(command: Any) -> None:
-    """Have a command of typer's making, and all below it, print a page of help_page."""
-    setattr(command, "format_help", partial(_print_help, command))  # noqa: B010 (no type checker likes it)
-    for member in getattr(command, "commands", {}).values():
-        _show_our_help(member)
+def below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a command and all commands below it, each with its path."""
+    yield path, command
+    for name, member in getattr(command, "commands", {}).items():
+        yield from below(f"{path} {name}", member)
 
 
 def _plain_in_shells(command: Any) -> None:
@@ -152,16 +162,6 @@ def _plain_in_shells(command: Any) -> None:
         if thing.help:
             text = " ".join(thing.help.split()).replace("[", "(").replace("]", ")")
             thing.help = text.replace(":", ":[b][/b]")
-    for member in getattr(command, "commands", {}).values():
-        _plain_in_shells(member)
-
-
-def _print_help(command: Any, ctx: typer.Context, formatter: object) -> None:
-    """Print the page at once, as typer does: what is written to the formatter comes as an error elsewhere."""
-    del formatter
-    from . import help_page  # only here: a command that is run needs none of it
-
-    help_page.show(help_page.page_of(command, ctx))
 
 
 class _Commands(TyperGroup):
@@ -169,21 +169,24 @@ class _Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for panel, names in PANELS.items():
-            for name in names:
-                self.add_command(TyperCommand(name, help=COMMANDS[name][1], rich_help_panel=panel))
+        for name, (_, _, line) in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=line))
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
         name, line, rest = super().resolve_command(ctx, args)
         return name, line and name and load(name), rest
 
-    def format_help(self, ctx: typer.Context, formatter: Any) -> None:
-        _print_help(self, ctx, formatter)
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:
+        del ctx
+        for panel in dict.fromkeys(panel for panel, _, _ in COMMANDS.values()):
+            with formatter.section(panel):
+                formatter.write_dl([(name, line) for name, (p, _, line) in COMMANDS.items() if p == panel])
 
 
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )

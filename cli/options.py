@@ -21,6 +21,16 @@ FleetName = Annotated[
     str | None,
     typer.Option("--fleet", help="Name of the fleet; the only one needs none.", show_default=False),
 ]
+AggregatorUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--aggregator",
+        metavar="URL",
+        help="The aggregator's own HTTP, to show how it is: http://127.0.0.1:9417.",
+        envvar="HUSHMOTE_AGGREGATOR",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 

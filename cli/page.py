@@ -12,24 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..server.errors import UsageError
-from .broker import PANEL, URLS, Ca, Cert, CertKey, PasswordFile, connection, secret_in
-from .options import DEFAULT_STORE, StoreUrl, on_command_line
+from .broker import URLS, Ca, Cert, CertKey, PasswordFile, connection, secret_in
+from .options import DEFAULT_STORE, AggregatorUrl, StoreUrl, on_command_line
 
 if TYPE_CHECKING:
     from ..server.door.publisher import ReportPublisher
     from ..server.ingest.broker_url import BrokerAddress
 
 DEFAULT_HTTP = "127.0.0.1:9419"
-AggregatorUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--aggregator",
-        metavar="URL",
-        help="The aggregator's own HTTP, to show how it is: http://127.0.0.1:9417.",
-        envvar="HUSHMOTE_AGGREGATOR",
-        show_default=False,
-    ),
-]
 
 
 def page_command(
@@ -60,7 +50,6 @@ def page_command(
             help=f"Publish what the board in the browser reports at this broker: {URLS}",
             envvar="HUSHMOTE_BROKER",
             show_default=False,
-            rich_help_panel=PANEL,
         ),
     ] = None,
     password_file: PasswordFile = None,

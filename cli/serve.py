@@ -29,7 +29,6 @@ from ..server.wire.limits import BATCH_REPORTS
 from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, reports_connection
 from .options import DEFAULT_STORE, StoreUrl, on_command_line
 
-RESULTS = "Results"
 SIMULATED_CLIENT_ID = "hushmote-simulated"  # not the session of an aggregator of real fleets
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
@@ -125,7 +124,6 @@ def serve_command(
         typer.Option(
             "--publish",
             help="Retain each experiment's result at the broker, over windows that have ended.",
-            rich_help_panel=RESULTS,
         ),
     ] = False,
     publish_live: Annotated[
@@ -136,7 +134,6 @@ def serve_command(
             min=1,
             max=86_400,
             show_default=False,
-            rich_help_panel=RESULTS,
         ),
     ] = None,
     publish_windows: Annotated[
@@ -146,7 +143,6 @@ def serve_command(
             help="Over the newest N windows; else over all.",
             min=1,
             show_default=False,
-            rich_help_panel=RESULTS,
         ),
     ] = None,
     home_assistant: Annotated[
@@ -154,12 +150,11 @@ def serve_command(
         typer.Option(
             "--home-assistant",
             help="Announce each published statistic as a sensor to Home Assistant.",
-            rich_help_panel=RESULTS,
         ),
     ] = False,
     discovery_prefix: Annotated[
         str,
-        typer.Option(help="Home Assistant's discovery prefix.", rich_help_panel=RESULTS),
+        typer.Option(help="Home Assistant's discovery prefix."),
     ] = DISCOVERY_PREFIX,
     log: Annotated[
         LogFormat,

@@ -1,4 +1,4 @@
-"""`hushmote status`: what a store holds, and how the boards are."""
+"""`hushmote status`: what a store holds, live if wanted, and how the boards are."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from ..server.epsilon import rounded_up
 from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility
 from ..server.ingest.broker_url import is_nats
+from ..server.overview.aggregator import ask, check_url
 from ..server.store.store import Store, Version
-from . import tables
-from .broker import PANEL, URLS, Ca, Cert, PasswordFile, connection
-from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
+from . import tables, watch
+from .broker import URLS, Ca, Cert, PasswordFile, connection
+from .options import DEFAULT_STORE, AggregatorUrl, AsJson, StoreUrl, print_json, the_fleet
 
 _SHOWN = 20
 _KINDS = {True: "keyed", False: "open"}
@@ -28,54 +29,92 @@ _KINDS = {True: "keyed", False: "open"}
 
 def status_command(
     store: StoreUrl = DEFAULT_STORE,
+    fleet: Annotated[
+        str | None, typer.Option("--fleet", help="Only this fleet; else all.", show_default=False)
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Draw it anew with every commit, until Ctrl-C.")
+    ] = False,
+    aggregator: AggregatorUrl = None,
     broker: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help=f"Ask this broker how the boards are: {URLS}",
-            show_default=False,
-            rich_help_panel=PANEL,
-        ),
+        typer.Option(metavar="URL", help=f"Ask this broker how the boards are: {URLS}", show_default=False),
     ] = None,
     password_file: PasswordFile = None,
     ca: Ca = None,
     cert: Cert = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was counted and what was rejected, and why."""
+    """Show what was counted, what is learned, what was rejected, and why.
+
+    With --follow in a terminal it is live and takes the whole screen; elsewhere it is printed once.
+    """
+    url = None if aggregator is None else check_url(aggregator)
+    if follow and show.out.is_terminal and not as_json:
+        if broker is not None:
+            raise UsageError("--broker is asked once: leave --follow out")
+        watch.follow(store, fleet, url)
+        return
     with Store(store, read_only=True) as opened:
-        rejects = opened.rejects()
-        fleets = opened.fleets()
-        facts = Facts(opened)
-        lines = []
-        for v in opened.experiments():
-            counts = opened.histogram(v.fleet, v.experiment.digest)
-            lines.append(
-                {
-                    "fleet": v.fleet,
-                    "experiment": v.experiment.name,
-                    "digest": v.experiment.digest.hex(),
-                    "current": v.current,
-                    "reports": int(counts.sum()),
-                    "windows": len(opened.windows(v.fleet, v.experiment.digest)),
-                    "devices": 0,
-                    "epsilon": _epsilons(facts, v) if counts.any() else None,
-                    "plausibility": plausibility.check(v.experiment, counts).to_dict(),
-                }
-            )
-        # Last, once for each fleet: an aggregator may be counting, and a report is of a device that is there.
-        sent = {fleet: opened.participation(fleet) for fleet in fleets}
-        for line in lines:
-            participation = sent[line["fleet"]].get(line["experiment"])
-            line["devices"] = participation.devices if participation else 0
+        fleets = (
+            opened.fleets() if fleet is None else {(one := the_fleet(opened, fleet)): opened.fleets()[one]}
+        )
+        rejects = {name: why for name, why in opened.rejects().items() if fleet in (None, name)}
+        lines = _lines(opened, tuple(fleets))
     boards = None if broker is None else _boards(broker, password_file, ca, cert, list(fleets))
+    health = None if url is None else ask(url)
     if as_json:
         words = [{"fleet": name, "reports": _KINDS[keyed]} for name, keyed in fleets.items()]
-        document = {"fleets": words, "experiments": lines, "rejected": rejects}
-        print_json(document if boards is None else document | {"devices": boards})
+        document: dict[str, Any] = {"fleets": words, "experiments": lines, "rejected": rejects}
+        if boards is not None:
+            document["devices"] = boards
+        if health is not None:
+            document["aggregator"] = dataclasses.asdict(health) | {"words": health.words}
+        print_json(document)
         return
-    for name, keyed in fleets.items():
-        show.out.print(f"fleet {name}: {_KINDS[keyed]}" + ("" if keyed else ", so anyone can forge reports"))
+    show.out.print(watch.once(store, fleet, health))
+    show.out.print()
+    _show_lines(lines)
+    table = tables.table("rejected", ("fleet", "reason", "reports"), 2)
+    for name, reasons in rejects.items():
+        for reason, count in reasons.items():
+            table.add_row(name or "(unknown)", reason, f"{count:,}")
+    show.out.print(table if table.row_count else "nothing rejected")
+    if boards is not None:
+        _show_boards(boards)
+
+
+def _lines(store: Store, fleets: tuple[str, ...]) -> list[dict[str, Any]]:
+    """What was accepted of each version of these fleets' experiments."""
+    facts = Facts(store)
+    lines = []
+    for v in store.experiments():
+        if v.fleet not in fleets:
+            continue
+        counts = store.histogram(v.fleet, v.experiment.digest)
+        lines.append(
+            {
+                "fleet": v.fleet,
+                "experiment": v.experiment.name,
+                "digest": v.experiment.digest.hex(),
+                "current": v.current,
+                "reports": int(counts.sum()),
+                "windows": len(store.windows(v.fleet, v.experiment.digest)),
+                "devices": 0,
+                "epsilon": _epsilons(facts, v) if counts.any() else None,
+                "plausibility": plausibility.check(v.experiment, counts).to_dict(),
+            }
+        )
+    # Last, once for each fleet: an aggregator may be counting, and a report is of a device that is there.
+    sent = {fleet: store.participation(fleet) for fleet in fleets}
+    for line in lines:
+        participation = sent[line["fleet"]].get(line["experiment"])
+        line["devices"] = participation.devices if participation else 0
+    return lines
+
+
+def _show_lines(lines: list[dict[str, Any]]) -> None:
+    """What was accepted, with both ε, and which versions cannot be honest."""
     headings = ("fleet", "experiment", "digest", "current", "reports", "windows", "devices of the name")
     table = tables.table("accepted", headings, 4)
     for line in lines:
@@ -94,13 +133,6 @@ def status_command(
         if line["plausibility"]["implausible"]:
             text = f"implausible: {line['experiment']} {line['digest']} of fleet {line['fleet']}: "
             show.out.print(text + line["plausibility"]["words"], style="red")
-    table = tables.table("rejected", ("fleet", "reason", "reports"), 2)
-    for fleet, reasons in rejects.items():
-        for reason, count in reasons.items():
-            table.add_row(fleet or "(unknown)", reason, f"{count:,}")
-    show.out.print(table if table.row_count else "nothing rejected")
-    if boards is not None:
-        _show_boards(boards)
 
 
 def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:

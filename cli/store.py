@@ -1,4 +1,4 @@
-"""`hushmote store` and `merge`: stores themselves, apart from what is in them."""
+"""`hushmote store`: stores themselves, apart from what is in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from . import tables
 from .options import AsJson, FleetName, print_json, the_fleet
 from .progress import progress
 
-store_app = typer.Typer(help="The store itself: upgrade, back up, check, seal.", no_args_is_help=True)
+store_app = typer.Typer(help="The store itself: upgrade, back up, check, seal, merge.", no_args_is_help=True)
 
 _HELP = "URL of the store: sqlite:///file, or postgresql+psycopg://user@host/database."
 Url = Annotated[str, typer.Argument(metavar="URL", help=_HELP, envvar="HUSHMOTE_STORE")]
@@ -123,7 +123,8 @@ def _show_sealing(sealing: Sealing, done: bool) -> None:
     _say("It is sealed." if done else "Nothing was changed: add --yes to seal it.")
 
 
-def merge_command(
+@store_app.command("merge")
+def store_merge(
     into: Annotated[
         str, typer.Argument(metavar="INTO", help="URL of the store that is added to: sqlite:///file.")
     ],

@@ -15,7 +15,6 @@ from ..studies import catalogue
 from ..studies.catalogue import STUDIES
 from ..studies.frame import Running
 from . import tables
-from .help_page import HelpRow
 from .options import AsJson, print_json
 from .output import PICTURES, Force, checked, output_option
 from .progress import progress
@@ -82,16 +81,6 @@ def _list(as_json: bool) -> None:
     show.out.print("\n`hushmote study NAME --help` lists a study's parameters.")
 
 
-def study_help(name: str) -> tuple[str, dict[str, tuple[HelpRow, ...]], tuple[str, ...]]:
-    """A study's line, its parameters as a panel of help, and an example. StudyError for no such study."""
-    study = catalogue.study(name)
-    rows = [
-        HelpRow(f"{key}=", meaning, (f"default: {default}",) if default else ())
-        for key, meaning, default in catalogue.parameters(name)
-    ]
-    return study.line, {"Parameters": tuple(rows)}, (f"hushmote study {name} {study.example}",)
-
-
 class StudyCommand(TyperCommand):
     """The command, whose help is that of the study that stands beside --help."""
 
@@ -101,10 +90,30 @@ class StudyCommand(TyperCommand):
         ctx.meta[self._NAME] = next((word for word in args if word in STUDIES), "")
         return super().parse_args(ctx, args)
 
-    def more_help(self, ctx: Any) -> tuple[str, dict[str, tuple[HelpRow, ...]], tuple[str, ...]] | None:
-        """What help_page shows of the study that is named, None for none."""
+    def format_help(self, ctx: Any, formatter: Any) -> None:
         name = ctx.meta.get(self._NAME)
-        return study_help(name) if name else None
+        if name:
+            write_help(name, formatter)
+        else:
+            super().format_help(ctx, formatter)
+
+
+def write_help(name: str, formatter: Any) -> None:
+    """Write a study's line, its parameters and an example to click's formatter."""
+    study = catalogue.study(name)
+    formatter.write_usage(f"hushmote study {name}", "[PARAMETER=VALUE ...]")
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text(study.line)
+    with formatter.section("Parameters"):
+        formatter.write_dl(
+            [
+                (f"{key}=", f"{meaning}  [default: {default}]" if default else meaning)
+                for key, meaning, default in catalogue.parameters(name)
+            ]
+        )
+    with formatter.section("Examples"):
+        formatter.write_text(f"hushmote study {name} {study.example}")
 
 
 setattr(study_command, "command_class", StudyCommand)  # noqa: B010 (main reads it; pyright knows none)

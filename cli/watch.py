@@ -1,4 +1,4 @@
-"""`hushmote watch`: what a store holds, live, in a terminal."""
+"""The picture of `hushmote status`: once, or live in a terminal."""
 
 from __future__ import annotations
 
@@ -9,23 +9,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass
 
-import typer
+from rich.console import Group
 from rich.live import Live
 
 from ..server.answers import tables as show
 from ..server.answers.query import Facts
 from ..server.errors import UsageError
-from ..server.overview.aggregator import AggregatorHealth, ask, check_url
+from ..server.overview.aggregator import AggregatorHealth, ask
 from ..server.overview.fleets import StoreOverview, overview
 from ..server.overview.watch import StoreState, StoreWatch
 from ..server.results.result import Result, result_of
 from ..server.store.database import StoreError
 from ..server.store.store import Store
-from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
-from .page import AggregatorUrl
 from .watch_picture import Watched, picture
 
 _TURN_S = 0.25  # between two looks: a commit shows within a second
@@ -34,30 +31,23 @@ _HEALTH_S = 2.0
 _RATE_S = 10.0  # over which reports a second are counted
 
 
-def watch_command(
-    store: StoreUrl = DEFAULT_STORE,
-    fleet: FleetName = None,
-    aggregator: AggregatorUrl = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Print one picture and end; without a terminal always.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Watch fleets in a terminal: what came, what is learned, what is wrong.
+def once(store: str, fleet: str | None, health: AggregatorHealth | None) -> Group:
+    """Return the picture of a store as it is; fleet: the one to show, None for all.
 
-    Live, until Ctrl-C.
+    health: what its aggregator said, None where nobody asked. Raises StoreError, and UsageError for a fleet
+    that is not there.
     """
-    url = None if aggregator is None else check_url(aggregator)
     with StoreWatch(store) as watch:
-        if once or as_json or not show.out.is_terminal:
-            health = None if url is None else ask(url)
-            state = watch.look()
-            if watch.store is None:
-                raise StoreError(state.words)
-            seen = _Counting(fleet).look(watch.store, state, health)
-            print_json(_document(seen)) if as_json else show.out.print(picture(seen))
-        else:
-            _watch(watch, _Counting(fleet), url)
+        state = watch.look()
+        if watch.store is None:
+            raise StoreError(state.words)
+        return picture(_Counting(fleet).look(watch.store, state, health))
+
+
+def follow(store: str, fleet: str | None, url: str | None) -> None:
+    """Draw the picture until Ctrl-C or SIGTERM; url: the aggregator's own HTTP. Raises UsageError."""
+    with StoreWatch(store) as watch:
+        _watch(watch, _Counting(fleet), url)
 
 
 def _watch(watch: StoreWatch, counting: _Counting, url: str | None) -> None:
@@ -150,25 +140,3 @@ def _asked(url: str | None) -> Iterator[_Asked]:
         yield asked
     finally:
         over.set()
-
-
-def _document(seen: Watched) -> dict[str, Any]:
-    """What is shown, as plain values."""
-    assert seen.overview is not None
-    fleets = []
-    for fleet in seen.overview.fleets:
-        experiments = []
-        for e in fleet.experiments:
-            fields = asdict(e) | {"expires": None if e.expires is None else e.expires.isoformat()}
-            experiments.append(fields | {"result": seen.results[e.fleet, e.name].to_dict()})
-        rejected = {r.reason: r.reports for r in fleet.rejects}
-        fleets.append(
-            {"fleet": fleet.name, "keyed": fleet.keyed, "rejected": rejected, "experiments": experiments}
-        )
-    health = None if seen.health is None else asdict(seen.health) | {"words": seen.health.words}
-    return {
-        "store": seen.where,
-        "fleets": fleets,
-        "rejected": {r.reason: r.reports for r in seen.overview.rejects},
-        "aggregator": health,
-    }

@@ -1,4 +1,4 @@
-"""The picture that `hushmote watch` draws: lines that fit terminals of 45 columns and more; pure."""
+"""The picture that `hushmote status` draws: lines that fit terminals of 45 columns and more; pure."""
 
 from __future__ import annotations
 

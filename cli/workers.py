@@ -6,15 +6,12 @@ from typing import Annotated
 
 import typer
 
-_PANEL = "Several processes or machines"
-
 WorkerCount = Annotated[
     int | None,
     typer.Option(
         "--workers",
         min=1,
         help="Processes on this machine, by Dask; the numbers stay the same.",
-        rich_help_panel=_PANEL,
     ),
 ]
 DaskUrl = Annotated[
@@ -23,6 +20,5 @@ DaskUrl = Annotated[
         "--dask",
         metavar="URL",
         help="A Dask scheduler whose workers do it: tcp://10.0.0.5:8786.",
-        rich_help_panel=_PANEL,
     ),
 ]

@@ -64,8 +64,8 @@ def _measured(made: PlanAnswer, options: PlanOptions) -> list[PlanCheck | Unmeas
     """Draw the plan's fleets; a terminal sees how far that is."""
     import numpy as np
 
-    from ...studies.plan_check import CheckRow, lifetime_rows, measure, plan_row
     from ...simulator.workers import workers
+    from ...studies.plan_check import CheckRow, lifetime_rows, measure, plan_row
 
     plan, fleets = made.plan, options.fleets
     rows = [plan_row(plan, fleets)] if isinstance(plan, Plan) else lifetime_rows(plan, fleets)

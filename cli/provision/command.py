@@ -21,8 +21,8 @@ from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
 from .first_steps import first_steps
+from .keys import keys_command
 from .options import (
-    FLEET,
     MQTT_PASSWORD,
     PASSPHRASE,
     WIFI_PASSWORD,
@@ -35,8 +35,6 @@ from .options import (
 )
 from .roster import allow_command, list_command, revoke_command
 from .rotate import aggregator_command, door_command, rotate_app, say, say_next
-
-_WIFI, _BROKER = "Wi-Fi", "Broker"
 
 
 class BrokerProgram(enum.StrEnum):
@@ -56,7 +54,6 @@ MasterKey = Annotated[
         metavar="FILE",
         help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
         show_default=False,
-        rich_help_panel=FLEET,
     ),
 ]
 Days = Annotated[int, typer.Option(help="Days for which a certificate holds.", min=1)]
@@ -69,19 +66,16 @@ def fleet_command(
         list[str],
         typer.Option(
             help="A name or address by which boards and aggregators reach the broker; of each NATS server.",
-            rich_help_panel=_BROKER,
         ),
     ],
     fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home",
     broker: Annotated[
         BrokerProgram,
-        typer.Option(help="One mosquitto, or one or three NATS servers.", rich_help_panel=_BROKER),
+        typer.Option(help="One mosquitto, or one or three NATS servers."),
     ] = BrokerProgram.MOSQUITTO,
     port: Annotated[
         int,
-        typer.Option(
-            help="Port for TLS with client certificates.", min=1, max=65535, rich_help_panel=_BROKER
-        ),
+        typer.Option(help="Port for TLS with client certificates.", min=1, max=65535),
     ] = 8883,
     password_port: Annotated[
         int | None,
@@ -89,7 +83,6 @@ def fleet_command(
             help="A second port for TLS with passwords, for boards without certificates.",
             min=1,
             max=65535,
-            rich_help_panel=_BROKER,
         ),
     ] = None,
     aggregator_port: Annotated[
@@ -98,7 +91,6 @@ def fleet_command(
             help="A port of the aggregators' own, for the firewall; with NATS 4222 where none is given.",
             min=1,
             max=65535,
-            rich_help_panel=_BROKER,
         ),
     ] = None,
     cluster_port: Annotated[
@@ -107,7 +99,6 @@ def fleet_command(
             help="With NATS: the port of the servers among themselves.",
             min=1,
             max=65535,
-            rich_help_panel=_BROKER,
         ),
     ] = 6222,
     monitor_port: Annotated[
@@ -116,7 +107,6 @@ def fleet_command(
             help="With NATS: the port on which a server tells its own machine how it is.",
             min=1,
             max=65535,
-            rich_help_panel=_BROKER,
         ),
     ] = 8222,
     board_host: Annotated[
@@ -124,7 +114,6 @@ def fleet_command(
         typer.Option(
             metavar="HOST",
             help="With NATS: one more name, for boards, which DNS gives the addresses of all servers.",
-            rich_help_panel=_BROKER,
         ),
     ] = "",
     aggregators: Annotated[
@@ -135,12 +124,11 @@ def fleet_command(
         typer.Option(
             metavar="FOLDER",
             help="Where broker/ will lie on the broker's machine; else in the folder itself.",
-            rich_help_panel=_BROKER,
         ),
     ] = "",
     broker_user: Annotated[
         str,
-        typer.Option(help="User that mosquitto becomes when root starts it.", rich_help_panel=_BROKER),
+        typer.Option(help="User that mosquitto becomes when root starts it."),
     ] = "mosquitto",
     passphrase: Annotated[
         bool,
@@ -228,7 +216,6 @@ def device_command(
         typer.Option(
             "--open",
             help="The fleet is open: reports carry no tags, so anyone can forge them.",
-            rich_help_panel=FLEET,
         ),
     ] = False,
     certificate: Annotated[
@@ -236,7 +223,6 @@ def device_command(
         typer.Option(
             "--certificate/--password",
             help="With --folder: a certificate for the broker (default), or a login.",
-            rich_help_panel=_BROKER,
         ),
     ] = None,
     days: Days = authority.DEVICE_DAYS,
@@ -244,19 +230,17 @@ def device_command(
         str,
         typer.Option(
             help=f"Name of the Wi-Fi network. Its password is asked for, or set {WIFI_PASSWORD}.",
-            rich_help_panel=_WIFI,
         ),
     ] = "",
     wifi_country: Annotated[
         str,
-        typer.Option(help="The country's two letters, where the chip wants them: DE.", rich_help_panel=_WIFI),
+        typer.Option(help="The country's two letters, where the chip wants them: DE."),
     ] = "",
     mqtt_host: Annotated[
         str,
         typer.Option(
             metavar="HOST",
             help="The broker's name or address, as the board reaches it; else the folder's.",
-            rich_help_panel=_BROKER,
         ),
     ] = "",
     mqtt_port: Annotated[
@@ -264,7 +248,6 @@ def device_command(
         typer.Option(
             help="The broker's port; else the folder's, or 1883, or 8883 with --mqtt-ca.",
             show_default=False,
-            rich_help_panel=_BROKER,
         ),
     ] = None,
     mqtt_user: Annotated[
@@ -273,7 +256,6 @@ def device_command(
             metavar="NAME",
             help=f"The board's login at the broker. Set {MQTT_PASSWORD} to its password.",
             show_default=False,
-            rich_help_panel=_BROKER,
         ),
     ] = None,
     mqtt_ca: Annotated[
@@ -281,7 +263,6 @@ def device_command(
         typer.Option(
             help="PEM file of the CA that vouches for the broker; with it the board speaks TLS.",
             show_default=False,
-            rich_help_panel=_BROKER,
         ),
     ] = None,
     out: Annotated[
@@ -383,6 +364,7 @@ def upgrade_command(
     say(upgrade.upgrade(master_key or (opened and opened.master_file()), paths), as_json)
 
 
+provision_app.command("keys")(keys_command)
 provision_app.command("allow")(allow_command)
 provision_app.command("revoke")(revoke_command)
 provision_app.command("list")(list_command)

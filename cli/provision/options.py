@@ -20,7 +20,6 @@ from ...server.provisioning.settings import broker_names
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
 MQTT_PASSWORD = "HUSHMOTE_MQTT_PASSWORD"
-FLEET = "Fleet"  # a panel of help
 
 Folder = Annotated[
     Path | None,
@@ -30,7 +29,6 @@ Folder = Annotated[
         help="The fleet's folder, which `hushmote provision fleet` made; else the one that one is in.",
         envvar="HUSHMOTE_FOLDER",
         show_default=False,
-        rich_help_panel=FLEET,
     ),
 ]
 FleetOf = Annotated[
@@ -39,7 +37,6 @@ FleetOf = Annotated[
         "--fleet",
         help="Name of the fleet; else the folder's, or the only one.",
         show_default=False,
-        rich_help_panel=FLEET,
     ),
 ]
 

@@ -29,12 +29,6 @@ from ..progress import progress
 from ..workers import DaskUrl, WorkerCount
 from . import words
 
-_FAULTS, _FAKE, _DAYS = (
-    "Real clients and their faults",
-    "Fake devices",
-    "Days: in a store, or through a broker",
-)
-
 
 def simulate(
     file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")],
@@ -78,35 +72,22 @@ def simulate(
     as_json: AsJson = False,
     faithful: Annotated[
         bool,
-        typer.Option("--faithful", help="Run the real client on every device.", rich_help_panel=_FAULTS),
+        typer.Option("--faithful", help="Run the real client on every device."),
     ] = False,
-    offline: Annotated[
-        float, typer.Option(help="Chance of losing the connection, each call.", rich_help_panel=_FAULTS)
-    ] = 0.0,
-    duplicate: Annotated[
-        float, typer.Option(help="Chance of sending a report twice.", rich_help_panel=_FAULTS)
-    ] = 0.0,
-    late: Annotated[
-        float, typer.Option(help="Share of devices that send only at the end.", rich_help_panel=_FAULTS)
-    ] = 0.0,
-    reboot: Annotated[
-        float, typer.Option(help="Chance of a restart, each call.", rich_help_panel=_FAULTS)
-    ] = 0.0,
+    offline: Annotated[float, typer.Option(help="Chance of losing the connection, each call.")] = 0.0,
+    duplicate: Annotated[float, typer.Option(help="Chance of sending a report twice.")] = 0.0,
+    late: Annotated[float, typer.Option(help="Share of devices that send only at the end.")] = 0.0,
+    reboot: Annotated[float, typer.Option(help="Chance of a restart, each call.")] = 0.0,
     attack: Annotated[
         str | None,
-        typer.Option(
-            help="random, promote:VALUE, shift:LOW:HIGH or flood:VALUE (one code).", rich_help_panel=_FAKE
-        ),
+        typer.Option(help="random, promote:VALUE, shift:LOW:HIGH or flood:VALUE (one code)."),
     ] = None,
-    attackers: Annotated[
-        float, typer.Option(help="Share of the devices that are fake.", rich_help_panel=_FAKE)
-    ] = 0.05,
+    attackers: Annotated[float, typer.Option(help="Share of the devices that are fake.")] = 0.05,
     store: Annotated[
         str | None,
         typer.Option(
             help="Write the reports of some days into this store, by its SQLAlchemy URL.",
             metavar="URL",
-            rich_help_panel=_DAYS,
         ),
     ] = None,
     publish: Annotated[
@@ -114,25 +95,21 @@ def simulate(
         typer.Option(
             help=f"Publish them through this broker, 10 s a day: {URLS}",
             metavar="URL",
-            rich_help_panel=_DAYS,
         ),
     ] = None,
     days: Annotated[
         int | None,
-        typer.Option(
-            help="Whole days before today, UTC.", show_default="30; with --publish 8", rich_help_panel=_DAYS
-        ),
+        typer.Option(help="Whole days before today, UTC.", show_default="30; with --publish 8"),
     ] = None,
     fleet: Annotated[
         str | None,
-        typer.Option(help="A name that begins with sim.", show_default="simulated", rich_help_panel=_DAYS),
+        typer.Option(help="A name that begins with sim.", show_default="simulated"),
     ] = None,
     calls_per_day: Annotated[
         float | None,
         typer.Option(
             help="Calls to report() of each device, a day.",
             show_default="uses 2/3 of the budget",
-            rich_help_panel=_DAYS,
         ),
     ] = None,
     drift: Annotated[
@@ -140,7 +117,6 @@ def simulate(
         typer.Option(
             help="How much readings move a day; else the share that turns to yes or the first label.",
             show_default="1/8 of the range in all",
-            rich_help_panel=_DAYS,
         ),
     ] = None,
     password_file: PasswordFile = None,

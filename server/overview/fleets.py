@@ -105,8 +105,8 @@ def overview(store: Store, now: datetime.datetime, before: StoreOverview | None 
     """Read a store's overview as it is at one moment; raises StoreError.
 
     before: what this function returned of the same store, so that only the newest windows are added up, and
-    a histogram is judged again only once it has grown. Leave it out now and then: `hushmote merge` adds to
-    older windows.
+    a histogram is judged again only once it has grown. Leave it out now and then: `hushmote store merge` adds
+    to older windows.
     """
     try:
         return _overview(store, now, before)

@@ -133,5 +133,5 @@ def test_a_store_s_status_is_in_words(run: Run, tmp_path):
         {"fleet": "lab", "reports": "keyed"},
     ]
     text = hushmote("status", cwd=tmp_path)
-    assert "fleet home: open, so anyone can forge reports" in text
-    assert "fleet lab: keyed" in text
+    assert "Fleet home: open, so anyone can forge reports" in text
+    assert "Fleet lab: keyed" in text

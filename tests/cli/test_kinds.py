@@ -117,7 +117,7 @@ def test_what_nobody_listed_is_found_unasked(run):
 
 
 def test_watch_draws_a_mean_without_bars_and_says_how_texts_are_asked(run):
-    lines = run("watch")("--once").splitlines()
+    lines = run("status")().splitlines()
     delay = next(i for i, line in enumerate(lines) if "delay" in line)
     assert lines[delay + 1].strip().startswith("mean ")
     assert lines[delay + 2].strip() == "over 3 windows; ε 2 of a report"
@@ -163,6 +163,6 @@ def test_an_audit_takes_every_kind(run, tmp_path: Path, reading: str):
     parts = '[[of]]\nname = "a"\ntype = "choice"\nlabels = ["x", "y"]\n[[of]]\nname = "b"\ntype = "bool"\n'
     more = parts if "pair" in reading else ""
     file.write_text(_FILE.format(reading=reading) + more, encoding="utf-8")
-    findings = json.loads(run("audit")(str(file), "--samples", "2000", "--json"))["findings"]
+    findings = json.loads(run("check-mechanism")(str(file), "--samples", "2000", "--json"))["findings"]
     assert len(findings) == 2
     assert all(finding["private"] for finding in findings)

@@ -75,7 +75,7 @@ def test_a_seeded_simulation_repeats_exactly_and_an_unseeded_one_does_not(door: 
 
 
 def test_served_reports_are_counted_and_estimated(door: Path):
-    hushmote_process("keygen", "master.key", cwd=door)
+    hushmote_process("provision", "keys", "master.key", cwd=door)
     assert (door / "master.key").stat().st_mode & 0o777 == 0o600
     hushmote("experiment", "add", "door.toml", "--fleet", "cold", "--open", cwd=door)
     payload = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))["payload"].encode()

@@ -59,7 +59,9 @@ def test_every_command_that_reads_an_experiment_takes_it(cups: Path):
     assert found["reports"] == counted["reports"] > 1000
     assert "sound" in hushmote_process("store", "check", "sqlite:///s.sqlite", cwd=cups)
     assert "1.0986" in hushmote_process("epsilon", "local", "cups.toml", "--risk", "0.3", cwd=cups)
-    audit = json.loads(hushmote_process("audit", "cups.toml", "--samples", "2000", "--json", cwd=cups))
+    audit = json.loads(
+        hushmote_process("check-mechanism", "cups.toml", "--samples", "2000", "--json", cwd=cups)
+    )
     assert all(finding["private"] and finding["fit_p_value"] > 1e-9 for finding in audit["findings"])
     (cups / "my_post.py").write_text("def half(estimates): return estimates.frequencies / 2")
     asked = ("estimate", "cups", "--post", "my_post:half", "--json", *store)

@@ -1,4 +1,4 @@
-"""`hushmote watch` on a real terminal while a store grows, and its one picture in a pipe."""
+"""`hushmote status` on a real terminal while a store grows, and its one picture in a pipe."""
 
 import datetime
 import json
@@ -51,7 +51,7 @@ _VALUE = {"temp": 20.0, "mode": "on"}
 
 
 def test_a_commit_shows_at_once_and_ctrl_c_leaves_the_terminal_as_it_was(store, url, tmp_path):
-    with Terminal(["watch", "--store", url], tmp_path) as terminal:
+    with Terminal(["status", "--follow", "--store", url], tmp_path) as terminal:
         terminal.until("0 reports in ")
         count(store, TEMP, ["a", "b", "c"])
         terminal.until("mean ")  # below the number in one picture, which may come in two reads
@@ -66,7 +66,7 @@ def test_a_commit_shows_at_once_and_ctrl_c_leaves_the_terminal_as_it_was(store, 
 
 
 def test_a_store_that_goes_and_comes_and_a_service_manager_that_ends_it(store, url, tmp_path):
-    with Terminal(["watch", "--store", url], tmp_path, columns=45) as terminal:
+    with Terminal(["status", "--follow", "--store", url], tmp_path, columns=45) as terminal:
         terminal.until("reports in ")
         store.close()
         for file in tmp_path.glob("store.sqlite*"):
@@ -84,7 +84,7 @@ def test_a_store_that_goes_and_comes_and_a_service_manager_that_ends_it(store, u
 def test_one_picture_fits(store, url, tmp_path, columns):
     count(store, TEMP, [f"d{i}" for i in range(40)])
     count(store, MODE, [f"d{i}" for i in range(40)])
-    with Terminal(["watch", "--store", url, "--once"], tmp_path, columns=columns) as terminal:
+    with Terminal(["status", "--store", url], tmp_path, columns=columns) as terminal:
         assert terminal.wait() == 0
     shown = re.sub("\x1b\\[[0-9;]*m", "", terminal.screen.decode())
     assert max(map(len, shown.splitlines())) <= columns
@@ -96,7 +96,7 @@ def test_one_picture_fits(store, url, tmp_path, columns):
     assert re.search(r"0 [▁▂▃▄▅▆▇█]{32} 64", shown)
 
 
-def test_json_says_the_same(store, url, tmp_path):
+def test_what_was_thrown_away_is_said(store, url, tmp_path):
     count(store, TEMP, ["a", "b"])
     pipeline.ingest(
         store,
@@ -104,19 +104,26 @@ def test_json_says_the_same(store, url, tmp_path):
         pipeline.fleets(store),
         datetime.datetime.now(datetime.UTC),
     )
-    said = json.loads(hushmote("watch", "--store", url, "--json", cwd=tmp_path))
-    (home,) = said["fleets"]
-    assert (home["fleet"], home["keyed"], home["rejected"]) == ("home", False, {"malformed": 1})
-    temp = next(e for e in home["experiments"] if e["name"] == "temp")
-    assert (temp["reports"], temp["today"], temp["state"], temp["result"]["reports"]) == (4, 4, "current", 4)
-    assert said["aggregator"] is None
-    assert "1 report was thrown away: they are no reports" in hushmote("watch", "--store", url, cwd=tmp_path)
+    said = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
+    assert said["rejected"] == {"home": {"malformed": 1}}
+    assert "aggregator" not in said
+    assert "1 report was thrown away: they are no reports" in hushmote("status", "--store", url, cwd=tmp_path)
+
+
+def test_one_fleet_of_several(store, url, tmp_path):
+    store.add_fleet("other", keyed=False)
+    count(store, TEMP, ["a"])
+    said = json.loads(hushmote("status", "--store", url, "--fleet", "other", "--json", cwd=tmp_path))
+    assert (said["fleets"], said["experiments"]) == ([{"fleet": "other", "reports": "open"}], [])
+    text = hushmote("status", "--store", url, "--fleet", "other", cwd=tmp_path)
+    assert "Fleet other" in text
+    assert "home" not in text
 
 
 def test_mistakes_are_one_line(store, url, tmp_path):
-    said = hushmote("watch", "--store", "sqlite:///none.sqlite", cwd=tmp_path, expect=1)
+    said = hushmote("status", "--store", "sqlite:///none.sqlite", cwd=tmp_path, expect=1)
     assert said.startswith("hushmote: there is no store at none.sqlite")
-    said = hushmote("watch", "--store", url, "--fleet", "other", cwd=tmp_path, expect=1)
-    assert said == "hushmote: no fleet other in this store; its fleets: home\n"
-    away = hushmote("watch", "--store", url, "--aggregator", "http://127.0.0.1:1", cwd=tmp_path)
+    said = hushmote("status", "--store", url, "--fleet", "other", cwd=tmp_path, expect=1)
+    assert said == f"hushmote: no fleet other in {tmp_path}/store.sqlite; its fleets: home\n"
+    away = hushmote("status", "--store", url, "--aggregator", "http://127.0.0.1:1", cwd=tmp_path)
     assert "gives no answer: Connection refused." in " ".join(away.split())

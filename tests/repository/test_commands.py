@@ -81,7 +81,7 @@ def test_what_is_not_run_is_understood_by_the_shell_and_the_command_line(path: P
 
 
 def test_the_examples_of_the_help_are_understood():
-    lines = re.findall(r"^\* `(hushmote .*)`$", HELP.read_text(), re.MULTILINE)
+    lines = re.findall(r"^ {4}(hushmote .*)$", HELP.read_text(), re.MULTILINE)
     assert len(lines) > 30
     faults = [misunderstood(words) for line in lines for _, words in page_blocks.Block(1, line).programs()]
     assert [fault for fault in faults if fault] == []
@@ -177,7 +177,7 @@ def test_what_escapes_is_named_by_its_line():
         ("hushmote --version", ""),
         ("A=1 hushmote status --nonsense", "--nonsense"),
         ("runuser -u hushmote -- /opt/bin/hushmote experiment ad x.toml", "'ad'"),
-        ("true && hushmote merge INTO > log", "FROM"),
+        ("true && hushmote store merge INTO > log", "FROM"),
         ("hushmote study majority total=2 reports=20 2> log >'other log'", ""),
     ],
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import typer
 
-from hushmote.cli import help_page, main
-from hushmote.cli.help_page import HelpPage, HelpRow
-from hushmote.cli.study import study_help
+from hushmote.cli import main
+from hushmote.cli.study import write_help
 from hushmote.studies.catalogue import STUDIES
 
 FILE = Path(__file__).parents[2] / "docs" / "command-line.md"
@@ -27,69 +29,40 @@ afterwards.
 """
 
 
-def pages() -> Iterator[HelpPage]:
-    """The page of each command, in the order of `hushmote --help`."""
+def helps() -> Iterator[tuple[str, Any, str]]:
+    """Yield path, command and help of all commands, 80 columns wide; `hushmote` itself is the first."""
     top = typer.main.get_command(main.app)
-    context = typer.Context(top, info_name="hushmote", **top.context_settings)
-    yield help_page.page_of(top, context)
-    for names in main.PANELS.values():
-        for name in names:
-            loaded = main.load(name)
-            for one in help_page.walk(loaded, type(context)(loaded, info_name=name, parent=context)):
-                yield help_page.page_of(*one)
-            if name == "study":
-                yield from studies()
+    with mock.patch.dict(os.environ, {"COLUMNS": "80"}):
+        above = {"": typer.Context(top, info_name="hushmote", **top.context_settings)}
+        yield "", top, top.get_help(above[""])
+        for name in main.COMMANDS:
+            for path, command in main.below(name, main.load(name)):
+                parent, _, own = path.rpartition(" ")
+                above[path] = typer.Context(command, info_name=own, parent=above[parent])
+                yield path, command, command.get_help(above[path])
 
 
-def studies() -> Iterator[HelpPage]:
+def studies() -> Iterator[str]:
     """What each study takes, as `hushmote study NAME --help` says it."""
+    context = typer.Context(main.load("study"))
     for name in STUDIES:
-        line, panels, examples = study_help(name)
-        usage = f"hushmote study {name} [PARAMETER=VALUE ...]"
-        yield HelpPage(f"hushmote study {name}", usage, (line,), panels, examples)
+        formatter = context.make_formatter()
+        formatter.width = 80
+        write_help(name, formatter)
+        yield f"### hushmote study {name}\n"
+        yield f"```text\n{formatter.getvalue().strip()}\n```\n"
 
 
 def text() -> str:
     """The whole document."""
-    first, *rest = pages()
-    parts = [_TOP, *_commands(first)]
-    for page in rest:
-        level = "#" * min(len(page.path.split()), 4)
-        parts.append(f"{level} {page.path}\n")
-        parts += (f"{_literal(paragraph)}\n" for paragraph in page.paragraphs)
-        parts.append(f"`{page.usage}`\n")
-        for title, rows in page.panels.items():
-            shown = [row for row in rows if row.written != "--help, -h"]
-            if shown:
-                parts.append(_table(title, shown))
-        if page.examples:
-            parts.append("Examples:\n\n" + "\n".join(f"* `{example}`" for example in page.examples) + "\n")
+    parts = [_TOP]
+    for path, _, shown in helps():
+        if path:
+            parts.append(f"{'#' * min(2 + path.count(' '), 4)} hushmote {path}\n")
+        parts.append(f"```text\n{shown.strip()}\n```\n")
+        if path == "study":
+            parts += studies()
     return "\n".join(parts)
-
-
-def _commands(top: HelpPage) -> Iterator[str]:
-    """A table of the commands for each panel, each with a link."""
-    for title, rows in top.panels.items():
-        if title == "Options":
-            continue
-        lines = [f"| [`{r.written}`](#hushmote-{r.written}) | {_literal(r.meaning)} |" for r in rows]
-        yield "\n".join([f"| {title} | |", "|---|---|", *lines, ""])
-
-
-def _table(title: str, rows: list[HelpRow]) -> str:
-    lines = []
-    for row in rows:
-        notes = "".join(f" [{_literal(note)}]" for note in row.notes)
-        written = row.written.replace("|", "\\|")
-        lines.append(f"| `{written}` | {_literal(row.meaning)}{notes} |")
-    return "\n".join([f"| {title} | |", "|---|---|", *lines, ""])
-
-
-def _literal(words: str) -> str:
-    """Words as they are, where Markdown would read more into them."""
-    for mark in "\\|<*":
-        words = words.replace(mark, f"\\{mark}")
-    return words
 
 
 if __name__ == "__main__":

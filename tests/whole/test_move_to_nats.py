@@ -73,7 +73,7 @@ def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: 
                 assert process.wait() == 0, process.log()
         run("store", "backup", OLD, "before.sqlite")
         run("experiment", "add", "door.toml", "--fleet", "home", "--keys", "--store", url)
-        run("merge", url, FORMER)
+        run("store", "merge", url, FORMER)
         hosts = [word for host in THREE for word in ("--host", host)]
         run(
             *("provision", "fleet", "new", "--fleet", "home", "--broker", "nats", *hosts),

@@ -255,11 +255,11 @@ def test_a_runtime_that_fails_is_one_line(tmp_path):
 def test_the_command_line_passes_the_shipped_file_and_flags_a_broken_one(tmp_path):
     """1,000 draws of each input at the default confidence of 1 - 1e-9 all in all."""
     sure = ("--samples", "1000", "--confidence", "0.999999999")
-    table = hushmote("audit", *sure, cwd=tmp_path)
+    table = hushmote("check-mechanism", *sure, cwd=tmp_path)
     assert table.count("report()") == len(MECHANISMS)
     assert "not prove it" in table
     client = broken_client(tmp_path, *BROKEN["never lies"][:2])
-    line = hushmote("audit", *sure, "--client", str(client), "--json", cwd=tmp_path, expect=1)
+    line = hushmote("check-mechanism", *sure, "--client", str(client), "--json", cwd=tmp_path, expect=1)
     assert "has ε of at least" in line
     for arguments, text in [
         (("--runtime", "none"), "there is no runtime 'none': take cpython"),
@@ -267,7 +267,7 @@ def test_the_command_line_passes_the_shipped_file_and_flags_a_broken_one(tmp_pat
         (("--client", "none.py"), "there is no file none.py"),
         (("none.toml",), "cannot read none.toml"),
     ]:
-        assert text in hushmote("audit", *arguments, cwd=tmp_path, expect=1)
+        assert text in hushmote("check-mechanism", "--samples", "100", *arguments, cwd=tmp_path, expect=1)
 
 
 def test_a_board_is_audited_with_what_is_installed_on_it(tmp_path):
@@ -310,7 +310,7 @@ def test_a_channel_above_the_nominal_epsilon_fails_whatever_is_counted(
     assert not finding.private
     assert not finding.to_dict()["private"]
     monkeypatch.setattr("hushmote.cli.audit.payloads", lambda file, further=True: [payload])
-    said = hushmote("audit", "--samples", "100", cwd=tmp_path, expect=1)
+    said = hushmote("check-mechanism", "--samples", "100", cwd=tmp_path, expect=1)
     assert "not 2-LDP: e has an exact ε of 2 + 0.5; do not let it report" in said
 
 

@@ -442,7 +442,7 @@ def test_the_command_says_what_it_added_and_refuses_in_one_line(sites, monkeypat
     urls = [sites.url(name) for name in "abc"]
 
     def run(*arguments, expect=0):
-        monkeypatch.setattr("sys.argv", ["hushmote", "merge", *arguments])
+        monkeypatch.setattr("sys.argv", ["hushmote", "store", "merge", *arguments])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         assert (ended.value.code or 0) == expect

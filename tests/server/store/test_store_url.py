@@ -45,7 +45,13 @@ STRANGE = [
 @pytest.mark.parametrize("url", STRANGE)
 @pytest.mark.parametrize(
     "command",
-    [("status", "--store"), ("store", "upgrade"), ("store", "backup"), ("merge",), ("serve", "--store")],
+    [
+        ("status", "--store"),
+        ("store", "upgrade"),
+        ("store", "backup"),
+        ("store", "merge"),
+        ("serve", "--store"),
+    ],
 )
 def test_a_strange_url_is_one_line_without_its_password(url, command, tmp_path: Path):
     more = ["copy"] if command[-1] in ("backup", "merge") else []
@@ -189,7 +195,7 @@ def test_new_files_of_a_store_are_their_owner_s_alone_whatever_the_umask(umask, 
         cwd=door,
     )
     hushmote("store", "backup", "sqlite:///a.sqlite", "copy.sqlite", cwd=door)
-    hushmote("merge", "sqlite:///a.sqlite", "sqlite:///b.sqlite", cwd=door)
+    hushmote("store", "merge", "sqlite:///a.sqlite", "sqlite:///b.sqlite", cwd=door)
     assert set(modes(door).values()) == {0o600}
     assert {"a.sqlite", "b.sqlite", "copy.sqlite"} <= set(modes(door))
 

@@ -61,7 +61,7 @@ _USUAL_ERROR = 0.05
 
 
 @dataclass(frozen=True)
-class Learned:
+class Goal:
     """What is to be learned, and the reading that it takes: a threshold makes a yes or no of a number.
 
     error: wanted half-width, as Plan.error. purpose: the question as a sentence.
@@ -172,7 +172,7 @@ def parse_devices(text: str) -> int:
     return devices
 
 
-def parse_learned(text: str, reading: Reading) -> Learned:
+def parse_learned(text: str, reading: Reading) -> Goal:
     """Return what is to be learned of a reading, and how exactly: "above 8 to 5 %".
 
     It is ±5 % where that is not said. What is said of a number alone is about all of its values.
@@ -181,23 +181,23 @@ def parse_learned(text: str, reading: Reading) -> Learned:
     if not reading.bins and what not in _SHARES:
         raise PlanError(f"write how exactly the share is to be known: 5 %, not {text}")
     if reading.yes_no:
-        return Learned(reading, "frequency", error, "Which share of the boards says yes?")
+        return Goal(reading, "frequency", error, "Which share of the boards says yes?")
     if reading.labels:
         purpose = f"Which share of the boards says which of {', '.join(reading.labels)}?"
-        return Learned(reading, "frequency", error, purpose)
+        return Goal(reading, "frequency", error, purpose)
     unit = f" {reading.unit}".rstrip()
     within = f" (in{unit})" if unit else ""
     if what in ("", "everything", "all", "the spread"):
-        return Learned(reading, "range", error, f"How do the readings spread{within}?")
+        return Goal(reading, "range", error, f"How do the readings spread{within}?")
     if what in ("median", "the median"):
-        return Learned(reading, "quantile", error, f"What is the median reading{within}?", 0.5)
+        return Goal(reading, "quantile", error, f"What is the median reading{within}?", 0.5)
     if what in ("mean", "the mean", "average", "the average"):
-        return Learned(reading, "mean", error, f"What is the mean reading{within}?")
+        return Goal(reading, "mean", error, f"What is the mean reading{within}?")
     quantile = _QUANTILE.fullmatch(what)
     if quantile and 0 < float(quantile[1]) < 100:
         purpose = f"Below which reading{within} are {quantile[1]} % of the boards?"
-        return Learned(reading, "quantile", error, purpose, float(quantile[1]) / 100)
-    return Learned(Reading(yes_no=True), "frequency", error, _threshold(what, reading, unit))
+        return Goal(reading, "quantile", error, purpose, float(quantile[1]) / 100)
+    return Goal(Reading(yes_no=True), "frequency", error, _threshold(what, reading, unit))
 
 
 def _threshold(what: str, reading: Reading, unit: str) -> str:

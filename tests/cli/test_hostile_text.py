@@ -106,8 +106,8 @@ def calm(text: str) -> bool:
             LABELS[0],
         ),
         ("simulate", ("mode.toml", "--devices", "2000", "--input", "people.csv:x"), ""),
-        ("epsilon", ("local", "mode.toml"), ""),
-        ("epsilon", ("local", "mode.toml", "--about", LABELS[0]), LABELS[0]),
+        ("epsilon", ("mode.toml",), ""),
+        ("epsilon", ("mode.toml", "--about", LABELS[0]), LABELS[0]),
         ("plan", ("--devices", "1000", "--epsilon", "1", "--labels", ",".join(LABELS)), ""),
         (
             "plan",

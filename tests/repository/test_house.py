@@ -97,10 +97,10 @@ def named(path: Path) -> str:
 def imports(path: Path, tree: ast.Module, known: set[str]) -> Iterator[str]:
     """The project's modules that a module imports, at its start or later; not those for types alone."""
     package = named(path).split(".")[: None if path.name == "__init__.py" else -1]
+    ifs = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+    typing = [part for node in ifs if ast.unparse(node.test) == "TYPE_CHECKING" for part in node.body]
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = []
-        if not isinstance(node, ast.ImportFrom):
+        if not isinstance(node, ast.ImportFrom) or node in typing:
             continue
         base = package[: len(package) - node.level + 1] if node.level else []
         whole = ".".join([*base, *filter(None, [node.module])]).removeprefix("hushmote.")

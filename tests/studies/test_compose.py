@@ -9,6 +9,9 @@ import pytest
 from command_line import Run, runner
 from shown import shown
 
+from hushmote.server.accounting import Kind
+from hushmote.studies import curves
+
 
 @pytest.fixture
 def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
@@ -141,3 +144,20 @@ def test_a_mistake_is_one_line(hushmote, arguments, says):
     text = hushmote(*arguments, expect=1)
     assert says in text
     assert len(text.strip().splitlines()) == 1
+
+
+def test_every_picture_has_at_most_four_curves_and_all_are_about_ldp():
+    for drawn in (
+        list(curves.epsilon_curves(2.0, 1e-6, 12)),
+        list(curves.report_curves(2.0, 1e-6)),
+        list(curves.spent_curves(100_000, 1e-6, 12)),
+    ):
+        assert len(drawn) == 4
+        assert len({curve.label for curve in drawn}) == 4
+        assert all(str(Kind.PURE) in c.label or str(Kind.APPROXIMATE) in c.label for c in drawn)
+    assert [curve.label for curve in curves.epsilon_curves(2.0, 0, 12)] == ["basic: ε-LDP"]
+
+
+def test_curves_pass_through_the_known_points():
+    shown = {curve.label: curve for curve in curves.epsilon_curves(10.0, 1e-6, 100)}
+    assert shown["basic: ε-LDP"].y[-1] == 0.1

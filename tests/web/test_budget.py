@@ -15,6 +15,7 @@ from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.ingest.pipeline import fleets, ingest
+from hushmote.server.plain import plain
 from hushmote.server.planning import remaining
 from hushmote.server.planning.policy import Policy, policy_for
 from hushmote.server.planning.remaining import BudgetLine, FleetLedger
@@ -187,7 +188,7 @@ def test_the_view_follows_a_store_that_grows(tmp_path):
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with Store(url) as store:
         known = tmp_path / "policy.json"
-        known.write_text(json.dumps(policy_for(8, 0, ("room",)).to_dict()))
+        known.write_text(json.dumps(plain(policy_for(8, 0, ("room",)))))
         with paged(url, "--policy", known) as page, browsing(tmp_path, languages="de-CH") as browser:
             browser.open(f"{page}/budget")
             browser.says("This store has no fleet yet")

@@ -7,9 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from hushmote.cli.budget import plot as budget_plot
 from hushmote.cli.budget.command import budget_app
-from hushmote.server.accounting import AccountingError, Kind
+from hushmote.server.accounting import AccountingError
 from hushmote.server.epsilon import micro_nats
 from hushmote.server.errors import UsageError
 
@@ -71,37 +70,6 @@ def test_the_table_says_of_each_theorem_what_it_guarantees_and_fits_80_columns()
 def test_budgets_that_make_no_sense_are_refused(arguments, error, text):
     with pytest.raises(error, match=text):
         raise run("compare", *arguments).exception or AssertionError("no error")
-
-
-def test_a_plot_of_another_format_is_refused():
-    assert isinstance(run("plot", "--output", "budget.txt").exception, UsageError)
-
-
-def test_every_picture_has_at_most_four_curves_and_all_are_about_ldp():
-    for curves in (
-        list(budget_plot.epsilon_curves(2.0, 1e-6, 12)),
-        list(budget_plot.report_curves(2.0, 1e-6)),
-        list(budget_plot.spent_curves(100_000, 1e-6, 12)),
-    ):
-        assert len(curves) == 4
-        assert len({curve.colour for curve in curves}) == 4
-        assert all(str(Kind.PURE) in c.label or str(Kind.APPROXIMATE) in c.label for c in curves)
-    assert [curve.label for curve in budget_plot.epsilon_curves(2.0, 0, 12)] == ["basic: ε-LDP"]
-
-
-def test_curves_pass_through_the_known_points():
-    curves = {curve.label: curve for curve in budget_plot.epsilon_curves(10.0, 1e-6, 100)}
-    assert curves["basic: ε-LDP"].y[-1] == 0.1
-
-
-@pytest.mark.parametrize("show", ["epsilon", "spent", "reports", "majority"])
-def test_a_plot_is_written(tmp_path, show):
-    path = tmp_path / "budget.svg"
-    arguments = ("--show", show, "--total", "2", "--reports", "12")
-    assert run("plot", "--output", str(path), *arguments).exit_code == 0
-    text = path.read_text("utf-8")
-    assert text.startswith("<?xml")
-    assert len(text) > 10_000
 
 
 def test_epsilon_in_nats_is_read_exactly():

@@ -58,7 +58,7 @@ def test_every_command_that_reads_an_experiment_takes_it(cups: Path):
     found = json.loads(hushmote_process("estimate", "cups", "--json", *store, cwd=cups))
     assert found["reports"] == counted["reports"] > 1000
     assert "sound" in hushmote_process("store", "check", "sqlite:///s.sqlite", cwd=cups)
-    assert "1.0986" in hushmote_process("epsilon", "local", "cups.toml", "--risk", "0.3", cwd=cups)
+    assert "1.0986" in hushmote_process("epsilon", "cups.toml", "--risk", "0.3", cwd=cups)
     audit = json.loads(
         hushmote_process("check-mechanism", "cups.toml", "--samples", "2000", "--json", cwd=cups)
     )

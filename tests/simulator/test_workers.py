@@ -182,14 +182,14 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
             ("simulate", "room.toml", "--faithful", "--dask", "room"),
             "'room' is no address",
         ),
-        (("study", "lifetime", "--quick", "--dask", "tls://127.0.0.1:1"), "tls:// needs certificates"),
-        (("study", "lifetime", "--quick", "--dask", "tcp://127.0.0.1:99999"), "is no address"),
-        (("study", "lifetime", "--quick", "--workers", "99999"), "each worker is a process"),
+        (("study", "lifetime", "quick=yes", "--dask", "tls://127.0.0.1:1"), "tls:// needs certificates"),
+        (("study", "lifetime", "quick=yes", "--dask", "tcp://127.0.0.1:99999"), "is no address"),
+        (("study", "lifetime", "quick=yes", "--workers", "99999"), "each worker is a process"),
         (
             ("plan", "--devices", "2000", "--epsilon", "1", "--bins", "16", "--workers", "2"),
             "for the fleets of",
         ),
-        (("study", "ranges", "--range", "2013-01-01:2013-01-31", "--workers", "2"), "leave --workers"),
+        (("study", "compose", "releases=1", "--workers", "2"), "takes no --workers"),
     ],
 )
 def test_what_cannot_be_divided_is_refused(tmp_path: Path, command: tuple[str, ...], line: str):

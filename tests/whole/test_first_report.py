@@ -39,7 +39,7 @@ def test_the_path_in_software_is_nine_commands_and_a_file_as_the_page_says():
     said = commands("In software")
     assert said == [
         "cat",
-        "hushmote provision keys",
+        "hushmote provision",
         "hushmote experiment",
         "mosquitto",
         "hushmote serve",

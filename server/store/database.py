@@ -185,7 +185,7 @@ class Database:
                 schema.metadata.create_all(connection)
                 connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
                 return 0
-            if version < schema.VERSION:
+            if schema.BASELINE <= version < schema.VERSION:
                 from . import migrations  # here, because every start would pay for Alembic's import
 
                 migrations.upgrade(connection, version)
@@ -221,6 +221,8 @@ class Database:
         text = f"{self.where} has schema version {version}, this Hushmote reads {schema.VERSION}: "
         if version > schema.VERSION:
             return text + "use the Hushmote that wrote it"
+        if version < schema.BASELINE:
+            return text + f"it upgrades stores of version {schema.BASELINE} on"
         return text + f"stop its aggregators, back it up, then `hushmote store upgrade {self._shown_url}`"
 
     @contextmanager

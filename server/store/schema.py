@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 VERSION = 6
+BASELINE = 5
+"""The oldest version that is upgraded: what came before was never released."""
 
 metadata = sa.MetaData()
 

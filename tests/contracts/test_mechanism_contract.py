@@ -64,7 +64,7 @@ def test_every_entry_names_its_experiments_and_answers_something(word: str):
         assert case.mechanism.words().startswith(word)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @each_mechanism
 def test_private_at_every_further_epsilon(word: str):
     more = further(word)

@@ -2,7 +2,7 @@
 
 support/page_blocks.py tells how a page says what a block needs; support/run_page.py runs a page by hand.
 Blocks that need more than a machine has here are held to what the command line understands.
-LONG=1 (`make commands`) runs slow ones too.
+LONG=1 (`make long`) runs slow ones too.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def test_what_is_not_run_is_understood_by_the_shell_and_the_command_line(path: P
             fault = misunderstood(words)
             faults += [f"{path.name}:{line}: {fault}"] * bool(fault)
     assert faults == []
-    reasons = {NEEDS.get(block.needs, "make commands: slow") for block in left}
+    reasons = {NEEDS.get(block.needs, "make long: slow") for block in left}
     if reasons:
         lines = ", ".join(str(block.line) for block in left)
         pytest.skip(f"understood, not run: {path.name}, lines {lines}: needs {' or '.join(sorted(reasons))}")

@@ -45,7 +45,7 @@ def test_drawn_fleets_are_as_far_off_as_predicted(way: str) -> None:
     assert 1 <= found.reports <= 20_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_report_is_the_best_split_except_where_sampling_is_most_of_the_error() -> None:
     found = lifetime.splits()
     assert len(found) == 36

@@ -29,6 +29,8 @@ from hushmote.studies.ranges_findings import (
 from hushmote.studies.ranges_run import Point, RangeCell, cells, law, run_cell, starts
 from hushmote.studies.structures import LocalFlat, LocalHierarchy
 
+pytestmark = pytest.mark.long
+
 PAGE = Path(__file__).parents[2] / "docs" / "study-ranges.md"
 SEED = 1
 SIZES = tuple(FULL.lengths)

@@ -178,6 +178,7 @@ def test_a_seed_repeats_and_epsilon_has_bounds(tmp_path: Path):
     assert "99" in text
 
 
+@pytest.mark.long
 def test_without_a_seed_noise_is_opendps_and_follows_the_same_theory():
     """Two runs: 18 points are at least 6 standard deviations (4 points / √2) of a share, as above."""
     made = study(EPSILON, Running(), runs=2)

@@ -3,7 +3,7 @@
 <!-- needs: board -->       not run, because it needs a board, a root shell, the network or a clone
 <!-- background -->         started, and ended with the page
 <!-- fails -->              one command, which must be refused
-<!-- slow -->               more than 10 s of CPU: run by `make commands` alone
+<!-- slow -->               more than 10 s of CPU: run by `make long` alone
 <!-- setup: COMMAND -->     run before the block, for what the page does not show
 <!-- file: NAME -->         before a block of another language: the reader saves it under this name
 """

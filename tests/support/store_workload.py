@@ -3,7 +3,7 @@
     python -m store_workload WORKLOAD FOLDER [--pages N] [--synchronous LEVEL] [--early] [--no-sync]
 
 count: makes a store and commits batches as an aggregator does, with checkpoints each N pages, a reader that
-holds some of them up, and a restart. upgrade: brings a store of schema version 1 to this one, adds a fleet.
+holds some of them up, and a restart. upgrade: brings a store of schema version 5 to this one, adds a fleet.
 backup: counts a batch more and copies the store. Each notes in the file `acknowledged` what others were
 told. The other options are mistakes, which a replay must find: a level of SQLite's that syncs less,
 acknowledgements before their commits, no syncs of a backup.
@@ -41,7 +41,7 @@ BATCHES = 14
 _READ = range(4, 8)  # the batches that are committed while somebody reads
 _RESTART = 10  # the batch before which the aggregator starts again
 _REPORTS = 24
-_OLD_STORE = Path(__file__).parents[1] / "data" / "store_v1.sql"
+_OLD_STORE = Path(__file__).parents[1] / "data" / "store_v5.sql"
 
 Contents = tuple[tuple[int, ...], dict[str, NumberSet]]  # reports by code, device -> its report numbers
 

@@ -1,4 +1,4 @@
-"""The way from each schema version to the next, as Alembic's steps: versions/v1.py, v2.py, ...
+"""The way from each schema version to the next, as Alembic's steps: versions/v6.py, ...
 
 The version of a store is the number in its own table, schema_version, and is changed with the schema in one
 transaction; Alembic keeps no table of its own there. There are no steps back: what a newer version wrote, an
@@ -18,10 +18,10 @@ from .. import schema
 
 
 def scripts(current: int) -> list[Script]:
-    """Return the steps that are still to come after a version, in order; 0 is an empty database."""
+    """Return the steps that are still to come after a version, in order."""
     folder = ScriptDirectory(str(Path(__file__).parent))
-    newest_first = list(folder.iterate_revisions("head", str(current) if current else "base"))
-    return newest_first[::-1]
+    newest_first = list(folder.iterate_revisions("head", "base"))
+    return [script for script in newest_first[::-1] if int(script.revision) > current]
 
 
 def upgrade(connection: Connection, current: int) -> None:

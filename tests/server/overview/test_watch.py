@@ -250,7 +250,7 @@ class TestStates:
     def test_an_older_store_says_which_command_upgrades_it(self, tmp_path: Path):
         path = tmp_path / "old.sqlite"
         with closing(sqlite3.connect(path)) as connection:
-            connection.executescript((Path(__file__).parents[2] / "data" / "store_v3.sql").read_text())
+            connection.executescript((Path(__file__).parents[2] / "data" / "store_v5.sql").read_text())
         url = f"sqlite:///{path}"
         with StoreWatch(url) as watch:
             state = watch.look()

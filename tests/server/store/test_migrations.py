@@ -25,11 +25,11 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, report, topics
 
 DATA = Path(__file__).parents[2] / "data"
-REPORTS = {1: 117, 2: 144, 3: 159, 4: 185, 5: 203}  # in the dump of each version
+REPORTS = {5: 203}  # in the dump of each version
 NOW = datetime.datetime(2026, 11, 22, 8, tzinfo=datetime.UTC)
 
 
-def dump(path, version=1):
+def dump(path, version=5):
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript((DATA / f"store_v{version}.sql").read_text())
 
@@ -116,13 +116,7 @@ def described(url):
 
 
 # Schema version -> table -> the columns that it brought to tables that were there.
-NEW_COLUMNS = {
-    2: {"fleet": {"listed"}},
-    3: {"fleet": {"serial", "master_check"}, "experiment": {"first_serial", "serial", "counted_until"}},
-    4: {"experiment": {"unit", "purpose", "owner"}},
-    5: {},
-    6: {"dedupe": {"beyond"}},
-}
+NEW_COLUMNS = {6: {"dedupe": {"beyond"}}}
 
 
 def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(old, version):
@@ -131,11 +125,6 @@ def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(ol
     after = content(old)
     assert after.pop("schema_version")[1] == [{"version": schema.VERSION}]
     assert before.pop("schema_version")[1] == [{"version": version}]
-    if version == 1:
-        assert after.pop("device") == ({"fleet", "device", "state"}, [])
-        assert {row["listed"] for row in after["fleet"][1]} == {False}
-    for row in after["experiment"][1]:
-        assert version >= 4 or (row["unit"], row["purpose"], row["owner"]) == ("", "", "")
     steps = (NEW_COLUMNS[step] for step in range(version + 1, schema.VERSION + 1))
     for table, added in (brought for step in steps for brought in step.items()):
         columns, rows = after[table]
@@ -149,29 +138,6 @@ def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(ol
     with Store(old, create=False) as store:
         assert check(store).violations == ()
         assert check(store).reports == REPORTS[version]
-
-
-@pytest.mark.parametrize("version", [1, 2], indirect=True)
-def test_the_grace_of_versions_that_were_old_begins_with_the_upgrade(old):
-    began = datetime.datetime.now(datetime.UTC)
-    upgrade(old)
-    ended = datetime.datetime.now(datetime.UTC)
-    thirty = {(moment.date() + datetime.timedelta(29)).isoformat() for moment in (began, ended)}
-    for row in content(old)["experiment"][1]:
-        assert row["first_serial"] == 0  # which was published before which is not known: none is refused
-        assert int(began.timestamp()) <= row["serial"] <= int(ended.timestamp())
-    with Store(old, create=False) as store:
-        for v in store.experiments():
-            assert v.counts_on(ended.date())
-            if not v.current or (v.expires is not None and v.expires < began.date()):
-                assert v.counted_until is not None
-                assert v.counted_until.isoformat() in thirty
-            elif v.expires is None:
-                assert v.counted_until is None
-            else:
-                assert v.counted_until == v.expires + datetime.timedelta(30)
-        assert {v.current for v in store.experiments()} == {True, False}
-        assert store.master_checks() == {"home": None, "works": None}
 
 
 def test_reports_that_were_counted_before_the_upgrade_are_duplicates_after_it_and_new_ones_are_not(
@@ -215,17 +181,10 @@ def test_an_upgraded_store_has_exactly_the_schema_of_a_new_one(old, tmp_path, re
     assert found == described(new)
 
 
-def test_the_steps_from_nothing_make_the_schema_of_a_new_store(tmp_path):
-    assert [int(step.revision) for step in migrations.scripts(0)] == list(range(1, schema.VERSION + 1))
+def test_there_is_a_step_for_each_version_since_the_first():
+    revisions = [int(step.revision) for step in migrations.scripts(schema.BASELINE)]
+    assert revisions == list(range(schema.BASELINE + 1, schema.VERSION + 1))
     assert migrations.scripts(schema.VERSION) == []
-    urls = [f"sqlite:///{tmp_path / name}.sqlite" for name in ("steps", "new")]
-    engine = create_engine(urls[0])
-    with engine.begin() as connection:
-        migrations.upgrade(connection, 0)
-    engine.dispose()
-    Store(urls[1]).close()
-    assert described(urls[0]) == described(urls[1])
-    Store(urls[0]).close()
 
 
 def killed_at(url, moment):
@@ -256,7 +215,7 @@ def test_a_kill_at_any_statement_leaves_the_old_version_whole(old):
     while killed_at(old, moment):
         assert content(old) == before
         moment += 1
-    assert moment > 8
+    assert moment > 4
     with Store(old, create=False) as store:
         assert check(store).violations == ()
 
@@ -287,27 +246,16 @@ def test_an_aggregator_that_an_upgrade_overtakes_counts_no_more(store_url):
         assert running.histogram("home", exp.digest).sum() == 1
 
 
-def test_in_postgresql_the_upgrade_divides_the_devices_and_keeps_none_of_their_order(postgres_url):
-    engine = create_engine(postgres_url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql((DATA / "schema_v4_postgresql.sql").read_text())
-        for i in (*range(500, 1000), *range(500)):
-            connection.exec_driver_sql(
-                f"INSERT INTO dedupe VALUES ('home', 'temp', 'd{i:04}', '1-{i + 1}', {i + 1})"
-            )
-    upgrade(postgres_url)
-    with engine.connect() as connection:
-        rows = connection.exec_driver_sql(
-            "SELECT tableoid::regclass::text, device FROM dedupe ORDER BY 1, ctid"
-        ).all()
-        # An empty part: a chance of 16 (15/16)^1000 < 1e-26, and these devices are the same each time.
-        assert {part for part, _ in rows} == {f"dedupe_{i}" for i in range(16)}
-        assert rows == sorted(rows)
-        assert len(rows) == 1000
-        query = "SELECT bool_and(accepted = substr(numbers, 3)::int), sum(accepted) FROM dedupe"
-        assert connection.exec_driver_sql(query).one() == (True, 500500)
-        assert connection.exec_driver_sql("SELECT count(DISTINCT xmin::text) FROM dedupe").scalar() == 1
-    engine.dispose()
+def test_a_store_from_before_the_first_version_is_left_alone(tmp_path):
+    dump(tmp_path / "old.sqlite")
+    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as connection, connection:
+        connection.execute("UPDATE schema_version SET version = 4")
+    url = f"sqlite:///{tmp_path / 'old.sqlite'}"
+    before = content(url)
+    for opened in (lambda: upgrade(url), lambda: Store(url)):
+        with pytest.raises(StoreError, match=r"schema version 4, .*: it upgrades stores of version 5 on"):
+            opened()
+    assert content(url) == before
 
 
 def test_two_upgrades_at_once_are_one(old, version):
@@ -338,13 +286,13 @@ def test_in_postgresql_only_the_owner_upgrades(postgres, postgres_url):
     try:
         engine = create_engine(owner)
         with engine.begin() as connection:
-            connection.exec_driver_sql((DATA / "schema_v1_postgresql.sql").read_text())
+            connection.exec_driver_sql((DATA / "schema_v5_postgresql.sql").read_text())
             connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}_serve")
         engine.dispose()
-        with pytest.raises(StoreError, match="must be owner of table fleet") as caught:
+        with pytest.raises(StoreError, match="must be owner of table dedupe") as caught:
             upgrade(serve)
         assert "\n" not in str(caught.value)
-        with pytest.raises(StoreError, match="schema version 1"):
+        with pytest.raises(StoreError, match="schema version 5"):
             Store(serve)
         upgrade(owner)
         Store(owner).close()
@@ -354,19 +302,19 @@ def test_in_postgresql_only_the_owner_upgrades(postgres, postgres_url):
 
 
 def test_the_command_upgrades_once_and_leaves_other_databases_alone(tmp_path, monkeypatch, capsys):
-    dump(tmp_path / "v1.sqlite")
+    dump(tmp_path / "v5.sqlite")
     run = runner("store", tmp_path, monkeypatch, capsys)
-    assert "then `hushmote store upgrade sqlite:///v1.sqlite`" in run(
-        "check", "sqlite:///v1.sqlite", expect=1
+    assert "then `hushmote store upgrade sqlite:///v5.sqlite`" in run(
+        "check", "sqlite:///v5.sqlite", expect=1
     )
-    said = json.loads(run("upgrade", "sqlite:///v1.sqlite", "--json"))
-    assert said == {"store": "v1.sqlite", "from": 1, "to": schema.VERSION}
-    assert "nothing was changed" in run("upgrade", "sqlite:///v1.sqlite")
+    said = json.loads(run("upgrade", "sqlite:///v5.sqlite", "--json"))
+    assert said == {"store": "v5.sqlite", "from": 5, "to": schema.VERSION}
+    assert "nothing was changed" in run("upgrade", "sqlite:///v5.sqlite")
     assert "there is no store" in run("upgrade", "sqlite:///none.sqlite", expect=1)
     assert not (tmp_path / "none.sqlite").exists()
-    with closing(sqlite3.connect(tmp_path / "v1.sqlite")) as connection, connection:
+    with closing(sqlite3.connect(tmp_path / "v5.sqlite")) as connection, connection:
         connection.execute("UPDATE schema_version SET version = 99")
-    assert "use the Hushmote that wrote it" in run("upgrade", "sqlite:///v1.sqlite", expect=1)
+    assert "use the Hushmote that wrote it" in run("upgrade", "sqlite:///v5.sqlite", expect=1)
     with closing(sqlite3.connect(tmp_path / "other.sqlite")) as connection, connection:
         connection.execute("CREATE TABLE photographs (id INTEGER)")
     assert "something else" in run("upgrade", "sqlite:///other.sqlite", expect=1)

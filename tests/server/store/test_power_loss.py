@@ -47,8 +47,8 @@ def test_no_power_cut_takes_what_was_acknowledged_or_counts_it_twice(
     [
         ("count", ("--synchronous", "NORMAL"), "reports are counted, not"),
         ("count", ("--early",), "0 reports are counted, not 24 or 48"),
-        ("upgrade", ("--synchronous", "OFF"), ""),
-        ("backup", ("--no-sync",), "the backup is gone"),
+        pytest.param("upgrade", ("--synchronous", "OFF"), "", marks=pytest.mark.long),
+        pytest.param("backup", ("--no-sync",), "the backup is gone", marks=pytest.mark.long),
     ],
 )
 def test_the_replay_finds_a_mistake(name: str, mistake: tuple[str, ...], found: str, tmp_path: Path):

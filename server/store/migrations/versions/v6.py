@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "6"
-down_revision = "5"
+down_revision = None  # schema.BASELINE
 
 
 def upgrade() -> None:

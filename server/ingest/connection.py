@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo, MQTTv5, MQTTv311
@@ -143,6 +146,8 @@ class BrokerConnection:
         Nothing more is read once `most` messages are held.
         """
         before = len(self.messages)
+        if before >= most:  # loop() would read one more
+            return self.client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS
         rc = self.client.loop(0.0 if self.client.has_more else wait_s)
         while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and self.client.has_more and len(self.messages) < most:
             rc = self.client.loop_read()
@@ -203,7 +208,9 @@ class BrokerConnection:
     def close(self, *, end_session: bool = False) -> None:
         """Send what is still unsent, acknowledgements first, and disconnect; once is enough.
 
-        The session is kept, or with MQTT 5 and end_session is gone, and with it what the broker kept for it.
+        Returns when the broker has read all of it, or after a second or two: who connects again sooner takes
+        the session over, and mosquitto then drops acknowledgements that it has not read yet. The session is
+        kept, or with MQTT 5 and end_session is gone, and with it what the broker kept for it.
         """
         end = time.monotonic() + _FLUSH_S
         while self.client.want_write() and time.monotonic() < end:
@@ -211,4 +218,26 @@ class BrokerConnection:
                 return
         properties = Properties(PacketTypes.DISCONNECT)
         properties.SessionExpiryInterval = 0
-        self.client.disconnect(properties=properties if end_session else None)
+        with self._held() as last:
+            self.client.disconnect(properties=properties if end_session else None)
+            if last is not None:
+                _await_end(last, time.monotonic() + _FLUSH_S)
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[socket.socket | None]:
+        """Another hold on the connection, since paho closes its own once it has sent the DISCONNECT."""
+        own = self.client.socket()
+        if own is None or own.fileno() < 0:
+            yield None
+        else:
+            with socket.socket(fileno=os.dup(own.fileno())) as other:
+                yield other
+
+
+def _await_end(connection: socket.socket, end: float) -> None:
+    """Read, and forget, until the other side closes, or until the end."""
+    with contextlib.suppress(OSError):
+        while (left := end - time.monotonic()) > 0:
+            connection.settimeout(left)
+            if not connection.recv(1 << 16):
+                return

@@ -184,15 +184,15 @@ def test_a_backup_needs_no_wal_and_is_for_its_owner_only(live, tmp_path):
 
 
 def test_a_store_of_an_earlier_version_can_be_backed_up(tmp_path):
-    with closing(sqlite3.connect(tmp_path / "v1.sqlite")) as connection:
-        connection.executescript((DATA / "store_v1.sql").read_text())
-    backup(f"sqlite:///{tmp_path / 'v1.sqlite'}", tmp_path / "copy.sqlite")
+    with closing(sqlite3.connect(tmp_path / "v5.sqlite")) as connection:
+        connection.executescript((DATA / "store_v5.sql").read_text())
+    backup(f"sqlite:///{tmp_path / 'v5.sqlite'}", tmp_path / "copy.sqlite")
     dumps = []
-    for name in ("v1", "copy"):
+    for name in ("v5", "copy"):
         with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as connection:
             dumps.append(list(connection.iterdump()))
     assert dumps[0] == dumps[1]
-    assert 'INSERT INTO "schema_version" VALUES(1);' in dumps[0]
+    assert 'INSERT INTO "schema_version" VALUES(5);' in dumps[0]
 
 
 def test_a_backup_that_is_killed_leaves_no_file_of_its_name_and_can_be_made_again(live, tmp_path):

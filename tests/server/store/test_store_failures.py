@@ -138,7 +138,7 @@ def test_a_new_store_on_a_full_disk_is_one_line(disk):
 
 @pytest.mark.parametrize("left_kib", [0, 8, 36])  # full for the -wal, for the -shm, in the midst of it
 def test_an_upgrade_on_a_full_disk_is_one_line_and_leaves_the_old_store_whole(disk, left_kib, tmp_path):
-    dump = (Path(__file__).parents[2] / "data" / "store_v1.sql").read_text()
+    dump = (Path(__file__).parents[2] / "data" / "store_v5.sql").read_text()
     path = disk.folder / "store.sqlite"
     with closing(sqlite3.connect(tmp_path / "old")) as connection:
         connection.executescript(dump)
@@ -150,7 +150,7 @@ def test_an_upgrade_on_a_full_disk_is_one_line_and_leaves_the_old_store_whole(di
         Database(f"sqlite:///{path}", create=False, upgrade=True)
     disk.free()
     database = Database(f"sqlite:///{path}", create=False, upgrade=True)
-    assert database.version_before == 1
+    assert database.version_before == 5
     database.close()
 
 

@@ -107,7 +107,7 @@ def test_a_store_that_comes_goes_and_is_too_old(browser, tmp_path, url):
             file.unlink()
         browser.says("There is no store at")
         with closing(sqlite3.connect(path)) as connection:
-            connection.executescript((DATA / "store_v3.sql").read_text())
+            connection.executescript((DATA / "store_v5.sql").read_text())
         browser.says("`hushmote store upgrade sqlite:///")
         Store(url, upgrade=True).close()
         browser.until(lambda: "store upgrade" not in browser.text)

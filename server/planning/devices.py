@@ -22,6 +22,8 @@ from .expected_error import Design, Question, variance, well_sampled
 
 EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
 MOST_DEVICES = 1 << 40
+LEAST_ERROR = 1e-9  # what MOST_DEVICES could show at best is thousands of times as much
+_MOST_TOLD = 1 << 53  # from here on, floats cannot tell a fleet from one of a device more
 MOST_VALUES = 1 << 16  # a plan looks at larger domains only where it is told to
 MOST_RANGE_VALUES = 1 << 12  # the same for ranges and quantiles
 _MOST_PLACES = 64  # of ranges of one width that a mechanism is chosen for
@@ -123,6 +125,8 @@ def half_width(n: float, design: Design, question: Question) -> float:
 def devices_for(design: Design, question: Question, error: float, reports_each: float = 1.0) -> int:
     """Fewest devices, 2 or more, of so many expected reports each, whose error is at most this half-width."""
     n = max(2, math.ceil(variance(design, question) * (Z / error) ** 2 / reports_each))
+    if n > _MOST_TOLD:
+        return n
     while n > 2 and half_width((n - 1) * reports_each, design, question) <= error:
         n -= 1
     while half_width(n * reports_each, design, question) > error:
@@ -199,9 +203,10 @@ def check_sizes(question: Question, devices: int | None, domain: int | None) -> 
 
 def check_error(question: Question, error: float | None) -> None:
     """Raise PlanError for an error that says nothing; None is left open."""
-    if error is not None and not 0 < error < 0.5:
+    if error is not None and not LEAST_ERROR <= error < 0.5:
         of = "a part of the range" if question.kind == "mean" else "a share of devices"
-        raise PlanError(f"error must be {of} between 0 and 0.5 (0.01 is ±1 %), not {error:g}", "error")
+        least = f", at least {LEAST_ERROR:g}" if 0 < error < LEAST_ERROR else ""
+        raise PlanError(f"error must be {of} between 0 and 0.5{least} (0.01 is ±1 %), not {error:g}", "error")
 
 
 def check_ranges(question: Question, domain: int) -> None:

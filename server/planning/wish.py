@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..epsilon import MICRO
-from .devices import PlanError, check_error, check_sizes
+from .devices import LEAST_ERROR, PlanError, check_error, check_sizes
 from .expected_error import Kind, Question
 from .lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
 from .second_epsilon import epsilon_for_histogram
@@ -229,7 +229,7 @@ def wanted_error(wish: Asked, question: Question, unit: float | None) -> float |
             "--unit-error is for a mean or a quantile with --low and --high, in the place of --error"
         )
     error = wish.unit_error * unit
-    if not 0 < error < 0.5:
+    if not LEAST_ERROR <= error < 0.5:
         of = "range" if question.kind == "mean" else "fleet"
         raise PlanError(f"--unit-error {wish.unit_error:g} is {error:.3g} of the {of}, not between 0 and 0.5")
     return error

@@ -280,6 +280,7 @@ def test_a_common_value_gets_other_cells_than_a_rare_one() -> None:
         ({"devices": 1000, "epsilon": MICRO, "domain": 70_000}, "up to 65536 values"),
         ({"devices": 1000, "epsilon": MICRO, "error": 0.0}, "between 0 and 0.5"),
         ({"devices": 1000, "epsilon": MICRO, "error": math.nan}, "between 0 and 0.5"),
+        ({"devices": 1000, "epsilon": MICRO, "error": 1e-200}, "at least 1e-09"),
         ({"devices": 1000, "domain": 8, "error": 0.001}, "no epsilon up to 16 gives ±0.001"),
         ({"devices": 1000, "epsilon": MICRO, "error": 0.001}, "not even 2 values"),
         ({"epsilon": 1000, "domain": 8, "error": 1e-6}, "devices at epsilon 0.001: ask for less"),
@@ -430,3 +431,10 @@ def test_plans_are_plain_values() -> None:
         result = answer(wish).to_dict()
         assert json.loads(json.dumps(result)) == result
     assert devices_for(plan.design, plan.question, plan.error * (1 + 1e-9)) == 1000
+
+
+def test_errors_beyond_what_floats_tell_of_fleets_are_answered() -> None:
+    design = solve(Question(), devices=100, epsilon=1000, domain=2).design
+    assert devices_for(design, Question(), 1e-9) > 1 << 53
+    with pytest.raises(PlanError, match="ask for less"):
+        solve(Question(), epsilon=1000, domain=2, error=1e-9)

@@ -41,7 +41,7 @@ from hushmote.server.estimate.candidates import place, shares_of
 from hushmote.server.experiments.payload import payload
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.choose import choose
-from hushmote.server.mechanisms.prefix import Prefix, SlotShares
+from hushmote.server.mechanisms.points.prefix import Prefix, SlotShares
 from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
 from hushmote.simulator import vectorised
 

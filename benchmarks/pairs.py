@@ -37,8 +37,9 @@ from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import Statistic
 from hushmote.server.experiments.payload import chosen_fields
-from hushmote.server.mechanisms import factors, mechanism_of
-from hushmote.server.mechanisms.factors import parts_of
+from hushmote.server.mechanisms import mechanism_of
+from hushmote.server.mechanisms.views import factors
+from hushmote.server.mechanisms.views.factors import parts_of
 from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
 
 EPSILONS = (1.0, 2.0, 4.0)

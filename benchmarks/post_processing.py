@@ -27,10 +27,10 @@ from scipy.optimize import nnls
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import Estimate, estimate, postprocess
 from hushmote.server.estimate.top_k import top
-from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms.decoded import simplex
-from hushmote.server.mechanisms.hierarchy import Hierarchy
-from hushmote.server.mechanisms.tree import Tree
+from hushmote.server.mechanisms.hashing import butterfly
+from hushmote.server.mechanisms.tree.hierarchy import Hierarchy
+from hushmote.server.mechanisms.tree.least_squares import Tree
 
 METHODS = {name: postprocess.METHODS[name] for name in ("raw", "nonnegative", "smooth")}
 DOMAIN = 64

@@ -6,7 +6,7 @@ from typing import Any
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms.flat_choice import best_hash
+from hushmote.server.mechanisms.hashing.choice import best_hash
 from hushmote.server.mechanisms.workload import ALL_RANGES
 
 

@@ -30,11 +30,11 @@ from scipy.linalg import hadamard
 from hushmote.device.ldp_client import Experiment, Level
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.fisher import fisher
-from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms.channel import Channel, level_channel
 from hushmote.server.mechanisms.decoded import simplex
-from hushmote.server.mechanisms.tree_choice import level_channels, workload_variance
+from hushmote.server.mechanisms.hashing import butterfly
+from hushmote.server.mechanisms.tree.choice import level_channels, workload_variance
 from hushmote.server.mechanisms.workload import ALL_RANGES, PREFIXES, Workload
 
 Floats = np.ndarray

@@ -118,7 +118,7 @@ class Aggregator:
             )
         else:
             try:
-                from .ingest.nats_source import NatsSource  # only here: few have what it needs
+                from .ingest.nats.source import NatsSource  # only here: few have what it needs
             except ImportError:
                 raise HushmoteError("a broker on NATS needs nats-py: pip install 'hushmote[nats]'") from None
 

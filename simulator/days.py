@@ -28,7 +28,7 @@ from ..server.experiments.cells import groups
 from ..server.experiments.definition import Definition
 from ..server.experiments.units import bin_edges, index_names
 from ..server.ingest.clock import SIMULATED
-from ..server.mechanisms.factors import parts_of
+from ..server.mechanisms.views.factors import parts_of
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
 from ..server.wire.experiments import parse_experiment

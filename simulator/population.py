@@ -17,7 +17,7 @@ import numpy as np
 from ..device.ldp_client import Experiment
 from ..server.errors import HushmoteError, refusing
 from ..server.experiments import units
-from ..server.mechanisms.factors import parts_of
+from ..server.mechanisms.views.factors import parts_of
 
 Reading = float | int | str | bool | tuple["Reading", ...] | None
 

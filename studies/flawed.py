@@ -20,9 +20,9 @@ from ..server.arrays import Counts, Floats
 from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.experiments.payload import experiment_over, mechanism_fields
-from ..server.mechanisms import butterfly
-from ..server.mechanisms import tree as hierarchy
 from ..server.mechanisms.channel import level_channel
+from ..server.mechanisms.hashing import butterfly
+from ..server.mechanisms.tree import least_squares as hierarchy
 from ..simulator import vectorised
 from . import ranges_theory
 from .noise import NoiseSource

@@ -14,10 +14,11 @@ import numpy as np
 
 from ..device.ldp_client import Experiment
 from ..server.arrays import Floats, Ints
-from ..server.mechanisms import butterfly, mechanism_of
-from ..server.mechanisms import tree as hierarchy
+from ..server.mechanisms import mechanism_of
 from ..server.mechanisms.channel import level_channel
+from ..server.mechanisms.hashing import butterfly
 from ..server.mechanisms.supports import SupportMechanism
+from ..server.mechanisms.tree import least_squares as hierarchy
 from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy
 
 AnyStructure = CentralFlat | CentralHierarchy | LocalFlat | LocalHierarchy

@@ -28,7 +28,7 @@ from ..server.arrays import Counts, Floats
 from ..server.epsilon import MICRO, check_epsilon, micro_nats
 from ..server.experiments.payload import experiment_over, mechanism_fields
 from ..server.mechanisms.channel import level_channel
-from ..server.mechanisms.tree import transpose
+from ..server.mechanisms.tree.least_squares import transpose
 from ..simulator import vectorised
 from . import ranges_theory
 from .daily import flights

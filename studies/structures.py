@@ -23,9 +23,9 @@ from ..server.epsilon import MICRO, check_epsilon
 from ..server.errors import HushmoteError
 from ..server.estimate.estimate import estimate
 from ..server.experiments.payload import chosen_fields, experiment_over, mechanism_fields
-from ..server.mechanisms import tree as hierarchy
-from ..server.mechanisms.tree_choice import level_channels
-from ..server.mechanisms.tree_influence import mean_range_variance
+from ..server.mechanisms.tree import least_squares as hierarchy
+from ..server.mechanisms.tree.choice import level_channels
+from ..server.mechanisms.tree.influence import mean_range_variance
 from ..server.mechanisms.workload import ALL_RANGES, FREQUENCIES
 from ..simulator import vectorised
 from .noise import NeighbourRelation, NoiseSource, noise_variance

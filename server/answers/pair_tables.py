@@ -19,7 +19,7 @@ from ..estimate.statistic import Statistic
 from ..experiments import cells
 from ..experiments.cells import CellCondition
 from ..experiments.units import edges_between
-from ..mechanisms.factors import parts_of
+from ..mechanisms.views.factors import parts_of
 
 MOST_CELLS = 40
 """Cells of a joint table that is shown unasked."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ...device.ldp_client import Experiment
 from ..experiments.asking import OF_VALUES, require
-from ..mechanisms.factors import parts_of
+from ..mechanisms.views.factors import parts_of
 from .pair_tables import NO_QUESTION, PairQuestion
 from .query import Selection, WeighBy
 from .rows import CONFIDENCE, Kind

@@ -42,7 +42,7 @@ import numpy.typing as npt
 from ...device.ldp_client import Experiment
 from ..arrays import Floats, Ints
 from ..mechanisms import mechanism_of
-from ..mechanisms.prefix import Prefix, SlotShares
+from ..mechanisms.points.prefix import Prefix, SlotShares
 from .alphabet import NOTHING, PRINTABLE, Alphabet, characters
 from .statistic import EstimateError, Statistic, normal_quantile
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms.decoded import Spread
-from ..mechanisms.factors import parts_of
+from ..mechanisms.views.factors import parts_of
 from .estimate import Estimates
 from .statistic import EstimateError, Statistics
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
-from ..mechanisms import factors
-from ..mechanisms.factors import parts_of
+from ..mechanisms.views import factors
+from ..mechanisms.views.factors import parts_of
 from .units import Reading, UnitsError, bin_edges, index_names, parse_range, range_name
 
 EXAMPLE = (

@@ -9,7 +9,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ...device.ldp_pairs import Part
 from ..errors import HushmoteError
-from ..mechanisms.factors import parts_of
+from ..mechanisms.views.factors import parts_of
 
 Reading = Experiment | Part
 """What has values: an experiment, or a part of a pair."""

@@ -6,14 +6,14 @@ from types import MappingProxyType
 from ...device.ldp_client import Experiment
 from ..wire.experiments import is_own
 from .direct import Direct
-from .hierarchy import Hierarchy
-from .local_hashing import LocalHashing
+from .hashing.local_hashing import LocalHashing
 from .mechanism import Mechanism, Stratum
 from .own import MechanismError, mechanism_class, own_code
-from .pgr import ProjectiveGeometry
-from .prefix import Prefix
+from .points.pgr import ProjectiveGeometry
+from .points.prefix import Prefix
 from .sw import SquareWave
-from .views import Views
+from .tree.hierarchy import Hierarchy
+from .views.tables import Views
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
     {

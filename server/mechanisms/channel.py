@@ -14,7 +14,8 @@ import numpy as np
 
 from ...device.ldp_client import ONE, Level
 from ..arrays import Array, Counts, Floats
-from . import butterfly, fourier, lines
+from .hashing import butterfly, fourier
+from .points import lines
 
 
 @dataclass(frozen=True)

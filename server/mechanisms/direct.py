@@ -16,8 +16,8 @@ import numpy.typing as npt
 from ..arrays import Counts, Floats
 from .choice import Choice
 from .decoded import Spread
-from .flat_choice import flat_channel
-from .flat_variance import frequency_variance
+from .hashing.choice import flat_channel
+from .hashing.variance import frequency_variance
 from .supports import SupportDecoded, SupportMechanism
 from .workload import Workload
 

@@ -16,14 +16,16 @@ import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
 from ..arrays import Array, Counts, Floats
-from . import butterfly, covariance, draws
-from . import tree as hierarchy
+from . import draws
 from .channel import LevelCode, SupportCode
-from .covariance import LevelCounts, Smoothed
 from .decoded import Decoded, Spread, simplex
+from .hashing import butterfly
 from .invariants import Check, bounded_supports, even_runs, known_chances
 from .mechanism import Mechanism, Stratum, Weights
-from .tree_influence import influences
+from .tree import covariance
+from .tree import least_squares as hierarchy
+from .tree.covariance import LevelCounts, Smoothed
+from .tree.influence import influences
 
 # A hierarchy's errors of all frequencies, or of the distribution function, are exact up to this many pairs of
 # a class of codes and a value, about 20 ns each; beyond it they come from a model of the covariances.

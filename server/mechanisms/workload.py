@@ -11,8 +11,8 @@ import numpy as np
 
 from ..arrays import Floats
 from ..errors import HushmoteError
-from . import tree as hierarchy
-from . import tree_influence
+from .tree import influence as tree_influence
+from .tree import least_squares as hierarchy
 
 _CHUNK = 1 << 22  # floats held at once
 

@@ -13,7 +13,7 @@ from traffic import crowd, needs_mosquitto, publish
 from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.mqtt_source import MqttSource
-from hushmote.server.ingest.nats_source import NatsSource
+from hushmote.server.ingest.nats.source import NatsSource
 from hushmote.server.ingest.pacing import Pace
 from hushmote.server.ingest.session import Session
 from hushmote.server.ingest.status import Status

@@ -15,7 +15,7 @@ from reference_board import domain_of, view_node_of
 
 from hushmote.device import ldp_client, ldp_pairs
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused
-from hushmote.server.mechanisms.factors import parts_of
+from hushmote.server.mechanisms.views.factors import parts_of
 
 VERSION = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
 CRASHED = {"name": "crashed", "type": "bool"}

@@ -54,10 +54,10 @@ NOT_IMPORTED = {
     "server.provisioning.software_board.hardware",
     "server.provisioning.software_board.repl",
     "server.store.postgresql",
-    "server.ingest.nats_client",
-    "server.ingest.nats_connection",
-    "server.ingest.nats_consumer",
-    "server.ingest.nats_source",
+    "server.ingest.nats.client",
+    "server.ingest.nats.connection",
+    "server.ingest.nats.consumer",
+    "server.ingest.nats.source",
     "simulator.dask_workers",
 }
 EVERY_MODULE = """

@@ -17,8 +17,8 @@ from sqlalchemy import event
 from traffic import crowd, publish, total
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused
-from hushmote.server.ingest import nats_consumer
 from hushmote.server.ingest.broker_url import parse_nats_url
+from hushmote.server.ingest.nats import consumer as nats_consumer
 from hushmote.server.wire import topics
 from hushmote.server.wire.subjects import STREAM, report_subject
 from hushmote.simulator.nats_servers import NatsServers

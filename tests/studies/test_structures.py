@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from hushmote.device.ldp_client import ONE
-from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms.channel import level_channel
-from hushmote.server.mechanisms.tree_influence import mean_range_variance
+from hushmote.server.mechanisms.hashing import butterfly
+from hushmote.server.mechanisms.tree.influence import mean_range_variance
 from hushmote.studies import ranges_theory
 from hushmote.studies.flawed import THESIS, FlawedStructure, Flaws, fewest_nodes, true_epsilon
 from hushmote.studies.noise import (

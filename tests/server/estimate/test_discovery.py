@@ -24,7 +24,7 @@ from hushmote.server.estimate.discovery import (
 )
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.mechanisms import mechanism_of
-from hushmote.server.mechanisms.prefix import Prefix, SlotShares
+from hushmote.server.mechanisms.points.prefix import Prefix, SlotShares
 from hushmote.simulator import vectorised
 
 FIELDS = {"type": "text", "salt": "pepper", "slots": 16_384, "mechanism": "prefix", "q": 53}

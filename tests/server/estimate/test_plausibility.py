@@ -9,7 +9,7 @@ from scipy import special, stats
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate.plausibility import ALARM, LEAST_REPORTS, check
-from hushmote.server.mechanisms import butterfly
+from hushmote.server.mechanisms.hashing import butterfly
 from hushmote.server.mechanisms.invariants import GROUP_REPORTS
 from hushmote.simulator import vectorised
 

@@ -14,9 +14,9 @@ from hushmote.server.estimate import estimate, postprocess
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.postprocess import METHODS, ems, nonnegative, raw, smooth
 from hushmote.server.estimate.statistic import EstimateError
-from hushmote.server.mechanisms import tree as hierarchy
 from hushmote.server.mechanisms.decoded import simplex
-from hushmote.server.mechanisms.hierarchy import Hierarchy
+from hushmote.server.mechanisms.tree import least_squares as hierarchy
+from hushmote.server.mechanisms.tree.hierarchy import Hierarchy
 from hushmote.simulator import vectorised
 
 

@@ -10,7 +10,7 @@ from hushmote.server.experiments.definition import Definition, DefinitionError, 
 from hushmote.server.experiments.payload import at_epsilon
 from hushmote.server.experiments.units import UnitsError, index_names
 from hushmote.server.mechanisms import mechanism_of
-from hushmote.server.mechanisms.factors import parts_of
+from hushmote.server.mechanisms.views.factors import parts_of
 
 HEAD = """
 name = "crash_by_version"

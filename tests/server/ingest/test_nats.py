@@ -13,8 +13,8 @@ from traffic import crowd, publish
 
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.broker_url import BrokerUrlError, is_nats, parse_nats_url
-from hushmote.server.ingest.nats_client import BatchNatsClient
-from hushmote.server.ingest.nats_pull import Pull
+from hushmote.server.ingest.nats.client import BatchNatsClient
+from hushmote.server.ingest.nats.pull import Pull
 from hushmote.server.ingest.tls import client_context
 from hushmote.server.store import Store
 from hushmote.simulator.nats_servers import NatsServers

@@ -9,12 +9,12 @@ import pytest
 
 from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused, Level
 from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms import tree as hierarchy
 from hushmote.server.mechanisms.channel import level_channel
 from hushmote.server.mechanisms.choice import Choice
-from hushmote.server.mechanisms.flat_choice import best_hash
-from hushmote.server.mechanisms.tree_choice import level_channels, workload_variance
-from hushmote.server.mechanisms.tree_influence import mean_range_variance
+from hushmote.server.mechanisms.hashing.choice import best_hash
+from hushmote.server.mechanisms.tree import least_squares as hierarchy
+from hushmote.server.mechanisms.tree.choice import level_channels, workload_variance
+from hushmote.server.mechanisms.tree.influence import mean_range_variance
 from hushmote.server.mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 
 LN_3 = 1_098_612  # micro-nats

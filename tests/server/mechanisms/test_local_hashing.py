@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushmote.device.ldp_client import Experiment, Level
-from hushmote.server.mechanisms import butterfly
+from hushmote.server.mechanisms.hashing import butterfly
 
 PRIMES = (2, 3, 5, 7, 11, 13)
 

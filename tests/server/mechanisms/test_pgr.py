@@ -11,11 +11,12 @@ from experiments import number_json
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate, plausibility
 from hushmote.server.experiments.payload import experiment_over
-from hushmote.server.mechanisms import lines, mechanism_of, projective
+from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.choose import choose, designs
 from hushmote.server.mechanisms.decoded import Decoded
-from hushmote.server.mechanisms.flat_variance import frequency_mse, frequency_variance
-from hushmote.server.mechanisms.pgr import PointsCode, ProjectiveGeometry
+from hushmote.server.mechanisms.hashing.variance import frequency_mse, frequency_variance
+from hushmote.server.mechanisms.points import lines, projective
+from hushmote.server.mechanisms.points.pgr import PointsCode, ProjectiveGeometry
 from hushmote.server.mechanisms.workload import FREQUENCIES
 from hushmote.simulator import vectorised
 

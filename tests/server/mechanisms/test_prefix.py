@@ -6,7 +6,7 @@ from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.mechanisms.choose import choose, designs
-from hushmote.server.mechanisms.prefix import Prefix
+from hushmote.server.mechanisms.points.prefix import Prefix
 from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
 from hushmote.simulator import vectorised
 

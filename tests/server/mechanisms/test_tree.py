@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from hushmote.server.mechanisms import tree as hierarchy
 from hushmote.server.mechanisms.decoded import simplex
-from hushmote.server.mechanisms.tree_influence import influences
+from hushmote.server.mechanisms.tree import least_squares as hierarchy
+from hushmote.server.mechanisms.tree.influence import influences
 
 TREES = st.integers(2, 60).flatmap(lambda domain: st.tuples(st.just(domain), st.integers(2, domain)))
 

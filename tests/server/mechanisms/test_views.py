@@ -14,11 +14,12 @@ from hushmote.server.estimate import estimate
 from hushmote.server.estimate.fisher import fisher
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.payload import chosen_fields
-from hushmote.server.mechanisms import factors, mechanism_of
+from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.choose import choose, designs
-from hushmote.server.mechanisms.factors import Parts
-from hushmote.server.mechanisms.view_choice import energy
-from hushmote.server.mechanisms.views import Views
+from hushmote.server.mechanisms.views import factors
+from hushmote.server.mechanisms.views.choice import energy
+from hushmote.server.mechanisms.views.factors import Parts
+from hushmote.server.mechanisms.views.tables import Views
 from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
 from hushmote.simulator import vectorised
 

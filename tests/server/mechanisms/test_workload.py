@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushmote.server.mechanisms import tree as hierarchy
+from hushmote.server.mechanisms.tree import least_squares as hierarchy
 from hushmote.server.mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 
 DOMAINS = st.integers(2, 40)

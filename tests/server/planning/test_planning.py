@@ -12,13 +12,13 @@ from scipy import stats
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.experiments.payload import experiment_over
-from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms import tree as hierarchy
 from hushmote.server.mechanisms.channel import level_channel
 from hushmote.server.mechanisms.choice import Choice
-from hushmote.server.mechanisms.flat_choice import best_channel, flat_channel, primes
+from hushmote.server.mechanisms.hashing import butterfly
+from hushmote.server.mechanisms.hashing.choice import best_channel, flat_channel, primes
 from hushmote.server.mechanisms.supports import SupportMechanism
+from hushmote.server.mechanisms.tree import least_squares as hierarchy
 from hushmote.server.mechanisms.workload import FREQUENCIES
 from hushmote.server.planning.answer import answer
 from hushmote.server.planning.devices import (

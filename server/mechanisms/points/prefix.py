@@ -20,17 +20,17 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...device.ldp_client import Experiment, ExperimentRefused
-from ...device.ldp_pgr import Points
-from ..arrays import Counts, Floats
-from .channel import Channel
-from .choice import Choice
-from .decoded import Decoded
-from .flat_choice import MAX_CODES, primes
-from .mechanism import Weights
+from ....device.ldp_client import Experiment, ExperimentRefused
+from ....device.ldp_pgr import Points
+from ...arrays import Counts, Floats
+from ..channel import Channel
+from ..choice import Choice
+from ..decoded import Decoded
+from ..hashing.choice import MAX_CODES, primes
+from ..mechanism import Weights
+from ..supports import SupportMechanism
+from ..workload import Workload
 from .pgr import PointsCode, draw_points, points_channel
-from .supports import SupportMechanism
-from .workload import Workload
 
 _LARGEST_Q = 251  # for every ε: above it codes of several levels are too many
 _TEXT = {"type": "text", "salt": "s", "mechanism": "prefix"}

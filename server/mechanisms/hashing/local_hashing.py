@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, Protocol
 
-from ..arrays import Counts, Floats
-from . import hashed_moments
-from .choice import Choice
-from .decoded import Spread
-from .flat_choice import best_hash
-from .flat_variance import frequency_variance
-from .supports import SupportDecoded, SupportMechanism
-from .tree import Tree, tree
-from .workload import Workload
+from ...arrays import Counts, Floats
+from ..choice import Choice
+from ..decoded import Spread
+from ..supports import SupportDecoded, SupportMechanism
+from ..tree.least_squares import Tree, tree
+from ..workload import Workload
+from . import moments as hashed_moments
+from .choice import best_hash
+from .variance import frequency_variance
 
 
 class LocalHashing(SupportMechanism):

@@ -6,13 +6,13 @@ from functools import cache
 
 import numpy as np
 
-from ..arrays import Floats
+from ...arrays import Floats
+from ..channel import Channel
+from ..choice import Choice
+from ..hashing.choice import MAX_CODES, channels_together, truth
+from ..workload import Workload
 from . import allocation
-from . import tree as hierarchy
-from .channel import Channel
-from .choice import Choice
-from .flat_choice import MAX_CODES, channels_together, truth
-from .workload import Workload
+from . import least_squares as hierarchy
 
 _MAX_FANOUT = 64
 _MAX_EXACT = 1 << 13  # values; above it variances are those of allocation's complete trees

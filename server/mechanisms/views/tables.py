@@ -17,18 +17,19 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ...device.ldp_client import Experiment, Level
-from ..arrays import Counts, Floats
-from . import draws, factors
-from .channel import LevelCode
-from .choice import Choice
-from .covariance import LevelCounts
-from .decoded import Decoded
+from ....device.ldp_client import Experiment, Level
+from ...arrays import Counts, Floats
+from .. import draws
+from ..channel import LevelCode
+from ..choice import Choice
+from ..decoded import Decoded
+from ..mechanism import Weights
+from ..supports import SupportMechanism
+from ..tree.covariance import LevelCounts
+from ..workload import Workload
+from . import factors
+from .choice import best_views
 from .factors import Parts
-from .mechanism import Weights
-from .supports import SupportMechanism
-from .view_choice import best_views
-from .workload import Workload
 
 _PAIR = {
     "type": "pair",

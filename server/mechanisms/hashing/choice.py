@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from operator import attrgetter
 
-from ...device.ldp_client import ONE, truth_threshold
-from .channel import Channel
+from ....device.ldp_client import ONE, truth_threshold
+from ..channel import Channel
 
 MAX_CODES = 1 << 24
 

@@ -11,8 +11,8 @@ from nats.errors import Error
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
-from ..errors import HushmoteError
-from ..wire.subjects import STREAM
+from ...errors import HushmoteError
+from ...wire.subjects import STREAM
 
 # An aggregator that dies leaves what it held to the others after this; one that waits for its store longer
 # counts duplicates. `nats consumer edit` may change it, and how many messages may be on their way.

@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 from nats.errors import Error
 
-from ..wire.subjects import report_subject
-from .broker_url import NatsAddress
-from .connection import BrokerConnection
-from .nats_client import NoTls
-from .nats_connection import NatsConnection
-from .nats_consumer import Consumer
-from .pacing import Pace
-from .session import BrokerRefused, Session, warn_unseen
-from .status import Loss, Status
-from .tls import explain
+from ...wire.subjects import report_subject
+from ..broker_url import NatsAddress
+from ..connection import BrokerConnection
+from ..pacing import Pace
+from ..session import BrokerRefused, Session, warn_unseen
+from ..status import Loss, Status
+from ..tls import explain
+from .client import NoTls
+from .connection import NatsConnection
+from .consumer import Consumer
 
 _REFUSAL = "authorization violation"
 _CLOSED = (ConnectionResetError, BrokenPipeError)

@@ -13,8 +13,8 @@ lowest j + 1 digits in the same layout, so that blocks add up with no permutatio
 import numpy as np
 import numpy.typing as npt
 
-from ...device.ldp_client import Level
-from ..arrays import Array, Counts, Floats
+from ....device.ldp_client import Level
+from ...arrays import Array, Counts, Floats
 
 # Above this g, gathering whole rows per digit value beats g * g slices; measured, not critical.
 _SLICED_G = 7

@@ -16,8 +16,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import Array, Counts, Floats
-from . import butterfly, fourier
+from ...arrays import Array, Counts, Floats
+from ..hashing import butterfly, fourier
 
 _MAX_KEPT = 1 << 18  # points up to which their order, 8 bytes for each, is kept for the next time
 

@@ -15,20 +15,20 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...device.ldp_client import ONE, Experiment
-from ...device.ldp_pgr import Points
-from ..arrays import Array, Floats
-from ..epsilon import MICRO
+from ....device.ldp_client import ONE, Experiment
+from ....device.ldp_pgr import Points
+from ...arrays import Array, Floats
+from ...epsilon import MICRO
+from ..channel import Channel, SupportCode
+from ..choice import Choice
+from ..hashing.choice import MAX_CODES, primes
+from ..hashing.local_hashing import FlatDecoded, one_family
+from ..hashing.variance import frequency_variance
+from ..supports import SupportDecoded, SupportMechanism
+from ..tree.least_squares import Tree
+from ..workload import Workload
 from . import lines, projective
-from .channel import Channel, SupportCode
-from .choice import Choice
-from .flat_choice import MAX_CODES, primes
-from .flat_variance import frequency_variance
-from .local_hashing import FlatDecoded, one_family
-from .point_moments import PointMoments
-from .supports import SupportDecoded, SupportMechanism
-from .tree import Tree
-from .workload import Workload
+from .moments import PointMoments
 
 # Above this q a butterfly costs much more than a transform, whose rounded sums are exact for so many reports.
 _TRANSFORMED_Q = 23

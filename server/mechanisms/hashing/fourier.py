@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.fft  # pyright: ignore[reportMissingTypeStubs]
 
-from ..arrays import Floats
+from ...arrays import Floats
 
 fft: Any = scipy.fft  # whose types say less than it does
 _FEW = (

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arrays import Floats
+from ...arrays import Floats
 
 _MOST = 64  # the weights' largest sum: one report in 64 for a level is fine enough
 _SLACK = 1.001  # of the variance, given for smaller weights

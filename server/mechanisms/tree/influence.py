@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arrays import Floats
-from .tree import Tree, transpose
+from ...arrays import Floats
+from .least_squares import Tree, transpose
 
 
 @dataclass(frozen=True)

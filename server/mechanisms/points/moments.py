@@ -1,6 +1,6 @@
 """Moments of the frequencies and of the distribution function of pgr, exact at any size.
 
-As those of flat local hashing (hashed_moments.py): a report weighs in a value whether it supports it, less
+As those of flat local hashing (hashing/moments.py): a report weighs in a value whether it supports it, less
 the part W / D of the values that it supports. The values with their 1 at digit j are those of a linear hash
 of j digits, shifted: all values before them, K of them, are a projective space, of which a code supports (K
 - 1) / q, or all of it where its lower j digits are 0.
@@ -10,9 +10,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from ..arrays import Floats
+from ...arrays import Floats
+from ..hashing.moments import ValueRun, before_values, by_excess, cumulants, of_values
 from . import projective
-from .hashed_moments import ValueRun, before_values, by_excess, cumulants, of_values
 
 
 class PointMoments:

@@ -12,12 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ..arrays import Counts, Floats
-from . import butterfly, decoded
-from . import tree as hierarchy
-from .channel import SupportCode
-from .decoded import Spread
-from .tree_influence import influences
+from ...arrays import Counts, Floats
+from .. import decoded
+from ..channel import SupportCode
+from ..decoded import Spread
+from ..hashing import butterfly
+from . import least_squares as hierarchy
+from .influence import influences
 
 _CHUNK = 1 << 20  # floats held at once while going through pairs of a class and a value
 

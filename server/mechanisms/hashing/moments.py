@@ -16,8 +16,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from ...device.ldp_client import Level
-from ..arrays import Floats
+from ....device.ldp_client import Level
+from ...arrays import Floats
 from . import butterfly, fourier
 
 _POINTS = np.arange(4) / 3  # parts of a block at which third moments, cubic inside it, are evaluated

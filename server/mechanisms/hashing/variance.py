@@ -8,7 +8,7 @@ line in the space of digits. Over all values v, lines through three values of ra
 
 from functools import lru_cache
 
-from .channel import Channel
+from ..channel import Channel
 
 
 def frequency_variance(channel: Channel, share: float | None) -> float:

@@ -1,7 +1,7 @@
 """hh: a tree of histograms, of which each report answers for one level, for ranges and quantiles.
 
 Privacy: of the level's randomized response; the level is drawn without looking at the reading. Utility: the
-levels' estimates are made consistent by least squares (tree.py), which keeps them unbiased and linear. Cost:
+levels' estimates are made consistent by least squares, which keeps them unbiased and linear. Cost:
 codes of all levels together; decoding is a butterfly for each hashed level and two passes over the tree.
 Citation: Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB
 2019, section 4; Hay, Rastogi, Miklau, Suciu, VLDB 2010, for the consistency.
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from .choice import Choice
-from .supports import SupportMechanism
-from .tree import Tree, tree
-from .tree_choice import best_tree
-from .workload import Workload
+from ..choice import Choice
+from ..supports import SupportMechanism
+from ..workload import Workload
+from .choice import best_tree
+from .least_squares import Tree, tree
 
 _NUMBER = {"type": "number", "low": 0, "high": 1000, "mechanism": "hh"}
 

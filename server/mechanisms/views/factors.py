@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from ...device.ldp_pairs import Part
-from ..arrays import Floats
+from ....device.ldp_pairs import Part
+from ...arrays import Floats
 
 Parts = tuple[int, ...]
 """Numbers of parts, rising."""

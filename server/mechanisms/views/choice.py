@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..channel import Channel
+from ..choice import JOINT, Choice
+from ..hashing.choice import channels_together
+from ..tree.allocation import small_integers
+from ..workload import Workload
 from . import factors
-from .allocation import small_integers
-from .channel import Channel
-from .choice import JOINT, Choice
 from .factors import Energy, Parts
-from .flat_choice import channels_together
-from .workload import Workload
 
 PAIR_KINDS = ("marginals", "tables", "conditional", "differences")
 """Kinds of workloads that are about parts."""

@@ -20,16 +20,16 @@ from nats.js.api import ConsumerInfo
 from nats.js.errors import APIError
 from paho.mqtt.client import MQTTMessageInfo
 
-from ..wire.report import MAX_PAYLOAD_BYTES
-from ..wire.subjects import STREAM, topic_of
-from .connection import BrokerConnection
-from .connector import FINAL
-from .nats_client import BatchNatsClient
-from .nats_consumer import Consumer, ConsumerRefused
-from .nats_pull import Pull
-from .pacing import Pace
-from .session import Session
-from .tls import explain
+from ...wire.report import MAX_PAYLOAD_BYTES
+from ...wire.subjects import STREAM, topic_of
+from ..connection import BrokerConnection
+from ..connector import FINAL
+from ..pacing import Pace
+from ..session import Session
+from ..tls import explain
+from .client import BatchNatsClient
+from .consumer import Consumer, ConsumerRefused
+from .pull import Pull
 
 _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}"
 _STEP_S = 0.01  # between two looks at MQTT, until it is set up

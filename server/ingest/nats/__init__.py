@@ -1,0 +1,1 @@
+"""NATS servers as a source of reports, by a JetStream consumer."""

@@ -1,0 +1,1 @@
+"""Projective points: a code is likely where it is orthogonal to the value."""

@@ -1,0 +1,1 @@
+"""Readings of several parts: each report answers for one table of parts."""

@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo page test quick long check docs pictures firmware pico mip bench lock audit sbom clean
+.PHONY: demo page test quick long check docs pages pictures firmware pico mip bench lock audit sbom clean
 
 # With BROKER=nats on three NATS servers of its own, none of them a system package.
 demo: $(VENV)/.demo $(if $(filter nats,$(BROKER)),$(VENV)/.cluster)
@@ -53,6 +53,10 @@ check: $(VENV)/.test
 # The documentation as a site, in build/site; a dead link or anchor is an error. The tests build it, too.
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Everything that is generated and kept: vectors, what the browser board asks, the commands' page, the mechanisms'.
+pages: $(VENV)/.test
+	for made in vectors board_examples command_line mechanisms; do $(BIN)/python tests/support/make_$$made.py || exit 1; done
 
 # Pictures of every view of the page for docs/page.md, as Chromium shows them.
 pictures: $(VENV)/.test

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from typing import Literal
 
 import paho.mqtt.client as mqtt
@@ -22,6 +21,7 @@ from traffic import crowd, needs_mosquitto, publish, total
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator, BrokerRefused
 from hushmote.server.ingest.connection import BrokerConnection
+from hushmote.server.ingest.pacing import Backoff
 from hushmote.server.store import StoreError
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto, free_port
@@ -156,21 +156,23 @@ def test_stop_commits_what_has_arrived(store, mosquitto):
     messages, counts = crowd(40)
     with running(store, mosquitto, batch_s=1000.0) as aggregator:
         publish(mosquitto, messages)
-        time.sleep(0.5)
+        until(lambda: aggregator.condition.uncommitted == 40, lambda: aggregator.condition)
         assert aggregator.counters.accepted == 0  # neither full nor old
     assert aggregator.counters.accepted == 40
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
 @needs_mosquitto
-def test_a_broker_that_is_down_at_the_start_and_restarts_later_loses_nothing(store, caplog):
+def test_a_broker_that_is_down_at_the_start_and_restarts_later_loses_nothing(store, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "hushmote")
+    waits, next_s = [], Backoff.next_s
+    monkeypatch.setattr(Backoff, "next_s", lambda backoff: waits.append(next_s(backoff)) or waits[-1])
     messages, counts = crowd(200)
     broker = MosquittoBroker(port=free_port())
     aggregator = Aggregator(store, broker.host, broker.port, batch_s=0.2)
     thread = threading.Thread(target=aggregator.run, daemon=True)
     thread.start()
-    time.sleep(1)  # several tries
+    until(lambda: len(waits) >= 3, "several tries")
     assert not aggregator.ready.is_set()
     with broker:
         assert aggregator.ready.wait(WAIT_S)
@@ -231,7 +233,7 @@ def test_a_store_that_fails_makes_reports_wait_and_each_is_counted_once_it_works
     with running(store, mosquitto) as aggregator:
         publish(mosquitto, messages)
         until(lambda: "the disk is full" in caplog.text, "a full disk")
-        time.sleep(0.5)
+        until(lambda: aggregator.counters.failures >= 3, lambda: aggregator.counters)
         assert aggregator.counters.accepted == 0
         limit["pages"] = 1 << 30
         until(lambda: aggregator.counters.accepted == 300, aggregator.counters)
@@ -340,9 +342,9 @@ def test_an_aggregator_of_one_fleet_hears_no_other(store, mosquitto):
     store.add_experiment("other", payload_of(experiment()))
     payload = report.encode(experiment(), 1, 0)
     with running(store, mosquitto, fleets=["other"]) as aggregator:
-        publish(mosquitto, [(f"hushmote/v1/{fleet}/report/a", payload) for fleet in ("open", "other")])
-        until(lambda: total(aggregator) == 1, aggregator.counters)
-        time.sleep(0.3)
+        for fleet in ("open", "other"):  # the first would be heard before the second
+            publish(mosquitto, [(f"hushmote/v1/{fleet}/report/a", payload)])
+        until(lambda: aggregator.counters.accepted >= 1, lambda: aggregator.counters)
     assert aggregator.counters.accepted == 1
     assert aggregator.counters.rejected == {}
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-class _Tables(Shown):
+class Tables(Shown):
     """One table or several, one below the other."""
 
     @property
@@ -46,6 +46,15 @@ class _Tables(Shown):
         """One data frame of all, with the columns of to_csv(); EstimateError where pandas is missing."""
         return _data_frame(self._lines(), _NO_LINE)
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The same table for Polars, DuckDB and others that read Arrow; EstimateError without pyarrow."""
+        try:
+            import pyarrow
+        except ImportError:
+            raise EstimateError("Arrow needs pyarrow: pip install 'hushmote[arrow]'") from None
+        table = pyarrow.Table.from_pylist(self._lines() or [_NO_LINE])
+        return table.slice(0, len(self._lines())).__arrow_c_stream__(requested_schema)
+
     def plot(self, path: Path | str | None = None, title: str = "", subtitle: str = "") -> Figure:
         """Draw a picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
         from .plot import plot  # matplotlib takes a second to load: only those who plot wait for it
@@ -66,7 +75,7 @@ class _Tables(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Answer(_Tables, AnswerRows):
+class Answer(Tables, AnswerRows):
     """A table of results; printed, it is a table of 80 columns. Its fields are those of AnswerRows."""
 
     @property
@@ -85,7 +94,7 @@ class Answer(_Tables, AnswerRows):
         return _data_frame((row.to_dict() for row in self.rows), _NO_ROW)
 
 
-class Answers(_Tables, tuple[Answer, ...]):
+class Answers(Tables, tuple[Answer, ...]):
     """Several tables, printed one below the other."""
 
     @property

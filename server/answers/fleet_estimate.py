@@ -28,20 +28,21 @@ from ..experiments.units import (
     range_edges,
 )
 from . import change, headline, moments, pairs
-from .answer import Answer, Answers
+from .answer import Answer, Answers, Tables
 from .candidates import MOST_SHOWN, candidate_shares, candidates_over_time, changed_candidates, share_together
 from .discovery import discovered
 from .pair_tables import NO_QUESTION, PairQuestion
 from .pairs import PairAnswers
 from .query import ReportSource, check_apart
 from .rows import CONFIDENCE, Kind, PostRow, Row, TopRow, quantile_name
-from .tables import Shown, plain
+from .tables import plain
 
+Range = str | tuple[float | None, float | None]
 MEAN = "mean"  # of a number, where trends take a range or a label otherwise
 
 
 @dataclass(frozen=True, repr=False)
-class FleetEstimate(Shown):
+class FleetEstimate(Tables):
     """An estimate of an experiment; printed, it is the histogram and a number's mean.
 
     estimates   unbiased statistics by index: frequencies, errors, linear()
@@ -52,10 +53,10 @@ class FleetEstimate(Shown):
     texts       shares of texts, of an experiment of those, where a simulation knows them
     sources     where the reports were counted
 
-    Ranges are texts: "18:22", "18:" or ":22" in the reading's unit, "yes" or "no", or a label. post is the
-    name of a post-processing: "raw", "nonnegative", "smooth" or "ems"; its shares stand beside the unbiased
-    ones. Methods raise UnitsError for a range that does not fit, NotAnswered for what the experiment
-    does not answer, EstimateError for what cannot be estimated.
+    Ranges are "18:22" or (18, 22), "18:" or (18, None), in the reading's unit, "yes" or "no", or a label.
+    post is the name of a post-processing: "raw", "nonnegative", "smooth" or "ems"; its shares stand beside
+    the unbiased ones. Methods raise UnitsError for a range that does not fit, NotAnswered for what the
+    experiment does not answer, EstimateError for what cannot be estimated.
     """
 
     estimates: Estimates
@@ -71,6 +72,10 @@ class FleetEstimate(Shown):
     def experiment(self) -> Experiment:
         """The experiment, in its newest version."""
         return self.estimates.experiment
+
+    @property
+    def _tables(self) -> Answers:
+        return self.summary()
 
     @property
     def reports(self) -> int:
@@ -108,17 +113,17 @@ class FleetEstimate(Shown):
                 self._require("frequencies")
         return self._shares("histogram", wanted, post)
 
-    def share(self, *ranges: str, post: str = "raw") -> Answer:
+    def share(self, *ranges: Range, post: str = "raw") -> Answer:
         """Shares of the fleet inside ranges, with labels, or with texts."""
         if "candidates" in self.answers:
-            return self.candidates(ranges, most=0)
+            return self.candidates(map(range_text, ranges), most=0)
         self._require("ranges")
         return self._shares("ranges", parse_ranges(self.experiment, ranges), post)
 
-    def together(self, *ranges: str, post: str = "raw") -> Answer:
+    def together(self, *ranges: Range, post: str = "raw") -> Answer:
         """The share of the fleet inside any of the ranges, or with any of the labels or texts: one row."""
         if "candidates" in self.answers:
-            one = share_together(self.estimates, ranges, self.confidence, self.texts)
+            one = share_together(self.estimates, [*map(range_text, ranges)], self.confidence, self.texts)
             return replace(one, about=self.which)
         self._require("ranges")
         wanted = parse_ranges(self.experiment, ranges)
@@ -244,7 +249,7 @@ class FleetEstimate(Shown):
     def change_since(
         self,
         before: FleetEstimate,
-        *ranges: str,
+        *ranges: Range,
         quantiles: Sequence[float] = (),
         rows: int = 16,
         cdf: bool = False,
@@ -262,7 +267,7 @@ class FleetEstimate(Shown):
             return Answers(replace(one, against=before.which) for one in changed)
         sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
         if "candidates" in self.answers:
-            shares = changed_candidates(*sides, ranges, self.confidence)
+            shares = changed_candidates(*sides, [*map(range_text, ranges)], self.confidence)
             return Answers([replace(shares, about=self.which, against=before.which)])
         wanted = parse_ranges(self.experiment, ranges)
         note = moved_note(self.experiment, wanted, self.unit)
@@ -336,9 +341,14 @@ def _indicators(experiment: Experiment, wanted: Sequence[IndexRange]) -> Floats:
     return inside.astype(float)
 
 
-def parse_ranges(experiment: Experiment, ranges: Sequence[str]) -> list[IndexRange]:
+def range_text(asked: Range) -> str:
+    """A range as it is written: (18, None) is "18:"."""
+    return asked if isinstance(asked, str) else ":".join("" if end is None else str(end) for end in asked)
+
+
+def parse_ranges(experiment: Experiment, ranges: Sequence[Range]) -> list[IndexRange]:
     """The indices of several ranges or labels; UnitsError where one does not fit."""
-    return [parse_range(experiment, text) for text in ranges]
+    return [parse_range(experiment, range_text(one)) for one in ranges]
 
 
 def trend(

@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 from typer.testing import CliRunner
 
@@ -43,7 +44,7 @@ def test_importing_hushmote_loads_nothing_heavy_and_every_name_is_there(tmp_path
     assert python(code, tmp_path).strip() == "[]"
     for name in hushmote.__all__:
         assert getattr(hushmote, name)
-        assert name in dir(hushmote)
+    assert dir(hushmote) == sorted(hushmote.__all__)
     assert hushmote.__version__.count(".") == 2
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         hushmote.nothing  # type: ignore[attr-defined]  # noqa: B018
@@ -141,6 +142,9 @@ def test_answers_are_what_the_estimate_says(room: hushmote.ExperimentReader):
     shares = estimate.share("18:22", ":16")
     assert [row.name for row in shares.rows] == ["18 to 22", "below 16"]
     assert shares.rows[0].value == pytest.approx(estimate.frequencies[38:42].sum(), abs=1e-9)
+    assert estimate.share((18, 22), (None, 16.0)) == shares
+    assert estimate.together((18, 22), ":16") == estimate.together("18:22", ":16")
+    assert estimate.change_since(room.estimate("2026-11-14"), (18, None))[0].rows[0].name == "18 and above"
     assert [row.name for row in estimate.quantile(0.5, 0.95).rows] == ["median", "95 % quantile"]
     assert estimate.quantile().rows[0].name == "median"
     assert [row.name for row in estimate.mean().rows] == ["mean", "standard deviation"]
@@ -205,6 +209,14 @@ def test_several_tables_are_one_data_frame_and_one_csv(room: hushmote.Experiment
     frame = trend.to_pandas()
     assert len(frame) == 4
     assert list(frame.columns) == trend.to_csv().splitlines()[0].split(",")
+    arrow = pyarrow.RecordBatchReader.from_stream(trend).read_all()
+    assert [*frame.columns] == arrow.column_names
+    assert arrow.to_pandas().equals(frame)
+    assert pyarrow.table(trend[0]).num_rows == 2
+    assert pyarrow.RecordBatchReader.from_stream(hushmote.Answers()).read_all().num_rows == 0
+    estimate = room.estimate()
+    assert estimate.to_csv() == estimate.summary().to_csv()
+    assert estimate.to_pandas().equals(estimate.summary().to_pandas())
 
 
 def test_three_of_four_give_the_fourth():

@@ -79,16 +79,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "experiment withdraw": ("hushmote experiment withdraw room_temp",),
     "serve": (
         "hushmote serve --broker mqtt://localhost --master-key master.key",
-        "hushmote serve --broker mqtt://me@broker.example --password-file secret.txt",
+        "hushmote serve --broker fleet-home/aggregator/aggregator_1.toml",
     ),
     "door": (
         "hushmote door",
-        "hushmote door --http 0.0.0.0:9418 --token-file door.token",
+        "hushmote door --broker door.toml --http 0.0.0.0:9418 --token-file door.token",
     ),
     "status": (
         "hushmote status",
         "hushmote status --follow --aggregator http://127.0.0.1:9417",
-        "hushmote status --broker mqtt://me@broker.example --password-file secret.txt",
+        "hushmote status --broker mqtt://me@broker.example",
     ),
     "flash": (
         "hushmote flash /dev/ttyACM0 k3f9x1.settings.json",

@@ -20,7 +20,7 @@ from ...server.provisioning.master_key import load_keys
 from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
-from .first_steps import first_steps
+from .first_steps import first_steps, put_connections
 from .keys import keys_command
 from .options import (
     MQTT_PASSWORD,
@@ -164,6 +164,7 @@ def fleet_command(
         passphrase=ask_passphrase(new=True) if passphrase else None,
         write_master=not in_environment,
     )
+    put_connections(made)
     until = {
         "ca": made.certificate("broker/ca.pem").not_valid_after_utc,
         "broker": made.broker_certificates()[0].not_valid_after_utc,

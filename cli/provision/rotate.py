@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from ...server.answers import tables as show
-from ...server.provisioning import rotation
-from ...server.provisioning.fleet_folder import now_utc
+from ...server.provisioning import fleet_folder, rotation
+from ...server.provisioning.fleet_folder import FleetFolder, now_utc
 from ..options import AsJson, print_json
+from .first_steps import put_connections
 from .options import Folder, open_folder
 
 rotate_app = typer.Typer(
@@ -61,7 +62,8 @@ def rotate_broker(
     as_json: AsJson = False,
 ) -> None:
     """A new key and certificate for the broker; boards need not know."""
-    say(rotation.rotate_broker(open_folder(folder, signs=True), host or (), now_utc()), as_json)
+    opened = open_folder(folder, signs=True)
+    _say_connected(opened, rotation.rotate_broker(opened, host or (), now_utc()), as_json)
 
 
 @rotate_app.command("aggregator")
@@ -106,9 +108,17 @@ def rotate_signing(folder: Folder = None, as_json: AsJson = False) -> None:
 
 def door_command(folder: Folder = None, as_json: AsJson = False) -> None:
     """A certificate for the HTTP door; one that it had is revoked."""
-    say(rotation.put_door(open_folder(folder, signs=True), now_utc()), as_json)
+    opened = open_folder(folder, signs=True)
+    _say_connected(opened, rotation.put_door(opened, now_utc()), as_json)
 
 
 def aggregator_command(folder: Folder = None, as_json: AsJson = False) -> None:
     """A certificate and rights for one more aggregator, to share the reports with the others."""
-    say(rotation.add_aggregator(open_folder(folder, signs=True), now_utc()), as_json)
+    opened = open_folder(folder, signs=True)
+    _say_connected(opened, rotation.add_aggregator(opened, now_utc()), as_json)
+
+
+def _say_connected(folder: FleetFolder, done: rotation.Rotated, as_json: bool) -> None:
+    """Write anew how aggregators and the door connect, and say what was done."""
+    put_connections(fleet_folder.find(folder.path))
+    say(done, as_json)

@@ -17,7 +17,7 @@ from ..errors import ProvisionError, refusing
 from ..wire import keys
 from . import authority
 from . import settings as provision
-from .fleet_folder import AUTHORITY, DOOR, DOOR_CA, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
+from .fleet_folder import AUTHORITY, DOOR, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
 from .fleet_spec import NATS, FleetSpec, aggregator_name
 from .master_key import MOST_MASTERS, load_keys, new_signing_key, to_text
 from .settings import DeviceSettings
@@ -92,13 +92,8 @@ def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
 
 def _start_aggregator(folder: FleetFolder, name: str) -> str:
     if folder.fleet.broker == NATS:
-        return (
-            f"start every aggregator with its own --cert, here {name}.pem, and all with the same --client-id"
-        )
-    return (
-        f"start every aggregator with its own --cert, --cert-key and --client-id, here {name}.pem and "
-        f"{name}, and all with --share {folder.share()}"
-    )
+        return f"start every aggregator with its own file as --broker, here {name}.toml"
+    return f"start every aggregator with its own file as --broker, here {name}.toml: all name the same share"
 
 
 def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotated:
@@ -108,13 +103,13 @@ def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     folder.put_fleet(folder.fleet)  # an access list of before there were doors
     folder.withdraw(old, now)
     revoked = (f"{len(old)} older certificates of the door are revoked",) if old else ()
-    pem, ca = folder.path / DOOR, folder.path / DOOR_CA
+    pem = folder.path / DOOR
     return Rotated(
         (f"{made.name}: certificate until {made.until:%Y-%m-%d} in {pem}", *revoked),
         (
             reload_broker(folder.fleet),
             f"copy {pem.parent} to the door's machine, if that is another, and start `hushmote door` with "
-            f"--broker mqtts://HOST:{folder.fleet.port} --ca {ca} --cert {pem}",
+            f"--broker {pem.with_suffix('.toml')}",
         ),
     )
 

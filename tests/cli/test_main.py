@@ -81,7 +81,7 @@ def test_served_reports_are_counted_and_estimated(door: Path):
     payload = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))["payload"].encode()
     with EmbeddedBroker() as broker:
         command = [sys.executable, "-m", "hushmote", "serve"]
-        command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch-s", "0.2"]
+        command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch", "0.2s"]
         with subprocess.Popen(
             command, cwd=door, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as server:

@@ -96,7 +96,7 @@ def test_the_command_says_how_the_door_is_started_and_the_list_has_it(tmp_path: 
     make_fleet(tmp_path / "fl")
     said = " ".join(hushmote("provision", "door", "--folder", "fl", cwd=tmp_path).split())
     assert "door_1: certificate until 20" in said
-    assert "hushmote door` with --broker mqtts://HOST" in said
+    assert "hushmote door` with --broker" in said
     for name in (DOOR, DOOR_CA):
         assert (tmp_path / "fl" / name).stat().st_mode & 0o777 == 0o600
     assert "door_1" in hushmote("provision", "list", "--folder", "fl", cwd=tmp_path)

@@ -159,7 +159,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
         (
             reload_broker(folder.fleet),
             SERVE_AGAIN,
-            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger",
+            "`hushmote provision rotate boards`, then `hushmote flash` every board: it keeps its ledger",
             "then `hushmote provision rotate ca --finish`. After a theft of ca.key finish at once: until "
             "then the thief's certificates work",
         ),
@@ -189,7 +189,7 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
     boards = left_behind(folder, new.name, now)
     if boards and not cut_off:
         raise FolderError(
-            f"{len(boards)} boards know only the old ca, {boards[0]} for one: renew and flash them first, or "
+            f"{len(boards)} boards know only the old ca, {boards[0]} for one: rotate, flash them first, or "
             "cut them off with --cut-off"
         )
     with refusing(FolderError, f"remove {folder.path / OLD_AUTHORITY}"):
@@ -235,7 +235,7 @@ def rotate_master(folder: FleetFolder) -> Rotated:
         (f"{folder.path / MASTER}: a new master key before {len(masters)} older",),
         (
             SERVE_AGAIN,
-            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger. Until "
+            "`hushmote provision rotate boards`, then `hushmote flash` each: it keeps its ledger. Until "
             "then it reports as before, and its reports count",
             "then `hushmote provision rotate master --finish`: until then a thief's tags count as well",
         ),
@@ -265,7 +265,7 @@ def rotate_signing(folder: FleetFolder) -> Rotated:
         (f"{folder.path / MASTER}: a new signing key; the old one is gone",),
         (
             SERVE_AGAIN,
-            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger. Until "
+            "`hushmote provision rotate boards`, then `hushmote flash` each: it keeps its ledger. Until "
             "then it takes experiments of the old key only, and whoever stole that can still sign for it",
         ),
     )

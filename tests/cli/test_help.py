@@ -102,7 +102,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
     assert found == [
         "estimate",
         "upgrade backup check seal merge",
-        "broker aggregator ca master signing",
+        "broker aggregator door boards ca master signing",
         "--quantile",
         "--wifi-ssid --wifi-country",
     ]

@@ -31,7 +31,6 @@ def test_a_mistake_is_one_line_and_status_1(door: Path):
         (("experiment", "show", "none.toml"), "cannot read none.toml: No such file"),
         (("experiment", "add", "door.toml"), "fleet home is new: say --keys"),
         (("status", "--store", "mysql://x/y"), "a store is sqlite:///path"),
-        (("serve", "--broker", "http://x"), "a broker is written mqtt://"),
         (("simulate", "door.toml", "--population", "zipf:1", "--input", "a.csv:x"), "not both"),
         (("simulate", "door.toml", "--population", "normal:1:2"), "number"),
         (("simulate", "door.toml", "--population", "zipf:1", "--late", "1"), "need --faithful"),

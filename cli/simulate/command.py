@@ -24,7 +24,7 @@ from ...simulator.workers import workers
 from .. import output
 from ..broker import FILE, URLS, connection
 from ..options import AsJson, print_json
-from ..output import Force, Results
+from ..output import Results
 from ..progress import progress
 from ..workers import DaskUrl, WorkerCount
 from . import words
@@ -68,7 +68,6 @@ def simulate(
         Path | None,
         typer.Option(help="Write a picture of the estimates as the reports come in.", metavar="FILE"),
     ] = None,
-    force: Force = False,
     as_json: AsJson = False,
     faithful: Annotated[
         bool,
@@ -154,10 +153,8 @@ def simulate(
         return
     timed = {"--days": days, "--fleet": fleet, "--calls-per-day": calls_per_day, "--drift": drift}
     _refuse("days need a place to go to: add --store or --publish, or leave out", timed)
-    written = output.checked(results, force, ".csv", ".json", *output.PICTURES)
-    pictured = output.checked(
-        None if plot_convergence is None else [plot_convergence], force, *output.PICTURES
-    )
+    written = output.checked(results, ".csv", ".json", *output.PICTURES)
+    pictured = output.checked(None if plot_convergence is None else [plot_convergence], *output.PICTURES)
     with workers(worker_count, dask) as crew, progress("simulating", 1.0) as advance:
         try:
             estimate = run(

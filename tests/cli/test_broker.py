@@ -84,6 +84,7 @@ def test_a_typed_password_is_refused_in_one_line_that_names_the_places(folder: P
 def test_logins_that_cannot_be_are_one_line(folder: Path):
     user = ("serve", "--broker", "mqtt://a@host")
     tls = ("serve", "--broker", "mqtts://host")
+    assistant = ("--publish", "ended", "--home-assistant")
     serve = ("serve", "--broker", "mqtt://host")
     for arguments, environment, words in [
         (user, {FILE: "open"}, "can be read by others: chmod 600"),
@@ -103,11 +104,7 @@ def test_logins_that_cannot_be_are_one_line(folder: Path):
         (serve, {"HUSHMOTE_SHARE": "Crew!", "HUSHMOTE_CLIENT_ID": "a"}, "must be 1 to 32 of a-z"),
         (serve, {"HUSHMOTE_PROTOCOL": "4"}, "protocol must be one of auto, 5, 3.1.1, not 4"),
         ((*serve, "--retire"), {"HUSHMOTE_PROTOCOL": "3.1.1"}, "need MQTT 5"),
-        (
-            (*serve, "--publish", "ended", "--home-assistant"),
-            {"HUSHMOTE_DISCOVERY_PREFIX": "a/#"},
-            "letters, digits, _ and -",
-        ),
+        ((*user, *assistant), {"HUSHMOTE_DISCOVERY_PREFIX": "a/#"}, "letters, digits, _ and -"),
         (("demo", "--broker", "mqtts://host"), {}, "speaks no TLS"),
     ]:
         assert words in hushmote(*arguments, cwd=folder, environment=environment, expect=1), arguments

@@ -54,7 +54,7 @@ class Case:
     @property
     def setting(self) -> Setting:
         """What is disturbed in this case."""
-        setting = Setting(hold_s=self.hold_s, broker_settings=self.settings, options=("--batch-s", "0.1"))
+        setting = Setting(hold_s=self.hold_s, broker_settings=self.settings, options=("--batch", "0.1s"))
         return setting if self.sync is None else replace(setting, cluster=True, sync=self.sync)
 
     @property

@@ -37,9 +37,9 @@ from postgres import Cluster  # pyright: ignore[reportMissingImports]
 
 _SERIES = 20  # faults
 _BATCHES = (
-    ("--batch", "50", "--batch-s", "0.05"),
-    ("--batch-s", "0.3"),
-    ("--batch", "500", "--batch-s", "1"),
+    ("--batch", "50", "--batch", "0.05s"),
+    ("--batch", "0.3s"),
+    ("--batch", "500", "--batch", "1s"),
 )
 _ANY = {
     "kill aggregator": 6,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
+from urllib.parse import urlsplit
 
 import typer
 
@@ -19,125 +21,109 @@ if TYPE_CHECKING:
 DEFAULT_BROKER = "mqtt://localhost:1883"
 URLS = (
     "mqtt://[user@]host[:1883], or mqtts://[user@]host[:8883] for TLS; NATS servers: "
-    "nats://[user@]host[:4222],host,...[?mqtt=1883], or tls://."
+    "nats://[user@]host[:4222],host,...[?mqtt=1883], or tls://"
 )
+FILE = "or a file with url, password_file, ca, cert, cert_key (HUSHMOTE_BROKER_CA, ...: docs/environment.md)"
 PASSWORD = "HUSHMOTE_BROKER_PASSWORD"
+FILES = ("password_file", "ca", "cert", "cert_key")
+VARIABLES = {name: f"HUSHMOTE_BROKER_{name.upper()}" for name in FILES} | {
+    name: f"HUSHMOTE_{name.upper()}" for name in ("client_id", "share", "protocol")
+}
 
 BrokerUrl = Annotated[
     str,
-    typer.Option(
-        "--broker",
-        metavar="URL",
-        help=URLS,
-        envvar="HUSHMOTE_BROKER",
-    ),
-]
-PasswordFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--password-file",
-        metavar="FILE",
-        help=f"File with the password of the broker's user; or set {PASSWORD} to the password.",
-        envvar="HUSHMOTE_BROKER_PASSWORD_FILE",
-        show_default=False,
-    ),
-]
-Ca = Annotated[
-    Path | None,
-    typer.Option(
-        "--ca",
-        metavar="FILE",
-        help="PEM file of the CA that vouches for the broker; else the system's CAs do.",
-        show_default=False,
-    ),
-]
-Cert = Annotated[
-    Path | None,
-    typer.Option(
-        "--cert",
-        metavar="FILE",
-        help="PEM file with this client's certificate, and its key where no --cert-key is given.",
-        show_default=False,
-    ),
-]
-CertKey = Annotated[
-    Path | None,
-    typer.Option(
-        "--cert-key",
-        metavar="FILE",
-        help="PEM file with the key of --cert, where that is a file of its own.",
-        show_default=False,
-    ),
+    typer.Option("--broker", metavar="URL|FILE.toml", help=f"{URLS}; {FILE}", envvar="HUSHMOTE_BROKER"),
 ]
 
 
-A = TypeVar("A", BrokerAddress, NatsAddress)
+@dataclasses.dataclass(frozen=True)
+class Connection:
+    """How a broker is entered: each field is a key of FILE.toml, and all but url are in VARIABLES."""
+
+    url: str
+    password_file: str = ""
+    ca: str = ""
+    cert: str = ""
+    cert_key: str = ""
+    client_id: str = ""
+    share: str = ""
+    protocol: str = "auto"
+
+    def reports(self, *, typed: bool = True) -> tuple[BrokerAddress | NatsAddress, ssl.SSLContext | None]:
+        """Return where reports come from, with the login, and how that is checked: None without TLS.
+
+        typed: the URL was given on the command line, where it may hold no password. Raises UsageError,
+        BrokerUrlError and CertificateError.
+        """
+        address = self.address(typed=typed)
+        if address.tls:
+            from ..server.ingest.tls import client_context  # only here: few connections need it
+
+            files = (
+                Path(name) if name else None for name in (self.ca, self.cert, self.cert_key or self.cert)
+            )
+            return address, client_context(*files)
+        if self.ca or self.cert or self.cert_key:
+            scheme = "tls" if isinstance(address, NatsAddress) else "mqtts"
+            raise UsageError(f"ca, cert and cert_key are for TLS: write the broker as {scheme}://")
+        return address, None
+
+    def address(self, *, typed: bool = True) -> BrokerAddress | NatsAddress:
+        """Return the address with its password, which no other user of this machine can have read.
+
+        The password is in one of three places: the URL of HUSHMOTE_BROKER, a file, HUSHMOTE_BROKER_PASSWORD.
+        """
+        password_file = Path(self.password_file) if self.password_file else None
+        if is_nats(self.url):
+            return _with_password(parse_nats_url(self.url), password_file, typed=typed)
+        return _with_password(parse_broker_url(self.url, tls=True), password_file, typed=typed)
 
 
-def connection(
-    url: str,
-    password_file: Path | None = None,
-    ca: Path | None = None,
-    cert: Path | None = None,
-    cert_key: Path | None = None,
-    *,
-    typed: bool = True,
-) -> tuple[BrokerAddress, ssl.SSLContext | None]:
-    """Return where the broker is, with the login, and how it is checked: None without TLS.
+def settings(broker: str) -> Connection:
+    """Return what a URL, or a FILE.toml, and the environment say; the file goes before the environment.
 
-    NATS servers are a broker at their ports for MQTT. typed: the URL was given on the command line, where it
-    may hold no password. Raises UsageError, BrokerUrlError and CertificateError.
+    Paths in the file are relative to it. Raises UsageError for a file that cannot be used.
     """
-    address, tls = reports_connection(url, password_file, ca, cert, cert_key, typed=typed)
+    given = {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
+    if not broker.endswith(".toml"):
+        return Connection(broker, **given)
+    path = Path(broker)
+    try:
+        with refusing(UsageError, f"read {path}"):
+            said = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as e:  # no TOML, or no UTF-8
+        raise UsageError(f"{path} must be TOML: {e}") from None
+    keys = ("url", *VARIABLES)
+    for key, value in said.items():
+        if key not in keys or not isinstance(value, str):
+            raise UsageError(f"{path}: {key} must be a text under one of these names: {', '.join(keys)}")
+        if key in FILES:
+            said[key] = str(path.parent / value)
+    if urlsplit(said.get("url", "")).password is not None:
+        raise UsageError(f"{path}: put the password into a file of its own, and name it as password_file")
+    if "url" not in said:
+        raise UsageError(f'{path} must say where the broker is: url = "mqtt://host"')
+    return Connection(**given | said)
+
+
+def connection(broker: str, *, typed: bool = True) -> tuple[BrokerAddress, ssl.SSLContext | None]:
+    """Return what Connection.reports() does, of NATS servers their ports for MQTT."""
+    address, tls = settings(broker).reports(typed=typed)
     return (address.mqtt if isinstance(address, NatsAddress) else address), tls
 
 
-def reports_connection(
-    url: str,
-    password_file: Path | None = None,
-    ca: Path | None = None,
-    cert: Path | None = None,
-    cert_key: Path | None = None,
-    *,
-    typed: bool = True,
-) -> tuple[BrokerAddress | NatsAddress, ssl.SSLContext | None]:
-    """Return where reports come from, a broker or NATS servers, otherwise as connection() does."""
-    address = broker_address(url, password_file, typed=typed)
-    return address, _tls(address, ca, cert, cert_key)
-
-
-def _tls(
-    address: BrokerAddress | NatsAddress, ca: Path | None, cert: Path | None, cert_key: Path | None
-) -> ssl.SSLContext | None:
-    if not address.tls:
-        if ca or cert or cert_key:
-            scheme = "tls" if isinstance(address, NatsAddress) else "mqtts"
-            raise UsageError(f"--ca, --cert and --cert-key are for TLS: write the broker as {scheme}://")
-        return None
-    from ..server.ingest.tls import client_context  # only here: few connections need it
-
-    return client_context(ca, cert, cert_key or cert)
-
-
-def broker_address(url: str, password_file: Path | None, *, typed: bool) -> BrokerAddress | NatsAddress:
-    """Return the address with its password, which no other user of this machine can have read.
-
-    The password is in one of three places: the URL of HUSHMOTE_BROKER, the file, HUSHMOTE_BROKER_PASSWORD.
-    """
-    if is_nats(url):
-        return _with_password(parse_nats_url(url), password_file, typed=typed)
-    return _with_password(parse_broker_url(url, tls=True), password_file, typed=typed)
+A = TypeVar("A", BrokerAddress, NatsAddress)
 
 
 def _with_password(address: A, password_file: Path | None, *, typed: bool) -> A:
     if typed and address.password is not None:
         raise UsageError(
             "every user of this machine can read a command line: put the password into a file and name it "
-            f"with --password-file, or set {PASSWORD} to it"
+            f"in HUSHMOTE_BROKER_PASSWORD_FILE, or set {PASSWORD} to it"
         )
     given = {
         "the broker's URL": address.password is not None,
-        "--password-file": password_file is not None,
+        "password_file": password_file is not None,
         PASSWORD: PASSWORD in os.environ,
     }
     places = [place for place, holds_one in given.items() if holds_one]

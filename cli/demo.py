@@ -13,7 +13,7 @@ from ..server.errors import UsageError
 from ..server.ingest.broker_url import NatsAddress
 from ..simulator import demo, demo_questions, live_demo
 from ..simulator.demo_fleet import Place
-from .broker import PasswordFile, broker_address
+from .broker import settings
 from .options import AsJson, print_json
 from .progress import progress
 
@@ -34,7 +34,6 @@ def demo_command(
             "one dies), or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,...",
         ),
     ] = "auto",
-    password_file: PasswordFile = None,
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Folder for the plots, the store and the log.")
     ] = Path("out"),
@@ -65,7 +64,7 @@ def demo_command(
 
     With --page boards go on reporting, and a page shows what is learned as it comes in.
     """
-    where = broker_address(broker, password_file, typed=True) if "://" in broker else broker
+    where = settings(broker).address() if "://" in broker else broker
     if (broker == "nats" or isinstance(where, NatsAddress)) and find_spec("nats") is None:
         raise UsageError("a demo on NATS needs more: pip install 'hushmote[cluster]'")
     if page:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..server.errors import UsageError
-from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, connection, secret_in
+from .broker import DEFAULT_BROKER, BrokerUrl, connection, secret_in
 from .options import on_command_line
 
 DEFAULT_HTTP = "127.0.0.1:9418"
@@ -19,10 +19,6 @@ _ORIGIN = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.
 def door_command(
     context: typer.Context,
     broker: BrokerUrl = DEFAULT_BROKER,
-    password_file: PasswordFile = None,
-    ca: Ca = None,
-    cert: Cert = None,
-    cert_key: CertKey = None,
     fleet: Annotated[
         list[str] | None,
         typer.Option(
@@ -105,8 +101,7 @@ def door_command(
         address=Rate(rate_address, usual.address.burst),
         total=Rate(rate, usual.total.burst),
     )
-    typed = on_command_line(context, "broker")
-    address, tls = connection(broker, password_file, ca, cert, cert_key, typed=typed)
+    address, tls = connection(broker, typed=on_command_line(context, "broker"))
     publisher = ReportPublisher(address, tls, fleets=fleet or None)
     set_up_log(as_json=False)
     process.run(publisher, door_application(publisher, access=access, rates=rates), host, port)

@@ -24,7 +24,7 @@ from ..server.experiments.asking import require
 from . import output
 from .candidates import read_candidates
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json
-from .output import PICTURES, Force, Results
+from .output import PICTURES, Results
 
 
 class Weigh(enum.StrEnum):
@@ -142,7 +142,6 @@ class EstimateOptions(KindOptions):
         ),
     ] = None
     outputs: Results = None
-    force: Force = False
     as_json: AsJson = False
 
     @property
@@ -224,7 +223,7 @@ def _run(options: EstimateOptions) -> None:
     With --trend there is a row for each window; with an --against option, what changed since then, or differs
     from there. A picture shows what was asked for, all of it; where nothing was, the histogram.
     """
-    outputs = output.checked(options.outputs, options.force, ".csv", ".json", *PICTURES)
+    outputs = output.checked(options.outputs, ".csv", ".json", *PICTURES)
     with StoreReader(options.store) as store:
         options = replace(options, fleet=store.fleet(options.fleet).name)
         options.check()

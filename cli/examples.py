@@ -39,10 +39,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote provision device --folder fleet-home --wifi-ssid Home",
         "hushmote provision device --open --mqtt-host 10.0.0.5 --wifi-ssid Home",
     ),
-    "provision renew": (
-        "hushmote provision renew k3f9x1 --folder fleet-home",
-        "hushmote provision renew --all --folder fleet-home",
-    ),
     "provision upgrade": ("hushmote provision upgrade --folder fleet-home",),
     "provision allow": (
         "hushmote provision allow k3f9x1 5620b8f87aca3592",
@@ -51,24 +47,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "provision revoke": ("hushmote provision revoke k3f9x1 --folder fleet-home",),
     "provision list": ("hushmote provision list --folder fleet-home",),
     "provision aggregator": ("hushmote provision aggregator --folder fleet-home",),
-    "provision door": ("hushmote provision door --folder fleet-home",),
-    "provision rotate broker": (
-        "hushmote provision rotate broker --folder fleet-home",
+    "provision rotate": (
         "hushmote provision rotate broker --folder fleet-home --host new.example",
-    ),
-    "provision rotate aggregator": (
         "hushmote provision rotate aggregator --folder fleet-home",
         "hushmote provision rotate aggregator --folder fleet-home --finish",
+        "hushmote provision rotate boards k3f9x1 --folder fleet-home",
+        "hushmote provision rotate door --folder fleet-home",
     ),
-    "provision rotate ca": (
-        "hushmote provision rotate ca --folder fleet-home",
-        "hushmote provision rotate ca --folder fleet-home --finish",
-    ),
-    "provision rotate master": (
-        "hushmote provision rotate master --folder fleet-home",
-        "hushmote provision rotate master --folder fleet-home --finish",
-    ),
-    "provision rotate signing": ("hushmote provision rotate signing --folder fleet-home",),
     "provision keys": ("hushmote provision keys master.key",),
     "experiment show": ("hushmote experiment show room_temp.toml",),
     "experiment add": (
@@ -79,16 +64,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "experiment withdraw": ("hushmote experiment withdraw room_temp",),
     "serve": (
         "hushmote serve --broker mqtt://localhost --master-key master.key",
-        "hushmote serve --broker mqtt://me@broker.example --password-file secret.txt",
+        "hushmote serve --broker fleet-home/aggregator/aggregator_1.toml",
     ),
     "door": (
         "hushmote door",
-        "hushmote door --http 0.0.0.0:9418 --token-file door.token",
+        "hushmote door --broker door.toml --http 0.0.0.0:9418 --token-file door.token",
     ),
     "status": (
         "hushmote status",
         "hushmote status --follow --aggregator http://127.0.0.1:9417",
-        "hushmote status --broker mqtt://me@broker.example --password-file secret.txt",
+        "hushmote status --broker mqtt://me@broker.example",
     ),
     "flash": (
         "hushmote flash /dev/ttyACM0 k3f9x1.settings.json",

@@ -1,7 +1,8 @@
-"""Files that commands write: --output, whose suffix says the format, and --force."""
+"""Files that commands write: --output, whose suffix says the format, and OVERWRITE."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,8 @@ from ..server.errors import UsageError, refusing
 
 PICTURES = (".png", ".pdf", ".svg")
 
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")]
+OVERWRITE = "HUSHMOTE_OVERWRITE"
+"""The variable that lets commands overwrite files, at any value but none."""
 
 
 def output_option(*suffixes: str) -> typer.models.OptionInfo:
@@ -22,7 +24,7 @@ def output_option(*suffixes: str) -> typer.models.OptionInfo:
         "--output",
         "--plot",
         metavar="FILE",
-        help=f"Write a file: {kinds}, by its name's end. May be repeated.",
+        help=f"Write a file: {kinds}, by its name's end. May be repeated. HUSHMOTE_OVERWRITE=1 overwrites.",
     )
 
 
@@ -30,11 +32,11 @@ Pictures = Annotated[list[Path] | None, output_option(*PICTURES)]
 Results = Annotated[list[Path] | None, output_option(".csv", ".json", *PICTURES)]
 
 
-def checked(paths: Iterable[Path] | None, force: bool, *suffixes: str) -> tuple[Path, ...]:
+def checked(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:
     """Return the paths to write; call it before anything is computed.
 
-    Raises UsageError for a suffix that is not among these, a folder that is not there and, without force,
-    a file that is.
+    Raises UsageError for a suffix that is not among these, a folder that is not there and, without
+    OVERWRITE, a file that is.
     """
     wanted = tuple(paths or ())
     for path in wanted:
@@ -44,8 +46,8 @@ def checked(paths: Iterable[Path] | None, force: bool, *suffixes: str) -> tuple[
             raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
         if path.is_dir():
             raise UsageError(f"cannot write {path}: it is a folder")
-        if path.exists() and not force:
-            raise UsageError(f"{path} is there already: take another name, or --force to overwrite it")
+        if path.exists() and not os.environ.get(OVERWRITE):
+            raise UsageError(f"{path} is there already: take another name, or set {OVERWRITE}=1")
     return wanted
 
 

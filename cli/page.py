@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..server.errors import UsageError
-from .broker import URLS, Ca, Cert, CertKey, PasswordFile, connection, secret_in
+from .broker import FILE, URLS, connection, secret_in
 from .options import DEFAULT_STORE, AggregatorUrl, StoreUrl, on_command_line
 
 if TYPE_CHECKING:
@@ -46,16 +46,12 @@ def page_command(
     broker: Annotated[
         str | None,
         typer.Option(
-            metavar="URL",
-            help=f"Publish what the board in the browser reports at this broker: {URLS}",
+            metavar="URL|FILE.toml",
+            help=f"Publish what the board in the browser reports at this broker: {URLS}; {FILE}",
             envvar="HUSHMOTE_BROKER",
             show_default=False,
         ),
     ] = None,
-    password_file: PasswordFile = None,
-    ca: Ca = None,
-    cert: Cert = None,
-    cert_key: CertKey = None,
 ) -> None:
     """Look at a store in a browser: live, and only read.
 
@@ -90,12 +86,10 @@ def page_command(
         door, reports_to = None, None
         if broker is not None:
             typed = on_command_line(context, "broker")
-            reached = connection(broker, password_file, ca, cert, cert_key, typed=typed)
+            reached = connection(broker, typed=typed)
             reports_to = None if typed else _without_login(reached[0])
             publisher = _publisher(reached, fleet)
             door = _door(stack.enter_context(publisher))
-        elif password_file or ca or cert or cert_key:
-            raise UsageError("--password-file, --ca, --cert and --cert-key are for a broker: give --broker")
         os.nice(5)  # on a machine that they share the aggregator goes first
         settings = PageSettings(store, host, port, fleet, asked, token, door, known)
         serve(settings, lambda url: _tell(url, open_browser, reports_to))

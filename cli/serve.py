@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import logging
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -26,36 +26,21 @@ from ..server.service import process as serving
 from ..server.store.database import parse_url
 from ..server.store.store import Store
 from ..server.wire.limits import BATCH_REPORTS
-from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, reports_connection
+from .broker import DEFAULT_BROKER, BrokerUrl, Connection, settings
 from .options import DEFAULT_STORE, StoreUrl, on_command_line
 
 SIMULATED_CLIENT_ID = "hushmote-simulated"  # not the session of an aggregator of real fleets
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
-class Protocol(enum.StrEnum):
-    """MQTT versions to speak; auto tries 5 first."""
-
-    auto = "auto"
-    v5 = "5"
-    v311 = "3.1.1"
-
-
-class LogFormat(enum.StrEnum):
-    """How the log is written."""
-
-    text = "text"
-    json = "json"
+PROTOCOLS: Mapping[str, Literal["auto", "5", "3.1.1"]] = {"auto": "auto", "5": "5", "3.1.1": "3.1.1"}
+LOG_FORMAT, DISCOVERY = "HUSHMOTE_LOG_FORMAT", "HUSHMOTE_DISCOVERY_PREFIX"
 
 
 def serve_command(
     context: typer.Context,
     store: StoreUrl = DEFAULT_STORE,
     broker: BrokerUrl = DEFAULT_BROKER,
-    password_file: PasswordFile = None,
-    ca: Ca = None,
-    cert: Cert = None,
-    cert_key: CertKey = None,
     master_key: Annotated[
         Path | None,
         typer.Option(
@@ -64,28 +49,10 @@ def serve_command(
             show_default=False,
         ),
     ] = None,
-    protocol: Annotated[Protocol, typer.Option(help="MQTT version; auto tries 5 first.")] = Protocol.auto,
-    client_id: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Name of what the broker keeps for it, a session or NATS' consumer; else {CLIENT_ID}.",
-            envvar="HUSHMOTE_CLIENT_ID",
-            show_default=False,
-        ),
-    ] = None,
-    share: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the group of aggregators on one store that divide the reports; needs MQTT 5. On "
-            "NATS all with one --client-id do.",
-            envvar="HUSHMOTE_SHARE",
-            show_default=False,
-        ),
-    ] = None,
     retire: Annotated[
         bool,
         typer.Option(
-            "--retire", help="Count what the broker keeps for --client-id, end that for good, and exit."
+            "--retire", help="Count what the broker keeps for client_id, end that for good, and exit."
         ),
     ] = False,
     rate: Annotated[
@@ -98,9 +65,14 @@ def serve_command(
         ),
     ] = None,
     batch: Annotated[
-        int, typer.Option(help="Most reports that are committed together.", min=1, max=30_000)
-    ] = BATCH_REPORTS,
-    batch_s: Annotated[float, typer.Option(help="Most seconds between two commits.", min=0.01)] = BATCH_S,
+        list[str] | None,
+        typer.Option(
+            metavar="N|SECONDSs",
+            help=f"Commit after so many reports, or so long: 500, 0.5s. May be repeated.  "
+            f"[default: {BATCH_REPORTS}, {BATCH_S:g}s]",
+            show_default=False,
+        ),
+    ] = None,
     simulated_days: Annotated[
         int | None,
         typer.Option(
@@ -120,19 +92,11 @@ def serve_command(
         ),
     ] = None,
     publish: Annotated[
-        bool,
+        str | None,
         typer.Option(
-            "--publish",
-            help="Retain each experiment's result at the broker, over windows that have ended.",
-        ),
-    ] = False,
-    publish_live: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="The same inside running windows too, so often: then only the ε of a report holds.",
-            min=1,
-            max=86_400,
+            metavar="ended|SECONDS",
+            help="Retain each experiment's result at the broker, over windows that have ended; or inside "
+            "running ones too, every so many seconds: then only the ε of a report holds.",
             show_default=False,
         ),
     ] = None,
@@ -152,33 +116,24 @@ def serve_command(
             help="Announce each published statistic as a sensor to Home Assistant.",
         ),
     ] = False,
-    discovery_prefix: Annotated[
-        str,
-        typer.Option(help="Home Assistant's discovery prefix."),
-    ] = DISCOVERY_PREFIX,
-    log: Annotated[
-        LogFormat,
-        typer.Option("--log-format", help="Form of the log: lines of text, or a JSON object a line."),
-    ] = LogFormat.text,
 ) -> None:
-    """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge."""
-    with _mistakes(log), contextlib.ExitStack() as stack:
+    """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.
+
+    Several on one store divide the reports: each with its own client_id, all with one share. FILE.toml has
+    these two and protocol; or HUSHMOTE_CLIENT_ID, _SHARE and _PROTOCOL. HUSHMOTE_LOG_FORMAT is text or json.
+    """
+    with _mistakes(), contextlib.ExitStack() as stack:
         if on_command_line(context, "store") and _has_password(store):
             raise UsageError(
                 "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
                 "or its password in PGPASSWORD or in a file that PGPASSFILE names"
             )
-        typed = on_command_line(context, "broker")
-        address, tls = reports_connection(broker, password_file, ca, cert, cert_key, typed=typed)
-        nats, host, port = None, "", 0
-        if isinstance(address, NatsAddress):
-            _check_for_nats(client_id, share, protocol)
-            nats = address
-        else:
-            host, port = address.host, address.port
-        if protocol is Protocol.v311 and (share or retire):
-            raise UsageError("--share and --retire need MQTT 5: leave --protocol out")
-        name = _client_id(client_id, share, CLIENT_ID if simulated_days is None else SIMULATED_CLIENT_ID)
+        entered = settings(broker)
+        address, tls = entered.reports(typed=on_command_line(context, "broker"))
+        nats = address if isinstance(address, NatsAddress) else None
+        host, port = ("", 0) if isinstance(address, NatsAddress) else (address.host, address.port)
+        name = _client_id(entered, nats is not None, retire, simulated_days is not None)
+        batch_reports, batch_s = _batch(batch or ())
         fleet_keys = load_keys(master_key)
         metrics = where = None
         if http is not None:
@@ -190,13 +145,13 @@ def serve_command(
             where = parse_endpoint(http)
             metrics = Metrics()
         publisher = None
-        if publish or publish_live is not None:
+        if publish is not None:
             if retire or simulated_days is not None:
                 raise UsageError("--publish is for real fleets: leave --retire and --simulated-days out")
-            prefix = discovery_prefix if home_assistant else None
-            publisher = Publisher(store, Publication(publish_live, publish_windows, prefix))
+            prefix = os.environ.get(DISCOVERY, DISCOVERY_PREFIX) if home_assistant else None
+            publisher = Publisher(store, Publication(_live_s(publish), publish_windows, prefix))
         elif publish_windows is not None or home_assistant:
-            raise UsageError("--publish-windows and --home-assistant need --publish or --publish-live")
+            raise UsageError("--publish-windows and --home-assistant need --publish")
         opened = stack.enter_context(Store(store, patient=True))
         fleets, clock = (None, now) if simulated_days is None else _simulated(opened, simulated_days)
         aggregator = Aggregator(
@@ -210,11 +165,11 @@ def serve_command(
             fleets=fleets,
             fleet_keys=fleet_keys,
             client_id=name,
-            share=share,
+            share=entered.share or None,
             retire=retire,
             rate=rate,
-            protocol=protocol.value,
-            batch_reports=batch,
+            protocol=PROTOCOLS[entered.protocol],
+            batch_reports=batch_reports,
             batch_s=batch_s,
             on_ready=serving.announce_ready,
             on_commit=None if metrics is None else metrics.committed,
@@ -223,7 +178,8 @@ def serve_command(
         )
         if where is not None and metrics is not None:
             metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
-            metrics.add(CertificateEnds({"cert": cert, "ca": ca}))
+            files = {"cert": entered.cert, "ca": entered.ca}
+            metrics.add(CertificateEnds({key: Path(file) if file else None for key, file in files.items()}))
             if publisher is not None:
                 from ..server.results.gauges import Gauges
 
@@ -235,13 +191,16 @@ def serve_command(
 
 
 @contextlib.contextmanager
-def _mistakes(log: LogFormat) -> Iterator[None]:
+def _mistakes() -> Iterator[None]:
     """Set up the log; where it is JSON, a user's mistake is an object of it too."""
-    serving.set_up_log(as_json=log is LogFormat.json)
+    form = os.environ.get(LOG_FORMAT) or "text"
+    if form not in ("text", "json"):
+        raise UsageError(f"{LOG_FORMAT} must be text or json, not {form}")
+    serving.set_up_log(as_json=form == "json")
     try:
         yield
     except (HushmoteError, LDPError) as e:
-        if log is not LogFormat.json:
+        if form != "json":
             raise
         logging.getLogger(__name__).critical("%s", e)
         raise typer.Exit(1) from None
@@ -266,21 +225,50 @@ def _simulated(store: Store, days: int) -> tuple[list[str], HurryingClock]:
     return fleets, HurryingClock(days)
 
 
-def _check_for_nats(client_id: str | None, share: str | None, protocol: Protocol) -> None:
-    if share is not None:
-        raise UsageError("on NATS all aggregators with one --client-id divide the reports: leave --share out")
-    if protocol is not Protocol.auto:
-        raise UsageError("--protocol is for MQTT brokers: leave it out, NATS has one protocol")
-    if client_id is not None and "." in client_id:
-        raise UsageError("on NATS --client-id names a consumer, which cannot have a dot: write - or _")
+def _batch(texts: Sequence[str]) -> tuple[int, float]:
+    """The most reports, and the most seconds, of one commit."""
+    reports, seconds = BATCH_REPORTS, BATCH_S
+    for text in texts:
+        try:
+            if text.endswith("s"):
+                seconds = float(text[:-1])
+            else:
+                reports = int(text)
+        except ValueError:
+            raise UsageError(f"--batch must be reports or seconds, 500 or 0.5s, not {text}") from None
+    if not (1 <= reports <= 30_000 and seconds >= 0.01):
+        raise UsageError("--batch must be from 1 to 30000 reports, and 0.01s or more")
+    return reports, seconds
 
 
-def _client_id(name: str | None, share: str | None, usual: str) -> str:
-    if name is None and share is not None:
+def _live_s(publish: str) -> float | None:
+    """How often results inside running windows are published, None where they are not."""
+    if publish == "ended":
+        return None
+    with contextlib.suppress(ValueError):
+        if 1 <= (seconds := float(publish)) <= 86_400:
+            return seconds
+    raise UsageError(f"--publish must be ended, or seconds from 1 to 86400, not {publish}")
+
+
+def _client_id(entered: Connection, nats: bool, retire: bool, simulated: bool) -> str:
+    """The name of what the broker keeps; UsageError for what does not go together."""
+    name, share, protocol = entered.client_id, entered.share, entered.protocol
+    if protocol not in PROTOCOLS:
+        raise UsageError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {protocol}")
+    if nats and share:
+        raise UsageError("on NATS all aggregators with one client_id divide the reports: leave share out")
+    if nats and protocol != "auto":
+        raise UsageError("protocol is for MQTT brokers: leave it out, NATS has one protocol")
+    if nats and "." in name:
+        raise UsageError("on NATS client_id names a consumer, which cannot have a dot: write - or _")
+    if protocol == "3.1.1" and (share or retire):
+        raise UsageError("share and --retire need MQTT 5: leave protocol out")
+    if share and not name:
         # Not derived: a host's name that changes would leave a session behind that still gets its share.
         raise UsageError(
-            "--share needs --client-id: a name of its own for each aggregator, the same at every start"
+            "share needs client_id: a name of its own for each aggregator, the same at every start"
         )
-    if name is not None and _CLIENT_ID.fullmatch(name) is None:
-        raise UsageError("--client-id must be 1 to 64 of letters, digits, ., _ and -")
-    return name or usual
+    if name and _CLIENT_ID.fullmatch(name) is None:
+        raise UsageError("client_id must be 1 to 64 of letters, digits, ., _ and -")
+    return name or (SIMULATED_CLIENT_ID if simulated else CLIENT_ID)

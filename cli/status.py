@@ -20,7 +20,7 @@ from ..server.ingest.broker_url import is_nats
 from ..server.overview.aggregator import ask, check_url
 from ..server.store.store import Store, Version
 from . import tables, watch
-from .broker import URLS, Ca, Cert, PasswordFile, connection
+from .broker import FILE, URLS, connection, settings
 from .options import DEFAULT_STORE, AggregatorUrl, AsJson, StoreUrl, print_json, the_fleet
 
 _SHOWN = 20
@@ -38,11 +38,12 @@ def status_command(
     aggregator: AggregatorUrl = None,
     broker: Annotated[
         str | None,
-        typer.Option(metavar="URL", help=f"Ask this broker how the boards are: {URLS}", show_default=False),
+        typer.Option(
+            metavar="URL|FILE.toml",
+            help=f"Ask this broker how the boards are: {URLS}; {FILE}",
+            show_default=False,
+        ),
     ] = None,
-    password_file: PasswordFile = None,
-    ca: Ca = None,
-    cert: Cert = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what was counted, what is learned, what was rejected, and why.
@@ -61,7 +62,7 @@ def status_command(
         )
         rejects = {name: why for name, why in opened.rejects().items() if fleet in (None, name)}
         lines = _lines(opened, tuple(fleets))
-    boards = None if broker is None else _boards(broker, password_file, ca, cert, list(fleets))
+    boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
     if as_json:
         words = [{"fleet": name, "reports": _KINDS[keyed]} for name, keyed in fleets.items()]
@@ -181,18 +182,17 @@ def _show_epsilons(lines: list[dict[str, Any]]) -> None:
         show.out.print(second_epsilon.RUNNING)
 
 
-def _boards(
-    broker: str, password_file: Path | None, ca: Path | None, cert: Path | None, fleets: list[str]
-) -> list[dict[str, Any]]:
+def _boards(broker: str, fleets: list[str]) -> list[dict[str, Any]]:
     """What each board's status topic says."""
     from ..server.ingest import device_health  # only here: it takes a tenth of a second to load
 
-    if cert is not None and not is_nats(broker) and _is_first_aggregator(cert):
+    reached = settings(broker)
+    if reached.cert and not is_nats(reached.url) and _is_first_aggregator(Path(reached.cert)):
         raise UsageError(
-            f"{cert} is the aggregator's: the broker would end its connection and drop the reports that wait "
-            "for it; make one for this with `hushmote provision aggregator`"
+            f"{reached.cert} is the aggregator's: the broker would end its connection and drop the reports "
+            "that wait for it; make one for this with `hushmote provision aggregator`"
         )
-    address, tls = connection(broker, password_file, ca, cert)
+    address, tls = connection(broker)
     health = device_health.read(address, fleets, tls)
     return [
         {"fleet": fleet, "device": device, "readable": said is not None}

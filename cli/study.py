@@ -16,7 +16,7 @@ from ..studies.catalogue import STUDIES
 from ..studies.frame import Running
 from . import tables
 from .options import AsJson, print_json
-from .output import PICTURES, Force, checked, output_option
+from .output import PICTURES, checked, output_option
 from .progress import progress
 from .workers import DaskUrl, WorkerCount
 
@@ -39,7 +39,6 @@ def study_command(
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
     ] = None,
     output: Annotated[list[Path] | None, output_option(".csv", *PICTURES)] = None,
-    force: Force = False,
     worker_count: WorkerCount = None,
     dask: DaskUrl = None,
     as_json: AsJson = False,
@@ -56,7 +55,7 @@ def study_command(
     ):
         if given and not takes:
             raise UsageError(f"study {name} takes no {option}")
-    paths = checked(output, force, *study.suffixes)
+    paths = checked(output, *study.suffixes)
     asked = catalogue.asked(name, parameters or ())
     with workers(worker_count, dask, pool=study.pool) as crew, progress(f"study {name}", 1.0) as advance:
         result = catalogue.run(name, asked, Running(seed, crew, advance))

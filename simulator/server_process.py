@@ -30,11 +30,11 @@ def aggregator(
     broker: Broker, store: str, key_file: Path, log: Path, options: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[str]]:
     """`hushmote serve`, subscribed; log: the file of its standard error. Raises ServerProcessError."""
-    command = ["serve", "--store", store, "--master-key", str(key_file), "--client-id", "hushmote-demo"]
+    command = ["serve", "--store", store, "--master-key", str(key_file), *options]
+    environment = broker_of(broker) | {"HUSHMOTE_CLIENT_ID": "hushmote-demo"}
     if not is_nats(broker.url):
-        command += ["--protocol", broker.protocol]
-    command += options
-    with _process(command, broker_of(broker), log) as (process, line):
+        environment["HUSHMOTE_PROTOCOL"] = broker.protocol
+    with _process(command, environment, log) as (process, line):
         if line != READY:
             raise ServerProcessError(f"the aggregator did not start: {line or _last_line(log)}")
         yield process

@@ -35,7 +35,7 @@ from ...server.privacy.questions import Chosen, Seen, Values, bare_values
 from ...server.store.store import Store
 from ...simulator import population
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
-from ..output import PICTURES, Force, Pictures, checked
+from ..output import PICTURES, Pictures, checked
 from . import answers
 from . import tables as epsilon_show
 
@@ -74,11 +74,10 @@ def epsilon_command(
         typer.Option("--all", help="List the theorems that promise nothing here, too; JSON always does."),
     ] = False,
     output: Pictures = None,
-    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Choose ε from a disclosure risk: what an attacker may come to believe."""
-    paths = checked(output, force, *PICTURES)
+    paths = checked(output, *PICTURES)
     values, at, beliefs = _asked(file, domain, mechanism, prior, prior_from, store, fleet)
     targets = [values.target(text) for text in about] if about else None
     probability("delta", delta)

@@ -22,7 +22,7 @@ from ...server.planning.remaining import FleetLedger, Remaining
 from ...server.store.store import Store
 from .. import tables
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
-from ..output import PICTURES, Force, Pictures, checked
+from ..output import PICTURES, Pictures, checked
 
 # Two lines each: eight columns have to fit on 80.
 _HEADINGS = (
@@ -53,11 +53,10 @@ def ledger_command(
         float | None, typer.Option(help="With --status: reports that the board makes a day.")
     ] = None,
     output: Pictures = None,
-    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """What boards' budgets still hold, and when they run dry at the present rate."""
-    paths = checked(output, force, *PICTURES)
+    paths = checked(output, *PICTURES)
     known = None if policy_file is None else policy.read(policy_file)
     if status is not None:
         if paths or device or boards is not None:

@@ -47,7 +47,6 @@ def mechanisms_command(
         typer.Option(metavar="NAME", help="One of your own beside them, package.module:Class."),
     ] = None,
     plot: output.Pictures = None,
-    force: output.Force = False,
     as_json: AsJson = False,
 ) -> None:
     """List the mechanisms there are: for which question, with what error, at what cost.
@@ -62,7 +61,7 @@ def mechanisms_command(
         raise UsageError(f"--epsilon must be from 0.001 to 16, not {epsilon:g}")
     if not 2 <= devices <= _MOST_DEVICES:
         raise UsageError(f"--devices must be from 2 to {_MOST_DEVICES}, not {devices}")
-    paths = output.checked(plot, force, *output.PICTURES)
+    paths = output.checked(plot, *output.PICTURES)
 
     from ...server.answers import tables as show  # only now: help needs no NumPy
     from ...server.planning.listing import ASKED, SLOTS, besides, listing

@@ -25,14 +25,14 @@ def plan(options: PlanOptions) -> None:
             "give three of --devices, --epsilon, --bins (or --labels, --yes-no) and --error; on a terminal, "
             "plan without options asks"
         )
-    paths = output.checked(options.output or [_new_file()], options.force, EXPERIMENT)
+    paths = output.checked(options.output or [_new_file()], EXPERIMENT)
     show.out.print(
         "Five questions. Enter takes what stands in brackets; Ctrl-C ends without writing anything."
     )
     wish, purpose = asked(_on_terminal)
     with progress("comparing ways to spend the budget", None):
         made = answer(wish)
-    for path in output.checked(paths, options.force, EXPERIMENT):
+    for path in output.checked(paths, EXPERIMENT):
         output.write(path, made.file(options.named(path, purpose)))
     for line in recommendation(made, purpose, paths[0], options.name or name_from(paths[0])):
         show.out.print(line)

@@ -13,7 +13,7 @@ from ...server.planning.devices import PlanError
 from ...server.planning.experiment_file import NEEDS_RANGE, Named, name_from
 from ...server.planning.wish import Wish, reading_of
 from ..options import AsJson
-from ..output import PICTURES, Force, checked
+from ..output import PICTURES, checked
 from ..workers import DaskUrl, WorkerCount
 
 EXPERIMENT = ".toml"
@@ -50,10 +50,10 @@ class PlanOptions(Wish):
             "--output",
             "--plot",
             metavar="FILE",
-            help="Write a file: the experiment as .toml, a picture as .png, .pdf or .svg. May be repeated.",
+            help="Write a file: the experiment as .toml, a picture as .png, .pdf or .svg. May be repeated. "
+            "HUSHMOTE_OVERWRITE=1 overwrites.",
         ),
     ] = None
-    force: Force = False
     name: Annotated[str | None, typer.Option(help="Of the experiment, in its file.")] = None
     purpose: Annotated[str | None, typer.Option(help="Why it is asked, in its file.")] = None
     owner: Annotated[str, typer.Option(help="Who answers for it, in its file.")] = "owner@example.org"
@@ -62,12 +62,12 @@ class PlanOptions(Wish):
     @property
     def says_nothing(self) -> bool:
         """Whether no option says what is to be planned."""
-        about_files = ("output", "force", "name", "purpose", "owner")
+        about_files = ("output", "name", "purpose", "owner")
         return all(getattr(self, f.name) == f.default for f in fields(self) if f.name not in about_files)
 
     def files(self) -> tuple[Path, ...]:
         """The files to write. Raises UsageError or PlanError where one cannot be."""
-        paths, reading = checked(self.output, self.force, EXPERIMENT, *PICTURES), reading_of(self)
+        paths, reading = checked(self.output, EXPERIMENT, *PICTURES), reading_of(self)
         number = not reading.yes_no and not reading.labels
         if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):
             raise PlanError(NEEDS_RANGE)

@@ -1,4 +1,4 @@
-"""`hushmote provision fleet`, `device` and `renew`: a fleet's folder, and its boards' settings."""
+"""`hushmote provision fleet`, `device` and `upgrade`: a fleet's folder, and its boards' settings."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from ...server.provisioning.master_key import load_keys
 from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
-from .first_steps import first_steps
+from .first_steps import first_steps, put_connections
 from .keys import keys_command
 from .options import (
     MQTT_PASSWORD,
     PASSPHRASE,
     WIFI_PASSWORD,
+    Days,
     FleetOf,
     Folder,
+    MasterKey,
     Network,
     ask_passphrase,
     fleet_name,
     open_folder,
 )
 from .roster import allow_command, list_command, revoke_command
-from .rotate import aggregator_command, door_command, rotate_app, say, say_next
+from .rotate import aggregator_command, rotate_command, say, say_next
 
 
 class BrokerProgram(enum.StrEnum):
@@ -47,16 +49,6 @@ class BrokerProgram(enum.StrEnum):
 provision_app = typer.Typer(
     help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
 )
-
-MasterKey = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
-        show_default=False,
-    ),
-]
-Days = Annotated[int, typer.Option(help="Days for which a certificate holds.", min=1)]
 
 
 @provision_app.command("fleet")
@@ -164,6 +156,7 @@ def fleet_command(
         passphrase=ask_passphrase(new=True) if passphrase else None,
         write_master=not in_environment,
     )
+    put_connections(made)
     until = {
         "ca": made.certificate("broker/ca.pem").not_valid_after_utc,
         "broker": made.broker_certificates()[0].not_valid_after_utc,
@@ -297,7 +290,9 @@ def device_command(
     path = provision.settings_path(check_device(device), out or (opened.path / DEVICES if opened else Path()))
     if opened is not None:
         if path.exists():
-            raise ProvisionError(f"{path} exists; for new keys of the same board: `hushmote provision renew`")
+            raise ProvisionError(
+                f"{path} exists; for new keys of the same board: `hushmote provision rotate boards`"
+            )
         if login:
             password = opened.issue_login(device)
             network = dataclasses.replace(network, mqtt_user=device, mqtt_password=password)
@@ -310,41 +305,6 @@ def device_command(
     show.out.print(provision.describe(settings, path))
     if opened is not None and (login or opened.fleet.broker == NATS):
         say_next([rotation.reload_broker(opened.fleet)])
-
-
-@provision_app.command("renew")
-def renew_command(
-    devices: Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help="Device ids.")] = None,
-    all_boards: Annotated[bool, typer.Option("--all", help="Every board of the folder.")] = False,
-    folder: Folder = None,
-    master_key: MasterKey = None,
-    days: Days = authority.DEVICE_DAYS,
-    as_json: AsJson = False,
-) -> None:
-    """Give boards' settings the keys, certificate and CA in force now; `flash` then keeps the ledger."""
-    if all_boards == bool(devices):
-        raise UsageError("name boards, or take --all")
-    opened = open_folder(folder, signs=True)
-    fleet_keys = load_keys(master_key or opened.master_file())
-    paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices or ()]
-    if all_boards:
-        gone = opened.journal().revoked
-        everyone = sorted((opened.path / DEVICES).glob("*.settings.json"))
-        paths = [p for p in everyone if p.name.split(".")[0] not in gone]
-    for path in paths:
-        provision.load_settings(path)  # before the first is changed
-    try:
-        made = [(path, rotation.renew(opened, path, fleet_keys, now_utc(), days)) for path in paths]
-    finally:
-        opened.put_users()
-    if as_json:
-        print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
-        return
-    for path, settings in made:
-        show.out.print(provision.describe(settings, path))
-    show.out.print(f"{len(made)} boards have new settings: `hushmote flash` them; their ledgers stay")
-    if opened.fleet.broker == NATS:
-        say_next([f"first: {rotation.reload_broker(opened.fleet)}"])
 
 
 @provision_app.command("upgrade")
@@ -369,5 +329,4 @@ provision_app.command("allow")(allow_command)
 provision_app.command("revoke")(revoke_command)
 provision_app.command("list")(list_command)
 provision_app.command("aggregator")(aggregator_command)
-provision_app.command("door")(door_command)
-provision_app.add_typer(rotate_app, name="rotate")
+provision_app.command("rotate")(rotate_command)

@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from ...server.provisioning import fleet_spec
 from ...server.provisioning.fleet_folder import FleetFolder
-from ...server.provisioning.fleet_spec import NATS, NATS_PORT, FleetSpec
+from ...server.provisioning.fleet_spec import DOOR, NATS, NATS_PORT, FleetSpec
 
 _OTHERS = (
-    "     and the others alike, each with its own number; those on other machines need",
+    "     and the others alike, each with its own file; those on other machines need",
     "     one PostgreSQL store for all",
 )
 
 _BEFORE = ", before any board: it asks NATS to keep reports:"
 _AFTER = ("  5. after every new board: copy broker/ again, and send each nats-server SIGHUP",)
-_OTHERS_ON_NATS = (
-    "     and the others alike, each with its own --cert: they divide the reports; those on other",
-    "     machines need one PostgreSQL store for all",
-)
 
 
 def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
@@ -35,16 +32,9 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
     clustered = fleet.broker == NATS
     # Not in aggregator/, which is copied again after each rotation.
     store = "--store " + _quoted(f"sqlite:///{folder}/hushmote.sqlite")
-    pem = _quoted(own / "aggregator_1.pem")
-    serve = [
-        "hushmote serve " + store,
-        f"--broker {_quoted(_url(fleet))} --ca {_quoted(own / 'ca.pem')}",
-        f"--cert {pem}",
-    ]
+    serve = ["hushmote serve " + store, f"--broker {_quoted(own / 'aggregator_1.toml')}"]
     if not in_environment:
         serve.append(f"--master-key {_quoted(own / 'master.key')}")
-    if shared and not clustered:
-        serve.append(f"--share $(cat {_quoted(own / 'share')}) --client-id aggregator_1")
     if clustered:
         first = _nats_servers(folder, fleet)
     else:
@@ -59,17 +49,37 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
         *_commands(f"hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys \\\n  {store}"),
         "  3. the aggregator, in a terminal of its own" + (_BEFORE if clustered else ":"),
         *_commands(" \\\n  ".join(serve)),
-        *(() if not shared else _OTHERS_ON_NATS if clustered else _OTHERS),
+        *(_OTHERS if shared else ()),
         "  4. a board:",
         *_commands(f"hushmote provision device --folder {_quoted(folder)} --wifi-ssid NAME"),
         *(_AFTER if clustered else ()),
     ]
 
 
-def _url(fleet: FleetSpec) -> str:
-    """The broker as `hushmote serve` takes it."""
+def put_connections(folder: FleetFolder) -> None:
+    """Write what --broker takes: aggregator/NAME.toml for each aggregator, and door/door.toml for a door.
+
+    Raises FolderError.
+    """
+    fleet = folder.fleet
+    shared = len(fleet.aggregators) > 1 and fleet.broker != NATS
+    for name in fleet.aggregators:
+        more = {"client_id": name, "share": folder.share()} if shared else {}
+        folder.put(f"aggregator/{name}.toml", _connection(_url(fleet), name, more))
+    if folder.has_door():
+        folder.put("door/door.toml", _connection(_url(fleet, door=True), DOOR, {}))
+
+
+def _connection(url: str, name: str, more: Mapping[str, str]) -> bytes:
+    values = {"url": url, "ca": "ca.pem", "cert": f"{name}.pem"} | dict(more)
+    return "".join(f'{key} = "{value}"\n' for key, value in values.items()).encode()
+
+
+def _url(fleet: FleetSpec, door: bool = False) -> str:
+    """The broker as aggregators, or the door, reach it."""
     if fleet.broker != NATS:
-        return f"mqtts://{fleet.hosts[0]}:{fleet.aggregator_port or fleet.port}"
+        port = fleet.port if door else fleet.aggregator_port or fleet.port
+        return f"mqtts://{fleet.hosts[0]}:{port}"
     port = "" if fleet.nats_port == NATS_PORT else f":{fleet.nats_port}"
     hosts = ",".join((f"[{host}]" if ":" in host else host) + port for host in fleet.hosts)
     return f"tls://{hosts}" + ("" if fleet.port == 8883 else f"?mqtt={fleet.port}")

@@ -40,6 +40,16 @@ FleetOf = Annotated[
     ),
 ]
 
+MasterKey = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
+        show_default=False,
+    ),
+]
+Days = Annotated[int, typer.Option(help="Days for which a certificate holds.", min=1)]
+
 
 @dataclasses.dataclass(frozen=True)
 class Network:

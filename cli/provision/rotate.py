@@ -1,8 +1,9 @@
-"""`hushmote provision rotate` and `aggregator`: new keys for a fleet that is running."""
+"""`hushmote provision rotate` and `aggregator`: new keys for a fleet that is running, and its boards."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import textwrap
 from collections.abc import Sequence
 from typing import Annotated
@@ -10,18 +11,33 @@ from typing import Annotated
 import typer
 
 from ...server.answers import tables as show
-from ...server.provisioning import rotation
-from ...server.provisioning.fleet_folder import now_utc
+from ...server.errors import UsageError
+from ...server.provisioning import fleet_folder, rotation
+from ...server.provisioning import settings as provision
+from ...server.provisioning.authority import DEVICE_DAYS
+from ...server.provisioning.fleet_folder import DEVICES, FleetFolder, now_utc
+from ...server.provisioning.fleet_spec import NATS
+from ...server.provisioning.master_key import load_keys
+from ...server.wire.keys import FleetKeys
+from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
-from .options import Folder, open_folder
+from .first_steps import put_connections
+from .options import Days, Folder, MasterKey, open_folder
 
-rotate_app = typer.Typer(
-    help="New keys and certificates, with an overlap that --finish ends.", no_args_is_help=True
-)
 
-Finish = Annotated[
-    bool, typer.Option("--finish", help="End the overlap: only the new ones hold from now on.")
-]
+class What(enum.StrEnum):
+    """What gets new keys."""
+
+    BROKER = "broker"
+    AGGREGATOR = "aggregator"
+    DOOR = "door"
+    BOARDS = "boards"
+    CA = "ca"
+    MASTER = "master"
+    SIGNING = "signing"
+
+
+_OVERLAPPING = (What.AGGREGATOR, What.CA, What.MASTER)
 
 
 def say(done: rotation.Rotated, as_json: bool) -> None:
@@ -49,66 +65,94 @@ def say_next(lines: Sequence[str]) -> None:
         show.out.print(text, soft_wrap=True)
 
 
-@rotate_app.command("broker")
-def rotate_broker(
+def rotate_command(
+    what: Annotated[What, typer.Argument(help="What gets new ones.", show_default=False)],
+    boards: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="DEVICE", help="With boards: only these; else all.", show_default=False),
+    ] = None,
     folder: Folder = None,
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="A name or address of the broker from now on; else those it has.", show_default=False
+            help="With broker: a name or address from now on; else those it has.", show_default=False
         ),
     ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """A new key and certificate for the broker; boards need not know."""
-    say(rotation.rotate_broker(open_folder(folder, signs=True), host or (), now_utc()), as_json)
-
-
-@rotate_app.command("aggregator")
-def rotate_aggregator(folder: Folder = None, finish: Finish = False, as_json: AsJson = False) -> None:
-    """New keys and certificates for the aggregators; --finish revokes the old ones."""
-    opened = open_folder(folder, signs=True)
-    step = rotation.finish_aggregator if finish else rotation.rotate_aggregator
-    say(step(opened, now_utc()), as_json)
-
-
-@rotate_app.command("ca")
-def rotate_ca(
-    folder: Folder = None,
-    finish: Finish = False,
-    cut_off: Annotated[
-        bool, typer.Option("--cut-off", help="Finish although boards know only the old one.")
+    finish: Annotated[
+        bool, typer.Option("--finish", help="End the overlap: only the new ones hold from now on.")
     ] = False,
+    cut_off: Annotated[
+        bool, typer.Option("--cut-off", help="With ca --finish: although boards know only the old one.")
+    ] = False,
+    master_key: MasterKey = None,
+    days: Days = DEVICE_DAYS,
     as_json: AsJson = False,
 ) -> None:
-    """A new authority, trusted beside the old one until --finish."""
-    opened = open_folder(folder, signs=True)
-    done = (
-        rotation.finish_ca(opened, now_utc(), cut_off=cut_off)
-        if finish
-        else rotation.rotate_ca(opened, now_utc())
-    )
+    """New keys and certificates. Of aggregator, ca and master the old ones hold too, until --finish.
+
+    broker: boards need not know. door: the first certificate, or one for those it had, which are revoked.
+    boards: their settings get the keys, certificate and CA in force now, and `flash` then keeps the ledger.
+    signing: boards refuse experiments until they are flashed.
+    """
+    if boards and what is not What.BOARDS:
+        raise UsageError(f"{what} takes no names of boards: leave {boards[0]} out")
+    if host and what is not What.BROKER:
+        raise UsageError("--host is the broker's: hushmote provision rotate broker")
+    if finish and what not in _OVERLAPPING:
+        raise UsageError(f"{what} has no overlap: --finish is for {', '.join(_OVERLAPPING)}")
+    if cut_off and not (finish and what is What.CA):
+        raise UsageError("--cut-off is for the end of a CA: hushmote provision rotate ca --finish --cut-off")
+    opened = open_folder(folder, signs=what not in (What.MASTER, What.SIGNING))
+    if what is What.BOARDS:
+        _renew(opened, boards or (), load_keys(master_key or opened.master_file()), days, as_json)
+        return
+    match what:
+        case What.BROKER:
+            done = rotation.rotate_broker(opened, host or (), now_utc())
+        case What.DOOR:
+            done = rotation.put_door(opened, now_utc())
+        case What.AGGREGATOR:
+            done = (rotation.finish_aggregator if finish else rotation.rotate_aggregator)(opened, now_utc())
+        case What.CA:
+            finished = finish and rotation.finish_ca(opened, now_utc(), cut_off=cut_off)
+            done = finished or rotation.rotate_ca(opened, now_utc())
+        case What.MASTER:
+            done = (rotation.finish_master if finish else rotation.rotate_master)(opened)
+        case What.SIGNING:
+            done = rotation.rotate_signing(opened)
+    if what in (What.BROKER, What.DOOR):
+        put_connections(fleet_folder.find(opened.path))
     say(done, as_json)
 
 
-@rotate_app.command("master")
-def rotate_master(folder: Folder = None, finish: Finish = False, as_json: AsJson = False) -> None:
-    """A new master key; boards go on, and tags under the old one count until --finish."""
-    opened = open_folder(folder)
-    say(rotation.finish_master(opened) if finish else rotation.rotate_master(opened), as_json)
-
-
-@rotate_app.command("signing")
-def rotate_signing(folder: Folder = None, as_json: AsJson = False) -> None:
-    """A new key that signs experiments; boards refuse them until they are flashed."""
-    say(rotation.rotate_signing(open_folder(folder)), as_json)
-
-
-def door_command(folder: Folder = None, as_json: AsJson = False) -> None:
-    """A certificate for the HTTP door; one that it had is revoked."""
-    say(rotation.put_door(open_folder(folder, signs=True), now_utc()), as_json)
+def _renew(
+    opened: FleetFolder, devices: Sequence[str], fleet_keys: FleetKeys | None, days: int, as_json: bool
+) -> None:
+    """Give boards' settings the keys, certificate and CA in force now."""
+    paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices]
+    if not devices:
+        gone = opened.journal().revoked
+        everyone = sorted((opened.path / DEVICES).glob("*.settings.json"))
+        paths = [p for p in everyone if p.name.split(".")[0] not in gone]
+    for path in paths:
+        provision.load_settings(path)  # before the first is changed
+    try:
+        made = [(path, rotation.renew(opened, path, fleet_keys, now_utc(), days)) for path in paths]
+    finally:
+        opened.put_users()
+    if as_json:
+        print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
+        return
+    for path, settings in made:
+        show.out.print(provision.describe(settings, path))
+    show.out.print(f"{len(made)} boards have new settings: `hushmote flash` them; their ledgers stay")
+    if opened.fleet.broker == NATS:
+        say_next([f"first: {rotation.reload_broker(opened.fleet)}"])
 
 
 def aggregator_command(folder: Folder = None, as_json: AsJson = False) -> None:
     """A certificate and rights for one more aggregator, to share the reports with the others."""
-    say(rotation.add_aggregator(open_folder(folder, signs=True), now_utc()), as_json)
+    opened = open_folder(folder, signs=True)
+    done = rotation.add_aggregator(opened, now_utc())
+    put_connections(fleet_folder.find(opened.path))
+    say(done, as_json)

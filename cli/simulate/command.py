@@ -22,9 +22,9 @@ from ...simulator.simulate import SimulatedEstimate
 from ...simulator.simulate import simulate as run
 from ...simulator.workers import workers
 from .. import output
-from ..broker import URLS, Ca, Cert, CertKey, PasswordFile, connection
+from ..broker import FILE, URLS, connection
 from ..options import AsJson, print_json
-from ..output import Force, Results
+from ..output import Results
 from ..progress import progress
 from ..workers import DaskUrl, WorkerCount
 from . import words
@@ -68,7 +68,6 @@ def simulate(
         Path | None,
         typer.Option(help="Write a picture of the estimates as the reports come in.", metavar="FILE"),
     ] = None,
-    force: Force = False,
     as_json: AsJson = False,
     faithful: Annotated[
         bool,
@@ -93,8 +92,8 @@ def simulate(
     publish: Annotated[
         str | None,
         typer.Option(
-            help=f"Publish them through this broker, 10 s a day: {URLS}",
-            metavar="URL",
+            help=f"Publish them through this broker, 10 s a day: {URLS}; {FILE}",
+            metavar="URL|FILE.toml",
         ),
     ] = None,
     days: Annotated[
@@ -119,10 +118,6 @@ def simulate(
             show_default="1/8 of the range in all",
         ),
     ] = None,
-    password_file: PasswordFile = None,
-    ca: Ca = None,
-    cert: Cert = None,
-    cert_key: CertKey = None,
     worker_count: WorkerCount = None,
     dask: DaskUrl = None,
 ) -> None:
@@ -131,7 +126,6 @@ def simulate(
     With --store the fleet's reports of the last days go into a store, for estimate --trend, ledger, status;
     with --publish they go through a broker to an aggregator.
     """
-    login = {"--ca": ca, "--cert": cert, "--cert-key": cert_key}
     shared = {"--workers": worker_count, "--dask": dask}
     if not faithful:
         _refuse("only real clients (--faithful) are divided, all else takes seconds: leave out", shared)
@@ -153,18 +147,14 @@ def simulate(
 
         asked = AskedDays(file, fleet, devices, spec, input, days, calls_per_day, drift, seed, as_json)
         if store is not None:
-            _refuse("they are for a broker: leave out", login)
             fill_store(asked, store)
         elif publish is not None:
-            publish_days(asked, *connection(publish, password_file, ca, cert, cert_key))
+            publish_days(asked, *connection(publish))
         return
-    _refuse("they are for a broker: leave out", login)
     timed = {"--days": days, "--fleet": fleet, "--calls-per-day": calls_per_day, "--drift": drift}
     _refuse("days need a place to go to: add --store or --publish, or leave out", timed)
-    written = output.checked(results, force, ".csv", ".json", *output.PICTURES)
-    pictured = output.checked(
-        None if plot_convergence is None else [plot_convergence], force, *output.PICTURES
-    )
+    written = output.checked(results, ".csv", ".json", *output.PICTURES)
+    pictured = output.checked(None if plot_convergence is None else [plot_convergence], *output.PICTURES)
     with workers(worker_count, dask) as crew, progress("simulating", 1.0) as advance:
         try:
             estimate = run(

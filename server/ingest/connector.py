@@ -103,7 +103,7 @@ class Connector(Generic[Connection]):
             self._fall_back()
         elif old and self._session.needs_mqtt_5:
             raise BrokerRefused(
-                f"{broker} speaks only MQTT 3.1.1, and --share and --retire need MQTT 5: "
+                f"{broker} speaks only MQTT 3.1.1, and share and --retire need MQTT 5: "
                 "take another broker, or one aggregator without a group"
             )
         elif old or answer.value in FINAL:
@@ -127,11 +127,11 @@ class Connector(Generic[Connection]):
                 return
             text = f"{broker} did not answer"
             if self._session.needs_mqtt_5:
-                text += " MQTT 5, which --share and --retire need"
+                text += " MQTT 5, which share and --retire need"
             elif self._session.tls is not None:
                 if self._status.loss is Loss.NO_TLS:
                     return  # the reason that came with another try is the better one
-                text += ": it may want a client certificate, --cert and --cert-key"
+                text += ": it may want a client certificate, HUSHMOTE_BROKER_CERT"
             self._status.say(logging.WARNING, text + ": trying again", Loss.OTHER)
             self._fall_back()
         elif not connection.answer.is_failure:

@@ -142,6 +142,6 @@ class Retirement(Subscription):
             # It may be subscribed under another name; what came by that would go with the session.
             raise BrokerRefused(
                 f"{self._session.client_id} is not subscribed as it would be with these options: correct "
-                "--share; or, after a restart of the broker, start it once without --retire"
+                "share; or, after a restart of the broker, start it once without --retire"
             )
         return connection.unsubscribed is not None and not connection.messages and now > self._quiet_until

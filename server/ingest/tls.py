@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 _VERIFY = {
     9: "its certificate is not valid yet: set this machine's clock, or wait",
     10: "its certificate has expired: renew it",
-    18: "its certificate is signed by itself and not trusted: give the CA that vouches for it with --ca",
-    19: "its certificate is of a CA that is not trusted: give that CA's certificate with --ca",
-    20: "its certificate is of a CA that is not trusted: give that CA's certificate with --ca",
-    21: "its certificate is of a CA that is not trusted: give that CA's certificate with --ca",
+    18: "its certificate is signed by itself and not trusted: give its CA in HUSHMOTE_BROKER_CA",
+    19: "its certificate is of a CA that is not trusted: give that CA's certificate in HUSHMOTE_BROKER_CA",
+    20: "its certificate is of a CA that is not trusted: give that CA's certificate in HUSHMOTE_BROKER_CA",
+    21: "its certificate is of a CA that is not trusted: give that CA's certificate in HUSHMOTE_BROKER_CA",
     23: "its certificate was revoked: give it a new one",
     62: "its certificate is for another name: connect by a name in it, or renew it with this one",
     64: "its certificate is for another address: connect by a name in it, or renew it with this address",
 }
 # What a broker answers to our certificate: OpenSSL's names of the alerts, in parts.
 _ALERTS = {
-    "CERTIFICATE_REQUIRED": "it wants a client certificate: give --cert and --cert-key",
-    "HANDSHAKE_FAILURE": "it agrees to no handshake: it may want a client certificate, --cert and --cert-key",
-    "UNKNOWN_CA": "it does not trust the CA of our certificate: give one that its CA signed with --cert",
+    "CERTIFICATE_REQUIRED": "it wants a client certificate: give HUSHMOTE_BROKER_CERT",
+    "HANDSHAKE_FAILURE": "it agrees to no handshake: it may want a client certificate, HUSHMOTE_BROKER_CERT",
+    "UNKNOWN_CA": "it does not trust the CA of our certificate: give one that its CA signed",
     "CERTIFICATE_EXPIRED": "it says that our certificate has expired: renew it",
     "CERTIFICATE_REVOKED": "it says that our certificate was revoked: make a new one",
-    "BAD_CERTIFICATE": "it does not accept our certificate: give one that its CA signed with --cert",
-    "CERTIFICATE_UNKNOWN": "it does not accept our certificate: give one that its CA signed with --cert",
+    "BAD_CERTIFICATE": "it does not accept our certificate: give one that its CA signed",
+    "CERTIFICATE_UNKNOWN": "it does not accept our certificate: give one that its CA signed",
     "UNSUPPORTED_CERTIFICATE": "it does not accept our certificate: it must be made for TLS clients",
     "WRONG_VERSION_NUMBER": "it does not speak TLS on this port: use another port, or mqtt://",
     "RECORD_LAYER_FAILURE": "it does not speak TLS on this port: use another port, or mqtt://",
@@ -55,7 +55,9 @@ def client_context(
     shown to the broker, both or none. Raises CertificateError.
     """
     if (certificate is None) != (key is None):
-        raise CertificateError("a client certificate and its key belong together: give --cert and --cert-key")
+        raise CertificateError(
+            "a client certificate and its key belong together: HUSHMOTE_BROKER_CERT and _CERT_KEY"
+        )
     if ca is None:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     else:

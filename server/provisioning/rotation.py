@@ -17,7 +17,7 @@ from ..errors import ProvisionError, refusing
 from ..wire import keys
 from . import authority
 from . import settings as provision
-from .fleet_folder import AUTHORITY, DOOR, DOOR_CA, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
+from .fleet_folder import AUTHORITY, DOOR, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
 from .fleet_spec import NATS, FleetSpec, aggregator_name
 from .master_key import MOST_MASTERS, load_keys, new_signing_key, to_text
 from .settings import DeviceSettings
@@ -92,13 +92,8 @@ def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
 
 def _start_aggregator(folder: FleetFolder, name: str) -> str:
     if folder.fleet.broker == NATS:
-        return (
-            f"start every aggregator with its own --cert, here {name}.pem, and all with the same --client-id"
-        )
-    return (
-        f"start every aggregator with its own --cert, --cert-key and --client-id, here {name}.pem and "
-        f"{name}, and all with --share {folder.share()}"
-    )
+        return f"start every aggregator with its own file as --broker, here {name}.toml"
+    return f"start every aggregator with its own file as --broker, here {name}.toml: all name the same share"
 
 
 def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotated:
@@ -108,13 +103,13 @@ def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     folder.put_fleet(folder.fleet)  # an access list of before there were doors
     folder.withdraw(old, now)
     revoked = (f"{len(old)} older certificates of the door are revoked",) if old else ()
-    pem, ca = folder.path / DOOR, folder.path / DOOR_CA
+    pem = folder.path / DOOR
     return Rotated(
         (f"{made.name}: certificate until {made.until:%Y-%m-%d} in {pem}", *revoked),
         (
             reload_broker(folder.fleet),
             f"copy {pem.parent} to the door's machine, if that is another, and start `hushmote door` with "
-            f"--broker mqtts://HOST:{folder.fleet.port} --ca {ca} --cert {pem}",
+            f"--broker {pem.with_suffix('.toml')}",
         ),
     )
 
@@ -164,7 +159,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
         (
             reload_broker(folder.fleet),
             SERVE_AGAIN,
-            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger",
+            "`hushmote provision rotate boards`, then `hushmote flash` every board: it keeps its ledger",
             "then `hushmote provision rotate ca --finish`. After a theft of ca.key finish at once: until "
             "then the thief's certificates work",
         ),
@@ -194,7 +189,7 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
     boards = left_behind(folder, new.name, now)
     if boards and not cut_off:
         raise FolderError(
-            f"{len(boards)} boards know only the old ca, {boards[0]} for one: renew and flash them first, or "
+            f"{len(boards)} boards know only the old ca, {boards[0]} for one: rotate, flash them first, or "
             "cut them off with --cut-off"
         )
     with refusing(FolderError, f"remove {folder.path / OLD_AUTHORITY}"):
@@ -240,7 +235,7 @@ def rotate_master(folder: FleetFolder) -> Rotated:
         (f"{folder.path / MASTER}: a new master key before {len(masters)} older",),
         (
             SERVE_AGAIN,
-            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger. Until "
+            "`hushmote provision rotate boards`, then `hushmote flash` each: it keeps its ledger. Until "
             "then it reports as before, and its reports count",
             "then `hushmote provision rotate master --finish`: until then a thief's tags count as well",
         ),
@@ -270,7 +265,7 @@ def rotate_signing(folder: FleetFolder) -> Rotated:
         (f"{folder.path / MASTER}: a new signing key; the old one is gone",),
         (
             SERVE_AGAIN,
-            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger. Until "
+            "`hushmote provision rotate boards`, then `hushmote flash` each: it keeps its ledger. Until "
             "then it takes experiments of the old key only, and whoever stole that can still sign for it",
         ),
     )

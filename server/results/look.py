@@ -49,7 +49,7 @@ def look(store: Store, publication: Publication, at: datetime.datetime) -> Look:
             results[fleet, name] = result
             shown += [*measures.of_result(result), *measures.of_version(store, version)]
             if result.note == ENDLESS:
-                notes.append(f"{fleet}/{name}: {ENDLESS}; publish it with --publish-live")
+                notes.append(f"{fleet}/{name}: {ENDLESS}; publish it with --publish SECONDS")
         except StoreError:
             raise
         except Exception as e:

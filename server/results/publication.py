@@ -34,7 +34,7 @@ class Publication:
 
     def __post_init__(self) -> None:
         if self.home_assistant is not None and _PREFIX.fullmatch(self.home_assistant) is None:
-            raise UsageError("--discovery-prefix must be 1 to 32 of letters, digits, _ and -")
+            raise UsageError("HUSHMOTE_DISCOVERY_PREFIX must be 1 to 32 of letters, digits, _ and -")
 
     @property
     def expire_s(self) -> int:

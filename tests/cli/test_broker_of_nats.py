@@ -11,7 +11,6 @@ from running import running, until
 
 from hushmote.cli.broker import connection
 from hushmote.server.door.publisher import ReportPublisher
-from hushmote.server.errors import UsageError
 from hushmote.server.ingest.broker_url import BrokerUrlError
 from hushmote.server.store import Store
 from hushmote.simulator.nats_servers import NatsServers
@@ -36,8 +35,6 @@ def test_nats_servers_are_a_broker_at_their_ports_for_mqtt():
     address, _ = connection("nats://a,b?mqtt=1884,1885")
     assert address.servers == (("a", 1884), ("b", 1885))
     assert connection("tls://a,b")[0].servers == (("a", 8883), ("b", 8883))
-    with pytest.raises(UsageError, match="write the broker as tls://"):
-        connection("nats://a,b", ca=Path("ca.pem"))
     with pytest.raises(BrokerUrlError, match="NATS servers are written nats://"):
         connection("nats://a,,b")
 

@@ -109,8 +109,10 @@ def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
     assert said["answers"][0]["rows"] == []
     assert said["answers"][0]["notes"][0].startswith("No text stands out")
     assert files[2].stat().st_size > 5000
-    options = ["--devices", "2000", "--calls", "1", "--seed", "3", "--population", "file:held.csv", "--force"]
+    options = ["--devices", "2000", "--calls", "1", "--seed", "3", "--population", "file:held.csv"]
     options += [part for file in files for part in ("--output", str(file))]
+    for file in files:
+        file.unlink()
     said = json.loads(hushmote("simulate", "e.toml", *options, "--json", cwd=tmp_path))
     assert said["discovery"] == []
     assert said["notes"][0].startswith("No text stands out")

@@ -112,7 +112,9 @@ def test_top_lists_as_many_as_asked_and_ties_apart(store: Path, hushmote):
     assert text.index("most common") < text.index("may belong there as well")
 
 
-def test_results_are_written_by_their_suffix_and_nothing_is_overwritten(store: Path, hushmote):
+def test_results_are_written_by_their_suffix_and_nothing_is_overwritten(
+    store: Path, hushmote, monkeypatch: pytest.MonkeyPatch
+):
     arguments = ("mode", "--top", "2", "--post", "nonnegative", "--output", "a.csv", "--output", "a.png")
     text = hushmote(*arguments, "--plot", "a.json")
     assert "belongs there" in text
@@ -127,7 +129,8 @@ def test_results_are_written_by_their_suffix_and_nothing_is_overwritten(store: P
         assert f"{also} is there already" in refused
     assert (store / "a.csv").read_text() == "mine"
     assert not (store / "new.json").exists()
-    hushmote("mode", "--output", "a.csv", "--force")
+    monkeypatch.setenv("HUSHMOTE_OVERWRITE", "1")
+    hushmote("mode", "--output", "a.csv")
     assert (store / "a.csv").read_text().startswith("kind,")
 
 
@@ -150,8 +153,9 @@ def test_a_picture_shows_what_was_asked_for(store: Path, hushmote, monkeypatch: 
         return draw(self, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Answers, "plot", noting)
+    monkeypatch.setenv("HUSHMOTE_OVERWRITE", "1")
     for options in ((), ("--cdf",), ("--quantile", "0.5", "--range", "4:8"), ("--trend",)):
-        hushmote("temp", *options, "--output", "b.svg", "--force")
+        hushmote("temp", *options, "--output", "b.svg")
     assert pictured == [["histogram"], ["cdf"], ["ranges", "quantiles"], ["trend"]]
 
 

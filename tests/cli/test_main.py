@@ -31,7 +31,6 @@ def test_a_mistake_is_one_line_and_status_1(door: Path):
         (("experiment", "show", "none.toml"), "cannot read none.toml: No such file"),
         (("experiment", "add", "door.toml"), "fleet home is new: say --keys"),
         (("status", "--store", "mysql://x/y"), "a store is sqlite:///path"),
-        (("serve", "--broker", "http://x"), "a broker is written mqtt://"),
         (("simulate", "door.toml", "--population", "zipf:1", "--input", "a.csv:x"), "not both"),
         (("simulate", "door.toml", "--population", "normal:1:2"), "number"),
         (("simulate", "door.toml", "--population", "zipf:1", "--late", "1"), "need --faithful"),
@@ -81,7 +80,7 @@ def test_served_reports_are_counted_and_estimated(door: Path):
     payload = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))["payload"].encode()
     with EmbeddedBroker() as broker:
         command = [sys.executable, "-m", "hushmote", "serve"]
-        command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch-s", "0.2"]
+        command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch", "0.2s"]
         with subprocess.Popen(
             command, cwd=door, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as server:

@@ -138,7 +138,7 @@ def test_a_mistake_in_the_command_line_is_two_lines_and_status_2(
         (("flash", "/dev/nope", "door.toml"), "door.toml is not JSON"),
         (("provision", "fleet", "f", "--host", "a b"), "host 'a b' must be a DNS name"),
         (("provision", "list", "--folder", "no"), "no is no fleet's folder"),
-        (("provision", "renew", "--all"), "give the fleet's folder"),
+        (("provision", "rotate", "boards"), "give the fleet's folder"),
         (("provision", "allow", "--file", "noise"), "must hold a device id on each line"),
         (("provision", "allow", "UPPER"), "device id 'UPPER' must be"),
     ],

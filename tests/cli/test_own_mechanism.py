@@ -128,7 +128,7 @@ def test_served_reports_are_counted_and_estimated(cups: Path, monkeypatch: pytes
     parse_experiment(payload)
     with EmbeddedBroker() as broker:
         command = [sys.executable, "-P", "-m", "hushmote", "serve"]
-        command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch-s", "0.2"]
+        command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch", "0.2s"]
         with subprocess.Popen(
             command, cwd=cups, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as server:

@@ -158,7 +158,8 @@ def test_a_units_command_is_one_that_we_have(unit):
     assert program == "/opt/hushmote/bin/hushmote"
     parse(command)
     # What a command names of its credentials, systemd has loaded.
-    named = set(re.findall(r"%d/([\w.]+)", " ".join(command)))
+    said = [value for name, value in settings(unit) if name == "Environment"]
+    named = set(re.findall(r"%d/([\w.]+)", " ".join([*command, *said])))
     assert named == {value.partition(":")[0] for name, value in settings(unit) if name == "LoadCredential"}
 
 

@@ -25,7 +25,7 @@ MOST_ATTRIBUTES = 20
 MOST_ROOMS = 20
 # What there may be, and it may only become less: who needs more takes as much out elsewhere.
 CODE_LINES = {"product": 42_300, "tests": 45_830, "benchmarks": 6_210}
-COMMANDS = {"commands": 42, "options": 353}
+COMMANDS = {"commands": 36, "options": 305}
 LONG_FUNCTIONS = {"above 60 lines": 14, "above 8 parameters": 16}
 NO_CODE = {
     tokenize.COMMENT,

@@ -113,14 +113,16 @@ def test_every_query_of_the_dashboard_and_of_the_alerts_gives_data(tmp_path):
     lines += (f"cafile {ca.file}", "require_certificate true", "allow_anonymous true")
     url = f"sqlite:///{tmp_path}/store.sqlite"
     ended = str((datetime.now(UTC) - timedelta(days=2)).date())
-    command = ["--store", url, "--broker", f"mqtts://localhost:{port}", "--ca", ca.file]
-    command += ["--cert", certificate, "--cert-key", key, "--http", f"127.0.0.1:{http}", "--publish"]
+    command = ["--store", url, "--broker", f"mqtts://localhost:{port}"]
+    command += ["--http", f"127.0.0.1:{http}", "--publish", "ended"]
+    tls = {"CA": ca.file, "CERT": certificate, "CERT_KEY": key}
+    environment = {f"HUSHMOTE_BROKER_{name}": str(file) for name, file in tls.items()}
     choice = experiment(name="door", type="choice", labels=["open", "closed"], low=None, high=None, bins=None)
     with Store(url) as store, MosquittoBroker(settings=lines) as broker:
         fill(store, "open", payload_of(experiment()), {ended: 1000}, unit="°C")
         store.add_experiment("open", payload_of(experiment()), expires=date(2099, 12, 31))
         fill(store, "open", payload_of(choice), {ended: 1000})
-        with served(*command) as process, Prometheus(tmp_path, http) as prometheus:
+        with served(*command, environment=environment) as process, Prometheus(tmp_path, http) as prometheus:
             process.ready()
             until(lambda: prometheus.hears("hushmote_batches_total"), process.log)
             # Reports, and one that is none, between two looks: rates are of what changes.

@@ -29,8 +29,9 @@ def store(store_url):
 @contextlib.contextmanager
 def member(url, broker, name, *more):
     """An aggregator of the share `crew`, a process of its own."""
-    arguments = ("--store", url, "--broker", f"mqtt://{broker.host}:{broker.port}", "--client-id", name)
-    with served(*arguments, "--share", "crew", "--batch-s", "0.1", *more) as process:
+    arguments = ("--store", url, "--broker", f"mqtt://{broker.host}:{broker.port}", "--batch", "0.1s")
+    crew = {"HUSHMOTE_CLIENT_ID": name, "HUSHMOTE_SHARE": "crew"}
+    with served(*arguments, *more, environment=crew) as process:
         yield process
 
 
@@ -106,7 +107,7 @@ def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_
             with running(store, broker, "b", "crew"):
                 pass
             publish(broker, waiting)
-            with pytest.raises(BrokerRefused, match="correct --share"):
+            with pytest.raises(BrokerRefused, match="correct share"):
                 retire("other")
             assert retire("crew") > 50
             assert "nothing is left for b" in caplog.text

@@ -67,13 +67,11 @@ def test_the_majority_rule_s_curve_and_envelope_stand_side_by_side(hushmote, tot
     assert f"{row['raw']:.4f} {row['envelope']:.4f}" == f"{raw} {envelope}"
 
 
-def test_a_picture_that_is_there_is_kept_until_it_is_forced(hushmote, tmp_path: Path):
+def test_a_picture_that_is_there_is_kept(hushmote, tmp_path: Path):
     (tmp_path / "mine.svg").write_text("mine")
     assert "mine.svg is there already" in hushmote("compose", "releases=1", "--output", "mine.svg", expect=1)
     assert "mine.svg is there already" in hushmote("curves", "--output", "mine.svg", expect=1)
     assert (tmp_path / "mine.svg").read_text() == "mine"
-    hushmote("compose", "releases=1", "--output", "mine.svg", "--force")
-    assert "<svg" in (tmp_path / "mine.svg").read_text()
 
 
 @pytest.mark.slow

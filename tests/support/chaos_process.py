@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import boards as wire
@@ -22,14 +22,22 @@ class AggregatorProcess:
     """`hushmote serve` as a process that is started, killed and started again; it logs to a file."""
 
     def __init__(
-        self, log: Path, store_url: str, broker_url: str, options: Sequence[str], program: Sequence[str]
+        self,
+        log: Path,
+        store_url: str,
+        broker_url: str,
+        options: Sequence[str],
+        program: Sequence[str],
+        names: Mapping[str, str],
     ) -> None:
         self.log = log
         self._command = [sys.executable, *program, "serve", "--store", store_url]
         self._command += ["--broker", broker_url, *options]
-        self._environment = os.environ | {
-            keys.ENVIRONMENT_VARIABLE: f"{wire.MASTER.hex()},signing:{wire.MASTER.hex()}"
-        }
+        self._environment = (
+            os.environ
+            | dict(names)
+            | {keys.ENVIRONMENT_VARIABLE: f"{wire.MASTER.hex()},signing:{wire.MASTER.hex()}"}
+        )
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0
         self.exits: list[int] = []

@@ -152,9 +152,7 @@ class _Chaos:
         setting, ports = self._setting, [proxy.port for proxy in self._proxies["aggregators"]]
         # On NATS those of one name divide the reports; for MQTT each is a client of its own.
         name = CONSUMER if setting.cluster else f"aggregator-{number}"
-        options = [*setting.options, "--client-id", name]
-        if setting.share is not None:
-            options += ["--share", setting.share]
+        names = {"HUSHMOTE_CLIENT_ID": name, "HUSHMOTE_SHARE": setting.share or ""}
         url, broker = self._url, f"mqtt://127.0.0.1:{ports[0]}"
         if self._database is not None:
             url = self._database.url(url.rpartition("/")[2], port=self._proxies["database"][0].port)
@@ -162,7 +160,7 @@ class _Chaos:
             nats = ",".join(f"127.0.0.1:{port}" for port in ports[:3])
             broker = f"nats://{nats}?mqtt={','.join(map(str, ports[3:]))}"
         log = self._folder / f"aggregator-{number}.log"
-        return AggregatorProcess(log, url, broker, options, setting.program)
+        return AggregatorProcess(log, url, broker, setting.options, setting.program, names)
 
     def _make_boards(self) -> dict[str, Board]:
         versions = self._store.experiments(FLEET)

@@ -42,7 +42,7 @@ class Setting:
     hold_s: float | None = None
     aggregators: int = 1
     share: str | None = None
-    options: Sequence[str] = ("--batch", "50", "--batch-s", "0.05")
+    options: Sequence[str] = ("--batch", "50", "--batch", "0.05s")
     broker_settings: tuple[str, ...] = ()
     cluster: bool = False
     limits: bool = False

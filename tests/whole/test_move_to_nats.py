@@ -26,8 +26,7 @@ FORMER, OLD = "sqlite:///before.sqlite", "sqlite:///old.sqlite"
 
 def aggregator(folder: Path) -> tuple[str, ...]:
     own = folder / "aggregator"
-    files = {"ca": "ca.pem", "cert": "aggregator_1.pem", "master-key": "master.key"}
-    return tuple(word for name, file in files.items() for word in (f"--{name}", str(own / file)))
+    return ("--broker", str(own / "aggregator_1.toml"), "--master-key", str(own / "master.key"))
 
 
 def report_some(boards: LivingBoards, count: int) -> None:
@@ -57,7 +56,7 @@ def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: 
     settings = [old / f"devices/{board}.settings.json" for board in BOARDS]
     with LivingBoards(settings, "door_open", 0.02) as boards, fresh_database(postgres) as url:
         with mosquitto_running(fleet_folder.find(old)) as broker:
-            with served(*store, "--broker", f"mqtts://localhost:{port}", *aggregator(old)) as process:
+            with served(*store, *aggregator(old)) as process:
                 process.ready()
                 report_some(boards, 300)
                 assert process.end() == 0
@@ -68,8 +67,9 @@ def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: 
         moved = fleet_folder.find(old)
         moved = moved.put_fleet(dataclasses.replace(moved.fleet, port=elsewhere))
         with mosquitto_running(moved):
-            retiring = ("--retire", "--broker", f"mqtts://localhost:{elsewhere}", *aggregator(old))
-            with served(*store, *retiring) as process:
+            connection = old / "aggregator/aggregator_1.toml"
+            connection.write_text(connection.read_text().replace(str(port), str(elsewhere)))
+            with served(*store, "--retire", *aggregator(old)) as process:
                 assert process.wait() == 0, process.log()
         run("store", "backup", OLD, "before.sqlite")
         run("experiment", "add", "door.toml", "--fleet", "home", "--keys", "--store", url)
@@ -84,9 +84,7 @@ def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: 
         with serving(fleet_folder.find(new)) as servers:
             until(lambda: all("not authorize" in line for line in boards.status()), boards.status)
             told = boards.told()
-            addresses = ",".join(f"{host}:{nats}" for host in THREE)
-            where = ("--store", url, "--broker", f"tls://{addresses}?mqtt={port}")
-            with served(*where, *aggregator(new)) as process:
+            with served("--store", url, *aggregator(new)) as process:
                 process.ready()
                 assert boards.told() == told
                 let_boards_in(old, new, run)

@@ -92,7 +92,7 @@ class Consumer:
         if set(subjects) != set(self.subjects):
             raise ConsumerRefused(
                 f"the consumer {self.name} is for other fleets, {', '.join(sorted(subjects))}: "
-                "take another --client-id, or retire it with the fleets it is for"
+                "take another client_id, or retire it with the fleets it is for"
             )
         if (
             config.ack_policy != AckPolicy.EXPLICIT
@@ -103,5 +103,5 @@ class Consumer:
             or config.mem_storage
         ):
             raise ConsumerRefused(
-                f"the consumer {self.name} was not made by hushmote: take another --client-id, or delete it"
+                f"the consumer {self.name} was not made by hushmote: take another client_id, or delete it"
             )

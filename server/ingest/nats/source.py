@@ -86,7 +86,7 @@ class NatsSource:
         if why is None and isinstance(error, NoTls):
             why = str(error)
         elif why is None and self._session.tls is not None and isinstance(error, _CLOSED):
-            why = "it ends the connection: it may want a client certificate, --cert and --cert-key"
+            why = "it ends the connection: it may want a client certificate, HUSHMOTE_BROKER_CERT"
         if why is not None:
             return logging.ERROR, f"no TLS with {self.broker}: {why}", Loss.NO_TLS
         if isinstance(error, TimeoutError):

@@ -70,7 +70,7 @@ def test_what_needs_mqtt_5_falls_back_to_nothing(make, session):
     assert not connector.has_waited_enough(connection, 9.9)
     connector.explain_loss(connection)
     assert connector.connect().protocol == "5"
-    assert "--share and --retire need" in status.text
+    assert "share and --retire need" in status.text
     with pytest.raises(BrokerRefused, match=r"speaks only MQTT 3\.1\.1"):
         connector.accepted(answered(132))
 

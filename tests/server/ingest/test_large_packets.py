@@ -59,14 +59,15 @@ def test_a_message_larger_than_memory_stops_nothing(tmp_path, protocol):
     with MosquittoBroker(settings=UNLIMITED) as broker, Store(url) as store:
         add_fleet(store)
         counted = lambda: store.histogram("open", experiment().digest).sum()  # noqa: E731
-        arguments = ["--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--protocol", protocol]
-        with served(*arguments) as process:
+        arguments = ["--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}"]
+        spoken = {"HUSHMOTE_PROTOCOL": protocol}
+        with served(*arguments, environment=spoken) as process:
             process.ready()
             assert process.end() == 0
         publish(broker, before)
         publish_huge(broker, "hushmote/v1/open/report/huge", HUGE_BYTES)
         publish(broker, after)
-        with served(*arguments, "--http", f"127.0.0.1:{port}", script=LIMITED) as process:
+        with served(*arguments, "--http", f"127.0.0.1:{port}", script=LIMITED, environment=spoken) as process:
             process.ready()
             until(lambda: counted() == 40 or process.process.poll() is not None, process.log)
             publish(broker, later)

@@ -153,8 +153,10 @@ def test_reports_are_counted_over_tls_and_what_is_not_trusted_has_its_own_words(
     blocks = f'cert_file: "{certificate}", key_file: "{key}", ca_file: "{ca.file}", verify: true'
     messages, counts = crowd(50)
     with TlsServers(blocks) as servers:
-        arguments = ("--store", f"sqlite:///{store.where}", "--broker", servers.url, "--batch-s", "0.1")
-        with served(*arguments, "--ca", ca.file, "--cert", mine[0], "--cert-key", mine[1]) as process:
+        arguments = ("--store", f"sqlite:///{store.where}", "--broker", servers.url, "--batch", "0.1s")
+        login = {"CA": ca.file, "CERT": mine[0], "CERT_KEY": mine[1]}
+        environment = {f"HUSHMOTE_BROKER_{name}": str(file) for name, file in login.items()}
+        with served(*arguments, environment=environment) as process:
             process.ready()
             tls = client_context(ca.file, *mine)
             publish(servers, messages, set_up=lambda client: client.tls_set_context(tls))

@@ -103,5 +103,5 @@ def test_a_session_that_is_not_there_or_is_subscribed_otherwise_is_not_retired()
     connection = Connection()
     retirement.open(connection, 0.0)
     connection.unsubscribed = unsubscribed(17)
-    with pytest.raises(BrokerRefused, match="correct --share"):
+    with pytest.raises(BrokerRefused, match="correct share"):
         retirement.is_over(connection, 10.0)

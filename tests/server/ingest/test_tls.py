@@ -60,8 +60,9 @@ def test_reports_are_counted_over_tls_with_a_client_certificate(store, tmp_path)
     certificate, key = ca.sign("aggregator")
     with tls_broker(ca, ca.sign("broker", "localhost"), "require_certificate true") as (broker, port):
         arguments = ("--store", f"sqlite:///{store.where}", "--broker", f"mqtts://localhost:{port}")
-        arguments += ("--ca", ca.file, "--cert", certificate, "--cert-key", key, "--batch-s", "0.1")
-        with served(*arguments) as process:
+        tls = {"CA": ca.file, "CERT": certificate, "CERT_KEY": key}
+        environment = {f"HUSHMOTE_BROKER_{name}": str(file) for name, file in tls.items()}
+        with served(*arguments, "--batch", "0.1s", environment=environment) as process:
             process.ready()
             publish(broker, messages)
             until(lambda: store.histogram("open", experiment().digest).sum() == 300, "all counted")

@@ -36,14 +36,17 @@ DISCOVERED = "homeassistant/sensor/hushmote_open"
 
 
 @contextmanager
-def published(url: str, broker: MosquittoBroker, *more: str) -> Iterator[tuple[Served, Visitor]]:
+def published(
+    url: str, broker: MosquittoBroker, *more: str, protocol: str = "auto"
+) -> Iterator[tuple[Served, Visitor]]:
     """A served process on a store, and somebody who reads all results and discoveries."""
     with visit(broker.port, None, host="127.0.0.1") as reader:
         reader.connected()
         for topic in ("hushmote/v1/+/result/+", "homeassistant/#"):
             reader.subscribe(topic)
-        arguments = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch-s", "0.1")
-        with served(*arguments, *(more or ("--publish",))) as process:
+        arguments = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch", "0.1s")
+        environment = {"HUSHMOTE_PROTOCOL": protocol}
+        with served(*arguments, *(more or ("--publish", "ended")), environment=environment) as process:
             process.ready()
             yield process, reader
 
@@ -60,7 +63,7 @@ def test_results_are_retained_and_cleared(tmp_path: Path):
         fill(store, "open", TEMP, DAYS, unit="°C")
         fill(store, "open", experiment_json(name="door"), DAYS)
         fill(store, "open", experiment_json(name="ever", window="all"), {"all": 500})
-        options = ("--publish", "--home-assistant", "--http", f"127.0.0.1:{port}")
+        options = ("--publish", "ended", "--home-assistant", "--http", f"127.0.0.1:{port}")
         with published(url, broker, *options) as (process, reader):
             topics = {name: result_topic("open", name) for name in ("temp", "door", "ever")}
             until(
@@ -71,7 +74,7 @@ def test_results_are_retained_and_cleared(tmp_path: Path):
                 at = datetime.datetime.fromisoformat(document["at"])
                 assert document == result_of(store, "open", name, at).to_dict()
             assert json.loads(last(reader)[topics["temp"]])["reports"] == 1_200  # not today's
-            assert process.log().count("publish it with --publish-live") == 1
+            assert process.log().count("publish it with --publish SECONDS") == 1
             # A sensor for each statistic, and for nothing else.
             sensors = {topic for topic, payload in last(reader).items() if "/sensor/" in topic and payload}
             names = ("temp-mean", "temp-median", "door-share_1")
@@ -109,7 +112,7 @@ def test_live_results_follow_the_reports_without_an_epsilon_of_the_histogram(tmp
     url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with Store(url) as store, MosquittoBroker() as broker:
         temp = fill(store, "open", TEMP, {})
-        with published(url, broker, "--publish-live", "1") as (process, reader):
+        with published(url, broker, "--publish", "1") as (process, reader):
             messages = [(report_topic("open", f"d{i}"), reports(f"d{i}", temp, 1)[0]) for i in range(30)]
             publish(broker, messages)
             topic = result_topic("open", "temp")
@@ -164,7 +167,7 @@ def test_a_broker_that_takes_no_results_still_gives_reports(tmp_path: Path, prot
     url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with Store(url) as store, MosquittoBroker(settings=("max_packet_size 600",)) as broker:
         temp = fill(store, "open", TEMP, DAYS)
-        with published(url, broker, "--publish", "--protocol", protocol) as (process, reader):
+        with published(url, broker, protocol=protocol) as (process, reader):
             words = "the broker takes 600" if protocol == "5" else "no more are published"
             until(lambda: words in process.log(), process.log)
             publish(broker, [(report_topic("open", "d1"), reports("d1", temp, 1)[0])])
@@ -182,15 +185,18 @@ def test_a_keyed_fleet_over_tls_as_provisioned(tmp_path: Path):
         store.add_fleet(FLEET, keyed=True)
         fill(store, FLEET, TEMP, DAYS)
         aggregator = folder.path / "aggregator"
-        login = ("--ca", aggregator / "ca.pem", "--cert", aggregator / "aggregator_1.pem")
+        login = {
+            "HUSHMOTE_BROKER_CA": f"{aggregator}/ca.pem",
+            "HUSHMOTE_BROKER_CERT": f"{aggregator}/aggregator_1.pem",
+        }
         keys = ("--master-key", aggregator / "master.key")
-        address = ("--store", url, "--broker", f"mqtts://localhost:{folder.fleet.port}", "--batch-s", "0.1")
+        address = ("--store", url, "--broker", f"mqtts://localhost:{folder.fleet.port}", "--batch", "0.1s")
         port = free_port()
-        options = ("--publish", "--home-assistant", "--http", f"127.0.0.1:{port}")
+        options = ("--publish", "ended", "--home-assistant", "--http", f"127.0.0.1:{port}")
         pem = tmp_path / "k3f9.pem"
         pem.write_bytes(folder.issue_device("k3f9", now_utc()).to_pem())
         with (
-            served(*address, *login, *keys, *options) as process,
+            served(*address, *keys, *options, environment=login) as process,
             visit(folder.fleet.port, context(folder, pem)) as board,
         ):
             process.ready()
@@ -222,10 +228,10 @@ def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path, caplog: pytest.
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--home-assistant",), "need --publish or --publish-live"),
-        (("--publish-windows", "3"), "need --publish or --publish-live"),
-        (("--publish", "--retire"), "leave --retire and --simulated-days out"),
-        (("--publish", "--home-assistant", "--discovery-prefix", "a/#"), "letters, digits, _ and -"),
+        (("--home-assistant",), "need --publish"),
+        (("--publish-windows", "3"), "need --publish"),
+        (("--publish", "ended", "--retire"), "leave --retire and --simulated-days out"),
+        (("--publish", "often"), "must be ended, or seconds from 1 to 86400"),
     ],
 )
 def test_options_that_do_not_go_together(tmp_path: Path, options: tuple[str, ...], words: str):

@@ -51,12 +51,13 @@ def test_results_and_experiments_are_at_every_server_and_stay_when_all_were_rest
         fill(store, FLEET, payload_of(experiment()), {yesterday: 400})
     addresses = ",".join(f"{host}:{nats}" for host in THREE)
     arguments = (
-        *("--store", url, "--publish", "--batch-s", "0.1"),
-        *("--broker", f"tls://{addresses}?mqtt={folder.fleet.port}", "--ca", own / "ca.pem"),
-        *("--cert", own / "aggregator_1.pem", "--master-key", own / "master.key"),
+        *("--store", url, "--publish", "ended", "--batch", "0.1s"),
+        *("--broker", f"tls://{addresses}?mqtt={folder.fleet.port}"),
+        *("--master-key", own / "master.key"),
     )
+    login = {"HUSHMOTE_BROKER_CA": f"{own}/ca.pem", "HUSHMOTE_BROKER_CERT": f"{own}/aggregator_1.pem"}
     with serving(folder) as servers:
-        with served(*arguments) as process:
+        with served(*arguments, environment=login) as process:
             process.ready()
             result, announced = found_anew(folder, board, 1)
             assert result["reports"] == 400

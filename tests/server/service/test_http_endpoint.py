@@ -91,7 +91,7 @@ def test_a_crowd_of_trickling_clients_ends_neither_health_nor_the_way_back_to_th
     url = f"sqlite:///{tmp_path}/store.sqlite"
     with MosquittoBroker(port=free_port()) as broker, Store(url) as store:
         add_fleet(store)
-        options = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch-s", "0.1")
+        options = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch", "0.1s")
         where = f"http://127.0.0.1:{port}"
         with served(*options, "--http", f"127.0.0.1:{port}", script=LIMITED) as process:
             process.ready()

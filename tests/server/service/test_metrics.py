@@ -23,7 +23,7 @@ def running(tmp_path, broker, *more, script=None):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     with Store(url) as store:
         add_fleet(store)
-        arguments = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch-s", "0.1")
+        arguments = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch", "0.1s")
         with served(*arguments, "--http", f"127.0.0.1:{port}", *more, script=script) as process:
             yield store, process, f"http://127.0.0.1:{port}"
 
@@ -95,7 +95,7 @@ def test_health_follows_the_database(postgres, postgres_url):
         add_fleet(store)
     with MosquittoBroker() as broker:
         where = ("--store", postgres_url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
-        with served(*where, "--http", f"127.0.0.1:{port}", "--batch-s", "0.1") as process:
+        with served(*where, "--http", f"127.0.0.1:{port}", "--batch", "0.1s") as process:
             process.ready()
             url = f"http://127.0.0.1:{port}"
             until(lambda: health(url) == (200, None), lambda: health(url))

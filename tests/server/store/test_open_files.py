@@ -52,7 +52,7 @@ def test_nothing_is_acknowledged_once_the_wal_is_removed_and_all_that_was_is_kep
     messages, counts = crowd(640)
     with MosquittoBroker() as broker:
         url = f"mqtt://127.0.0.1:{broker.port}"
-        arguments = ("--store", f"sqlite:///{path}", "--broker", url, "--batch-s", "0.1")
+        arguments = ("--store", f"sqlite:///{path}", "--broker", url, "--batch", "0.1s")
         with served(*arguments) as process:
             process.ready()
             publish(broker, messages[:600])
@@ -75,7 +75,7 @@ def test_nothing_is_acknowledged_while_the_file_is_elsewhere_and_all_is_counted_
     messages, counts = crowd(100)
     with MosquittoBroker() as broker:
         url = f"mqtt://127.0.0.1:{broker.port}"
-        arguments = ("--store", f"sqlite:///{path}", "--broker", url, "--batch-s", "0.1")
+        arguments = ("--store", f"sqlite:///{path}", "--broker", url, "--batch", "0.1s")
         with served(*arguments) as process:
             process.ready()
             publish(broker, messages[:60])

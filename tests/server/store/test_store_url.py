@@ -78,8 +78,8 @@ def test_a_port_that_is_none_is_named(tmp_path: Path):
 def test_a_log_in_json_names_a_store_without_its_password(tmp_path: Path):
     url = f"postgresql://u:{START}@{LONELY}/db?password={TAIL}"
     impatient = with_setting("store.postgresql", "PATIENCE_S", 0.1)
-    options = {"environment": {"HUSHMOTE_STORE": url}, "script": impatient}
-    with served("--log-format", "json", **options) as process:
+    options = {"environment": {"HUSHMOTE_STORE": url, "HUSHMOTE_LOG_FORMAT": "json"}, "script": impatient}
+    with served(**options) as process:
         assert process.wait() == 1
     waiting, ended = process.log().splitlines()
     assert "waiting for it" in json.loads(waiting)["event"]

@@ -118,9 +118,9 @@ class Reader:
         return came
 
     def leave(self):
-        """Disconnect once everything is written."""
-        while self.client.want_write():
-            self.client.loop(0.01)
+        """Disconnect once everything is written, or the broker has gone."""
+        while self.client.want_write() and self.client.loop(0.01) == MQTTErrorCode.MQTT_ERR_SUCCESS:
+            pass
         self.client.disconnect()
         self.client.loop(0.1)
 

@@ -24,7 +24,7 @@ MOST_LINES = 400
 MOST_ATTRIBUTES = 20
 MOST_ROOMS = 20
 # What there may be, and it may only become less: who needs more takes as much out elsewhere.
-CODE_LINES = {"product": 42_300, "tests": 45_830, "benchmarks": 6_210}
+CODE_LINES = {"product": 42_255, "tests": 45_870, "benchmarks": 6_210}
 COMMANDS = {"commands": 36, "options": 305}
 LONG_FUNCTIONS = {"above 60 lines": 14, "above 8 parameters": 16}
 NO_CODE = {

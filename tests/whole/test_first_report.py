@@ -26,12 +26,13 @@ def section(title: str) -> list[page_blocks.Block]:
 
 
 def commands(title: str) -> list[str]:
-    """The first two words of each command of a section; of a file that is written only `cat`."""
+    """The first two words of each command, behind its variables; of a file that is written only `cat`."""
     texts = [
         text
         for block in section(title)
         for _, text in (block.commands() if "<<" not in block.text else [(block.line, "cat")])
     ]
+    texts = [re.sub(r"^([A-Z_]+=\S+ )+", "", text) for text in texts]
     return [" ".join(takewhile(lambda word: word[0] not in "-./", text.split()[:2])) for text in texts]
 
 

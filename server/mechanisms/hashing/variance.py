@@ -16,25 +16,18 @@ def frequency_variance(channel: Channel, share: float | None) -> float:
 
     Population sampling included; the mean over values, for None at the share for which that is largest.
     """
-    constant, linear, square = _parabola(channel)
+    constant, linear = _parabola(channel)
     if share is None:
-        worst = -linear / (2 * square) if square < 0 else float(linear > 0)
-        share = min(max(worst, 0.0), 1.0)
-    return constant + share * (linear + share * square)
-
-
-def frequency_mse(channel: Channel) -> float:
-    """Mean over values of the squared error against the sample's own frequencies, times reports."""
-    constant, linear, _ = _parabola(channel)
-    return constant + (linear - 1) / channel.domain  # a value's sampling is f - f², and all f sum to 1
+        share = min(max(linear / 2, 0.0), 1.0)
+    return constant + share * (linear - share)
 
 
 @lru_cache(maxsize=4096)
-def _parabola(channel: Channel) -> tuple[float, float, float]:
-    """The variance as a + b f + c f² of the share f."""
+def _parabola(channel: Channel) -> tuple[float, float]:
+    """The a and b of the variance a + b f - f² of the share f."""
     n, p, q, c, lie = channel.domain, channel.p, channel.q, channel.collision, channel.lie
     spread = p - q
-    a, b, square = q * (1 - q), spread * (1 - 2 * q), -(spread**2)
+    a, b = q * (1 - q), spread * (1 - 2 * q)
     if c and n > 2:
         on_line = channel.collinear / (n * (n - 1) * (n - 2))
         third = channel.off_line
@@ -46,4 +39,4 @@ def _parabola(channel: Channel) -> tuple[float, float, float]:
         a -= 2 / n * (q + own + (n - 2) * other - q * supported)
         a += (squared - supported**2) / n**2
         b -= 2 / n * (spread + (n - 2) * (own - other) - spread * supported)
-    return a / spread**2, b / spread**2, square / spread**2
+    return a / spread**2, b / spread**2

@@ -10,12 +10,13 @@ import asyncio
 import hashlib
 import hmac
 import html
-from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
-from ..server.service.http_access import is_loopback
+from starlette.requests import HTTPConnection
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+from ..server.service.http_access import host_name, is_loopback
 
 HEALTH = "/healthz"  # for whoever keeps the process running; it says nothing of the store
 LOGIN = "/login"
@@ -25,6 +26,7 @@ _WRONG = "That is not this page's token."
 _CROWD = "Too many try a token at the same time: try again in a minute."
 _MOST_FORM = 4096  # bytes
 _COOKIE_DAYS = 30
+_NO_STORE = {"cache-control": "no-store"}
 
 
 class PageAccess:
@@ -41,41 +43,44 @@ class PageAccess:
         """Serve one request, as ASGI has it."""
         if scope["type"] not in ("http", "websocket"):
             return await self._application(scope, receive, send)
-        headers = _Headers(scope)
+        request = HTTPConnection(scope)
         if scope["type"] == "http" and scope["path"] == HEALTH:
-            return await _answer(send, 200, b'{"healthy": true}\n', kind="application/json")
-        if refusal := self._refusal(scope, headers):
-            return await _refuse(scope, send, 403, refusal)
+            healthy = Response('{"healthy": true}\n', headers=_NO_STORE, media_type="application/json")
+            return await healthy(scope, receive, send)
+        if refusal := self._refusal(request):
+            return await _refuse(scope, receive, send, 403, refusal)
         if self._token is None:
             return await self._application(scope, receive, send)
         if scope["type"] == "http" and scope["path"] == LOGIN and scope["method"] == "POST":
-            return await self._log_in(headers, receive, send)
-        if hmac.compare_digest(headers.cookie(self._name).encode(), self._value.encode()):
+            answer = await self._log_in(request, receive)
+            return await answer(scope, receive, send)
+        if hmac.compare_digest(request.cookies.get(self._name, "").encode(), self._value.encode()):
             return await self._application(scope, receive, send)
-        scheme, _, given = headers.get("authorization").partition(" ")
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return await self._judge_program(given.strip(), scope, receive, send)
-        given, there = _without_token(scope)
+        given, there = _without_token(request)
         if scope["type"] == "http" and scope["method"] == "GET" and given is not None:
-            return await self._judge(given, there, headers, send)
-        return await _refuse(scope, send, 401, "This page needs a token.", _form(there))
+            answer = await self._judge(given, there, request)
+            return await answer(scope, receive, send)
+        return await _refuse(scope, receive, send, 401, "This page needs a token.", _form(there))
 
-    def _refusal(self, scope: Any, headers: _Headers) -> str:
+    def _refusal(self, request: HTTPConnection) -> str:
         """Why a request is refused by what it says of itself, else empty."""
-        host = headers.get("host")
-        if self._token is None and not is_loopback(_name_of(host)):
+        host = request.headers.get("host", "")
+        if self._token is None and not is_loopback(host_name(host)):
             return (
                 "This page is for this machine only: open it as http://127.0.0.1 or http://localhost. To "
                 "reach it by another name, start it with --token-file."
             )
-        origin = headers.get("origin")
-        writes = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD")
+        origin = request.headers.get("origin")
+        writes = request.scope.get("method") not in ("GET", "HEAD")  # a WebSocket has none
         # A program that is no browser says no origin, and brings no cookie that is not its own.
         if writes and origin and urlsplit(origin).netloc.lower() != host.lower():
             return "This came from another site's page."
         return ""
 
-    async def _log_in(self, headers: _Headers, receive: Any, send: Any) -> None:
+    async def _log_in(self, request: HTTPConnection, receive: Any) -> Response:
         body = b""
         while True:
             message = await receive()
@@ -84,25 +89,29 @@ class PageAccess:
                 break
         form = parse_qs(body[:_MOST_FORM].decode("utf-8", "replace"))
         given, there = form.get("token", [""])[0].strip(), form.get("there", ["/"])[0]
-        await self._judge(given, there, headers, send)
+        return await self._judge(given, there, request)
 
-    async def _judge(self, given: str, there: str, headers: _Headers, send: Any) -> None:
+    async def _judge(self, given: str, there: str, request: HTTPConnection) -> Response:
         there = _own_path(there)
         if self._right(given):
             flags = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={_COOKIE_DAYS * 86_400}"
-            secure = "; Secure" if headers.get("x-forwarded-proto") == "https" else ""
+            secure = "; Secure" if request.headers.get("x-forwarded-proto") == "https" else ""
             cookie = f"{self._name}={self._value}; {flags}{secure}"
-            return await _answer(send, 303, b"", [("location", there), ("set-cookie", cookie)])
+            return HTMLResponse(
+                status_code=303, headers=_NO_STORE | {"location": there, "set-cookie": cookie}
+            )
         if await self._slowed_down():
-            return await _answer(send, 401, _document(_WRONG, _form(there)))
-        return await _answer(send, 429, _document(_CROWD, _form(there)), [("retry-after", "60")])
+            return _document(401, _WRONG, _form(there))
+        answer = _document(429, _CROWD, _form(there))
+        answer.headers["retry-after"] = "60"
+        return answer
 
     async def _judge_program(self, given: str, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request that brings the token itself, as programs do; it gets no cookie."""
         if self._right(given):
             return await self._application(scope, receive, send)
         status, words = (401, _WRONG) if await self._slowed_down() else (429, _CROWD)
-        return await _refuse(scope, send, status, words)
+        return await _refuse(scope, receive, send, status, words)
 
     def _right(self, given: str) -> bool:
         mine, theirs = (hashlib.sha256(t.encode()).digest() for t in (self._token or "", given))
@@ -120,36 +129,11 @@ class PageAccess:
         return True
 
 
-class _Headers:
-    """A request's headers, by names in lower case; "" where one is not there."""
-
-    def __init__(self, scope: Mapping[str, Any]) -> None:
-        self._values = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-    def get(self, name: str) -> str:
-        return self._values.get(name, "")
-
-    def cookie(self, name: str) -> str:
-        try:
-            found = SimpleCookie(self.get("cookie")).get(name)
-        except CookieError:
-            return ""
-        return "" if found is None else found.value
-
-
-def _name_of(host: str) -> str:
-    """The name or address in a Host header, without its port."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
-
-
-def _without_token(scope: Mapping[str, Any]) -> tuple[str | None, str]:
+def _without_token(request: HTTPConnection) -> tuple[str | None, str]:
     """The token in a request's address, and the address without it."""
-    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    query = request.query_params.multi_items()
     rest = urlencode([(name, value) for name, value in query if name != "token"])
-    there = quote(scope["path"]) + (f"?{rest}" if rest else "")
+    there = quote(request.scope["path"]) + (f"?{rest}" if rest else "")
     return next((value for name, value in query if name == "token"), None), there
 
 
@@ -169,33 +153,23 @@ def _form(there: str) -> str:
 </form><p>Whoever started the page has it, in the file that --token-file names.</p>"""
 
 
-def _document(words: str, more: str = "") -> bytes:
-    return f"""<!doctype html>
+def _document(status: int, words: str, more: str = "") -> Response:
+    text = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Hushmote</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>
 :root {{ color-scheme: light dark }}
 body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto 0; padding: 0 1rem }}
 input, button {{ font: inherit; padding: .4rem .6rem }}
 </style></head><body><main><h1>Hushmote</h1><p>{html.escape(words)}</p>{more}</main></body></html>
-""".encode()
+"""
+    return HTMLResponse(text, status, _NO_STORE)
 
 
-async def _refuse(scope: Any, send: Any, status: int, words: str, more: str = "") -> None:
+async def _refuse(scope: Any, receive: Any, send: Any, status: int, words: str, more: str = "") -> None:
     if scope["type"] == "websocket":
         return await send({"type": "websocket.close", "code": 1008, "reason": words[:60]})  # HTTP's 403
-    if scope["path"].startswith(("/api/", "/v1/")):  # what programs ask
-        return await _answer(send, status, f"{words}\n".encode(), kind="text/plain; charset=utf-8")
-    return await _answer(send, status, _document(words, more))
-
-
-async def _answer(
-    send: Any,
-    status: int,
-    body: bytes,
-    headers: list[tuple[str, str]] | None = None,
-    kind: str = "text/html; charset=utf-8",
-) -> None:
-    shown = [("content-type", kind), ("content-length", str(len(body))), ("cache-control", "no-store")]
-    encoded = [(name.encode(), value.encode("latin-1")) for name, value in [*shown, *(headers or [])]]
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body})
+    programs = scope["path"].startswith(("/api/", "/v1/"))  # what programs ask
+    answer = (
+        PlainTextResponse(f"{words}\n", status, _NO_STORE) if programs else _document(status, words, more)
+    )
+    return await answer(scope, receive, send)

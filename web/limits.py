@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from nicegui import Client
+from starlette.responses import PlainTextResponse
 
 from . import socket_io
 
@@ -73,7 +74,7 @@ class Limits:
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         if _length(scope) > MOST_BODY:
-            return await _refuse(send, 413, b"This is too long.\n")
+            return await _refusal(413, "This is too long.")(scope, receive, send)
         nonce = secrets.token_urlsafe(16)
         headers = [*_HEADERS, (b"content-security-policy", policy(scope["path"], nonce).encode())]
         left = MOST_BODY
@@ -117,14 +118,14 @@ class Drawing:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request, as ASGI has it."""
+        application = self._application
         if scope["type"] == "http" and socket_io.PATH in scope["path"]:
-            await _refuse(
-                send, 400, b"This is for WebSockets alone: let a proxy pass their Upgrade header.\n"
+            application = _refusal(
+                400, "This is for WebSockets alone: let a proxy pass their Upgrade header."
             )
         elif scope["type"] == "http" and not scope["path"].startswith(_NO_PAGES) and not self._may_draw():
-            await _refuse(send, 503, b"Too many readers at once: try again in a moment.\n")
-        else:
-            await self._application(scope, receive, send)
+            application = _refusal(503, "Too many readers at once: try again in a moment.")
+        await application(scope, receive, send)
 
     def _may_draw(self) -> bool:
         """Whether one more page may be drawn now."""
@@ -138,10 +139,8 @@ class Drawing:
         return True
 
 
-async def _refuse(send: Any, status: int, words: bytes) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"retry-after", b"1")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": words})
+def _refusal(status: int, words: str) -> PlainTextResponse:
+    return PlainTextResponse(f"{words}\n", status, {"retry-after": "1"})
 
 
 def _length(scope: Any) -> int:

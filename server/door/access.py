@@ -5,7 +5,8 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+
+from ..service.http_access import host_name
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -29,7 +30,7 @@ class Access:
 
     def host_allowed(self, headers: Headers) -> bool:
         """Whether the request asks for a name that is ours."""
-        return self.hosts is None or _name(headers.get(b"host", b"")) in self.hosts
+        return self.hosts is None or host_name(headers.get(b"host", b"").decode("latin-1")) in self.hosts
 
     def origin_allowed(self, headers: Headers) -> bool:
         """Whether no web page sent it, one of our own host, or one of `origins`."""
@@ -51,10 +52,3 @@ class Access:
         if self.trust_proxy and (forwarded := headers.get(b"x-forwarded-for")):
             return forwarded.decode("latin-1").rpartition(",")[2].strip()
         return client[0] if client else ""
-
-
-def _name(host: bytes) -> str:
-    try:
-        return urlsplit(f"//{host.decode('latin-1')}").hostname or ""
-    except ValueError:
-        return ""

@@ -20,10 +20,14 @@ page: $(VENV)/.demo $(VENV)/.page
 	-$(BIN)/python web/board/fetch.py
 	$(BIN)/hushmote demo --page
 
-# pyright keeps one core busy and the firmware's runtimes are downloaded and built on one: both at once.
+# The checks and the firmware's runtimes run beside the suite, which waits a good part of its time, and say what
+# they found in one piece. pytest's closing line is the last one.
 test: $(VENV)/.test
-	$(MAKE) --jobs=2 --output-sync=target check firmware
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+	@mkdir -p build
+	{ $(MAKE) --jobs=2 --output-sync=target check firmware > build/checks.txt 2>&1; checks=$$?; \
+	  cat build/checks.txt; exit $$checks; } & checks=$$!; \
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal; tests=$$?; \
+	wait $$checks && exit $$tests
 
 # What needs no broker, browser, database or MicroPython, and is no long simulation.
 quick: $(VENV)/.test

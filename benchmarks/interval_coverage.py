@@ -1,6 +1,6 @@
 """Do intervals hold what they say: coverage of every kind of interval, over fleets drawn anew.
 
-    python benchmarks/interval_coverage.py [--quick] [--minutes 20] [--workers N | --dask URL]
+    python benchmarks/interval_coverage.py [--quick] [--minutes 20] [--workers N|URL]
 
 Designs grr (16 values), olh and hh (128), rr at ε 0.5 to 7 with 1,000 to 1,000,000 reports; wide and thin,
 olh and hh (4,096) at ε 1 to 4 with 1,000 and 3,000 reports. Populations uniform, skewed, Zipf 1.5,
@@ -198,7 +198,7 @@ def coverage(options: argparse.Namespace) -> dict:
     seeds = np.random.SeedSequence(20_262).spawn(2 * len(todo))
     cases = [(*case, seed) for case, seed in zip(todo, seeds, strict=False)]
     rows: list[dict] = []
-    with workers(options.workers, options.dask, pool=True) as crew:
+    with workers(options.workers, cores=True) as crew:
         found = zip((case[0] for case in cases), mapped(crew, first, cases), strict=True)
         low = below(results := list(found))
         if not quick:
@@ -223,11 +223,9 @@ def coverage(options: argparse.Namespace) -> dict:
 
 def main() -> None:
     minutes = {"type": float, "default": 20.0, "help": "after which nothing is drawn again"}
-    where = "a Dask scheduler, whose workers have benchmarks/ in PYTHONPATH; the numbers are the same"
-    dask = {"metavar": "URL", "help": where}
-    processes = {"type": int, "help": "processes on this machine, by Dask; without it one for each core"}
-    parts = {"": coverage}
-    run(__doc__, "interval_coverage.json", parts, minutes=minutes, workers=processes, dask=dask)
+    where = "processes (without it one for each core), or a Dask scheduler's URL, whose workers have "
+    crew = {"metavar": "N|URL", "help": where + "benchmarks/ in PYTHONPATH; the numbers are the same"}
+    run(__doc__, "interval_coverage.json", {"": coverage}, minutes=minutes, workers=crew)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from . import tables
 from .options import AsJson, print_json
 from .output import PICTURES, checked, output_option
 from .progress import progress
-from .workers import DaskUrl, WorkerCount
+from .workers import WhichWorkers
 
 
 def study_command(
@@ -39,8 +39,7 @@ def study_command(
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
     ] = None,
     output: Annotated[list[Path] | None, output_option(".csv", *PICTURES)] = None,
-    worker_count: WorkerCount = None,
-    dask: DaskUrl = None,
+    crew: WhichWorkers = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a study: what reproduces a source or a claim, beside its theory."""
@@ -50,15 +49,15 @@ def study_command(
     study = catalogue.study(name)
     for given, takes, option in (
         (seed is not None, study.seeded, "--seed: it draws nothing"),
-        (worker_count is not None or dask is not None, study.divided, "--workers or --dask: it is one piece"),
+        (crew is not None, study.divided, "--workers: it is one piece"),
         (bool(output), bool(study.suffixes), "--output: it has no picture of its own"),
     ):
         if given and not takes:
             raise UsageError(f"study {name} takes no {option}")
     paths = checked(output, *study.suffixes)
     asked = catalogue.asked(name, parameters or ())
-    with workers(worker_count, dask, pool=study.pool) as crew, progress(f"study {name}", 1.0) as advance:
-        result = catalogue.run(name, asked, Running(seed, crew, advance))
+    with workers(crew, study.pool) as hands, progress(f"study {name}", 1.0) as advance:
+        result = catalogue.run(name, asked, Running(seed, hands, advance))
     for path in paths:
         catalogue.write(name, result, path)
     if as_json:

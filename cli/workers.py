@@ -1,4 +1,4 @@
-"""The options --workers and --dask, of commands whose work can be divided."""
+"""The option --workers, of commands whose work can be divided."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ from typing import Annotated
 
 import typer
 
-WorkerCount = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        min=1,
-        help="Processes on this machine, by Dask; the numbers stay the same.",
-    ),
-]
-DaskUrl = Annotated[
+WhichWorkers = Annotated[
     str | None,
     typer.Option(
-        "--dask",
-        metavar="URL",
-        help="A Dask scheduler whose workers do it: tcp://10.0.0.5:8786.",
+        "--workers",
+        metavar="N|URL",
+        help="Divide the work among processes of this machine, or a Dask scheduler's workers: 4, "
+        "tcp://10.0.0.5:8786. The numbers stay the same.",
     ),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -16,8 +15,21 @@ class WorkersError(HushmoteError):
     """Workers that cannot be had, or that are lost; the text says what would be right."""
 
 
-class Workers(ABC):
-    """What runs a function on each of some parts."""
+def _here(
+    function: Callable[..., Result], parts: Sequence[Any], given: tuple[Any, ...]
+) -> Iterator[tuple[int, Result]]:
+    for number, part in enumerate(parts):
+        yield number, function(part, *given)
+
+
+class Workers:
+    """What runs a function on each of some parts.
+
+    run: as _here(), which is this process: yields each part's number and result, in any order.
+    """
+
+    def __init__(self, run: Callable[..., Iterator[tuple[int, Any]]] = _here) -> None:
+        self._run = run
 
     def map(
         self,
@@ -41,19 +53,5 @@ class Workers(ABC):
                 yield early.pop(following)
                 following += 1
 
-    @abstractmethod
-    def _run(
-        self, function: Callable[..., Result], parts: Sequence[Any], given: tuple[Any, ...]
-    ) -> Iterator[tuple[int, Result]]:
-        """Yield each part's number and result, in any order."""
 
-
-class _ThisProcess(Workers):
-    def _run(
-        self, function: Callable[..., Result], parts: Sequence[Any], given: tuple[Any, ...]
-    ) -> Iterator[tuple[int, Result]]:
-        for number, part in enumerate(parts):
-            yield number, function(part, *given)
-
-
-THIS_PROCESS: Workers = _ThisProcess()
+THIS_PROCESS = Workers()

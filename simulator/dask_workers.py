@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from multiprocessing import resource_tracker
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import cloudpickle
 from dask import config
@@ -24,8 +24,6 @@ from distributed import Client, Future, KilledWorker, LocalCluster, Security, Wo
 
 from ..server.wire.experiments import FOLDERS
 from .crew import Workers, WorkersError
-
-Result = TypeVar("Result")
 
 _ADDRESS = re.compile(r"(tcp|tls)://([^\s/:\[\]]+|\[[0-9a-f:]+\]):[0-9]{1,5}")
 CONNECT_S = 5
@@ -61,31 +59,31 @@ class _Settled(WorkerPlugin):
         gc.freeze()
 
 
-class _DaskWorkers(Workers):
-    def __init__(self, client: Client, where: str) -> None:
-        self._client = client
-        self._where = where
+def _workers(client: Client, where: str) -> Workers:
+    """A client's workers. where: what would be gone with them, for an error."""
 
-    def _run(
-        self, function: Callable[..., Result], parts: Sequence[Any], given: tuple[Any, ...]
-    ) -> Iterator[tuple[int, Result]]:
+    def run(
+        function: Callable[..., Any], parts: Sequence[Any], given: tuple[Any, ...]
+    ) -> Iterator[tuple[int, Any]]:
         # As a task, what is common to all parts goes once to each worker, and to one that replaces it. All
         # goes as bytes, which a scheduler does not read.
-        common = self._client.submit(cloudpickle.loads, cloudpickle.dumps(given), pure=False)
+        common = client.submit(cloudpickle.loads, cloudpickle.dumps(given), pure=False)
         futures: dict[Future, int] = {}
         for number, part in enumerate(parts):
             work = cloudpickle.dumps((function, part, tuple(FOLDERS)))
-            futures[self._client.submit(_call, work, common, pure=False, priority=-number)] = number
+            futures[client.submit(_call, work, common, pure=False, priority=-number)] = number
         try:
-            for future, result in as_completed(list(futures), with_results=True, loop=self._client.loop):
+            for future, result in as_completed(list(futures), with_results=True, loop=client.loop):
                 if future.cancelled():
-                    raise WorkersError(f"{self._where} is gone, and the work with it")
+                    raise WorkersError(f"{where} is gone, and the work with it")
                 yield futures.pop(future), result
         except KilledWorker:
             raise WorkersError(
                 "one part of the work ended every worker that took it: it needs more memory than a worker "
                 "has, or somebody ends them"
             ) from None
+
+    return Workers(run)
 
 
 def _call(work: bytes, given: tuple[Any, ...]) -> Any:
@@ -110,7 +108,7 @@ def local(count: int) -> Iterator[Workers]:
             client.wait_for_workers(1, timeout=START_S)
         except TimeoutError:
             raise WorkersError(f"no worker process has started within {START_S} s") from None
-        yield _DaskWorkers(client, "Dask's scheduler in this process")
+        yield _workers(client, "Dask's scheduler in this process")
 
 
 def _started(folder: str) -> LocalCluster:
@@ -145,7 +143,8 @@ def remote(address: str) -> Iterator[Workers]:
     """
     if not _ADDRESS.fullmatch(address) or not 0 < int(address.rpartition(":")[2]) < 65_536:
         raise WorkersError(
-            f"{address!r} is no address of a Dask scheduler: write it as tcp://10.0.0.5:8786, or with tls://"
+            f"{address!r} is neither a number of processes nor a Dask scheduler's address: write "
+            "tcp://10.0.0.5:8786, or tls://"
         )
     if address.startswith("tls") and Security().get_connection_args("client")["ssl_context"] is None:
         raise WorkersError(
@@ -167,7 +166,7 @@ def remote(address: str) -> Iterator[Workers]:
                     f"{where} has no workers: start some with `dask worker {address}`"
                 ) from None
             _check(cast("Mapping[str, Any]", client.get_versions(packages=["hushmote"])))
-            yield _DaskWorkers(client, where)
+            yield _workers(client, where)
 
 
 def _may_be_dask(address: str) -> bool:

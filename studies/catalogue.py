@@ -22,8 +22,8 @@ PICTURES = (".png", ".pdf", ".svg")
 class Study:
     """A study's line of help, and what it takes.
 
-    example: parameters to try. seeded: it draws, and takes a seed. divided: it takes workers. pool: without
-    Dask it runs on processes of this machine. pictured: it has a picture. tabular: it writes CSV.
+    example: parameters to try. seeded: it draws, and takes a seed. divided: it takes workers. pool: it has
+    all cores where nobody says how many. pictured: it has a picture. tabular: it writes CSV.
     """
 
     line: str

@@ -31,8 +31,8 @@ def _plan(options: PlanOptions) -> None:
         return
     if not 2 <= options.fleets <= 100_000:
         raise PlanError(f"--fleets must be from 2 to 100000, not {options.fleets}")
-    if not options.check and (options.worker_count is not None or options.dask is not None):
-        raise PlanError("--workers and --dask are for the fleets of --check")
+    if not options.check and options.workers is not None:
+        raise PlanError("--workers is for the fleets of --check")
     paths = options.files()
     made = answer(options)
     checked = _measured(made, options) if options.check else []
@@ -71,10 +71,7 @@ def _measured(made: PlanAnswer, options: PlanOptions) -> list[PlanCheck | Unmeas
     rows = [plan_row(plan, fleets)] if isinstance(plan, Plan) else lifetime_rows(plan, fleets)
     seeds = np.random.SeedSequence(options.seed).spawn(len(rows))
     total = sum(row.fleets for row in rows if isinstance(row, CheckRow))
-    with (
-        workers(options.worker_count, options.dask) as crew,
-        progress("drawing fleets", total) as more,
-    ):
+    with workers(options.workers) as crew, progress("drawing fleets", total) as more:
         return [
             measure(row, seed, crew, more) if isinstance(row, CheckRow) else row
             for row, seed in zip(rows, seeds, strict=True)

@@ -14,7 +14,7 @@ from ...server.planning.experiment_file import NEEDS_RANGE, Named, name_from
 from ...server.planning.wish import Wish, reading_of
 from ..options import AsJson
 from ..output import PICTURES, checked
-from ..workers import DaskUrl, WorkerCount
+from ..workers import WhichWorkers
 
 EXPERIMENT = ".toml"
 """The end of an experiment file's name."""
@@ -42,8 +42,7 @@ class PlanOptions(Wish):
     check: Annotated[bool, typer.Option("--check", help="Draw fleets and measure the plan's errors.")] = False
     fleets: Annotated[int, typer.Option(help="With --check: fleets to draw.")] = 1000
     seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.", min=0)] = None
-    worker_count: WorkerCount = None
-    dask: DaskUrl = None
+    workers: WhichWorkers = None
     output: Annotated[
         list[Path] | None,
         typer.Option(

@@ -26,7 +26,7 @@ from ..broker import FILE, URLS, connection
 from ..options import AsJson, print_json
 from ..output import Results
 from ..progress import progress
-from ..workers import DaskUrl, WorkerCount
+from ..workers import WhichWorkers
 from . import words
 
 
@@ -118,17 +118,18 @@ def simulate(
             show_default="1/8 of the range in all",
         ),
     ] = None,
-    worker_count: WorkerCount = None,
-    dask: DaskUrl = None,
+    crew: WhichWorkers = None,
 ) -> None:
     """Simulate a fleet before it is built: what would be estimated, beside the truth.
 
     With --store the fleet's reports of the last days go into a store, for estimate --trend, ledger, status;
     with --publish they go through a broker to an aggregator.
     """
-    shared = {"--workers": worker_count, "--dask": dask}
     if not faithful:
-        _refuse("only real clients (--faithful) are divided, all else takes seconds: leave out", shared)
+        _refuse(
+            "only real clients (--faithful) are divided, all else takes seconds: leave out",
+            {"--workers": crew},
+        )
     if store is not None or publish is not None:
         _refuse(
             "these are reports that estimate, ledger and status are asked about: leave out",
@@ -155,7 +156,7 @@ def simulate(
     _refuse("days need a place to go to: add --store or --publish, or leave out", timed)
     written = output.checked(results, ".csv", ".json", *output.PICTURES)
     pictured = output.checked(None if plot_convergence is None else [plot_convergence], *output.PICTURES)
-    with workers(worker_count, dask) as crew, progress("simulating", 1.0) as advance:
+    with workers(crew) as hands, progress("simulating", 1.0) as advance:
         try:
             estimate = run(
                 file,
@@ -168,7 +169,7 @@ def simulate(
                 attackers=attackers,
                 seed=seed,
                 convergence=Showing(ranges or (), quantiles or ()) if pictured else None,
-                workers=crew,
+                workers=hands,
                 advance=advance,
             )
         except EstimateError as e:

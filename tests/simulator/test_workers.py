@@ -92,7 +92,7 @@ def test_a_pool_has_one_thread_each_and_gives_the_same_numbers(crew: Workers):
     wanted = [cell for cell in cells(QUICK, default_series, 1) if cell.cost < 1_000][:4]
     assert len(wanted) == 4
     for count in (1, 2):
-        with workers(count if count == 1 else None, pool=True) as pool:
+        with workers(count, cores=True) as pool:
             ran = [pickle.dumps(result) for result in pool.map(run_cell, wanted)]
             (process, threads), *_ = pool.map(worker_parts.surroundings, [1, 2])
         assert (process != os.getpid(), threads) == (True, "1")
@@ -140,14 +140,6 @@ def test_a_part_that_ends_its_workers_is_one_line(crew: Workers):
     assert list(crew.map(worker_parts.deadly, range(6), 9)) == list(range(6))
 
 
-def test_a_process_of_the_pool_that_is_ended_is_one_line():
-    with (
-        workers(pool=True) as pool,
-        pytest.raises(WorkersError, match="ended from outside: with --workers, others do its part"),
-    ):
-        list(pool.map(worker_parts.deadly, range(6), 3))
-
-
 def test_what_a_part_raises_is_raised(crew: Workers):
     beyond = experiment_json(epsilon=5_000_000, budget={"rule": "sum", "cap": 5_000_000})
     clients = RealClients(beyond, parse("weights:7:3"), Faults(), 1, repeatable=True)
@@ -163,8 +155,7 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
     listening = [c for p in processes for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
     assert len(listening) >= 3
     assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
-    assert isinstance(crew, dask_workers._DaskWorkers)
-    address = crew._client.scheduler_info()["address"]
+    (address,) = {c.scheduler.address for c in Client._instances if c.status == "running"}
     with pytest.raises(OSError, match="TLS certificate does not match"):
         Client(address, security=Security.temporary(), timeout=1, set_as_default=False)
 
@@ -176,14 +167,10 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
     ("command", "line"),
     [
         (("simulate", "room.toml", "--workers", "2"), "only real clients (--faithful) are divided"),
-        (("simulate", "room.toml", "--dask", "tcp://a:1"), "leave out --dask"),
-        (("simulate", "room.toml", "--faithful", "--dask", "tcp://a:1", "--workers", "2"), "not both"),
-        (
-            ("simulate", "room.toml", "--faithful", "--dask", "room"),
-            "'room' is no address",
-        ),
-        (("study", "lifetime", "quick=yes", "--dask", "tls://127.0.0.1:1"), "tls:// needs certificates"),
-        (("study", "lifetime", "quick=yes", "--dask", "tcp://127.0.0.1:99999"), "is no address"),
+        (("simulate", "room.toml", "--faithful", "--workers", "room"), "'room' is neither a number of"),
+        (("simulate", "room.toml", "--faithful", "--workers", "-3"), "1 worker or more, not -3"),
+        (("study", "lifetime", "quick=yes", "--workers", "tls://127.0.0.1:1"), "tls:// needs certificates"),
+        (("study", "lifetime", "quick=yes", "--workers", "tcp://127.0.0.1:99999"), "is neither"),
         (("study", "lifetime", "quick=yes", "--workers", "99999"), "each worker is a process"),
         (
             ("plan", "--devices", "2000", "--epsilon", "1", "--bins", "16", "--workers", "2"),
@@ -203,15 +190,15 @@ def test_what_is_no_scheduler_is_found_out_before_dask_waits_for_it():
         greeting = b'INFO {"server_id":"N"}\r\n'  # as a NATS server says
         Thread(target=lambda: server.accept()[0].sendall(greeting), daemon=True).start()
         with pytest.raises(WorkersError, match="no Dask scheduler"):
-            workers(dask=f"tcp://127.0.0.1:{port}").__enter__()
+            workers(f"tcp://127.0.0.1:{port}").__enter__()
 
 
 def test_without_dask_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(sys.modules, "hushmote.simulator.dask_workers")
     monkeypatch.delattr("hushmote.simulator.dask_workers")
     monkeypatch.setitem(sys.modules, "distributed", None)
-    for asked in (workers(2), workers(dask="tcp://127.0.0.1:1")):
-        with pytest.raises(WorkersError, match=r"need Dask: pip install 'hushmote\[dask\]'"):
+    for asked in (workers(2), workers("tcp://127.0.0.1:1")):
+        with pytest.raises(WorkersError, match=r"needs Dask: pip install 'hushmote\[dask\]'"):
             asked.__enter__()
     with workers() as one:
         assert list(one.map(worker_parts.product, [1, 2], 3)) == [3, 6]
@@ -268,7 +255,7 @@ def connected(address: str) -> Iterator[Workers]:
     with contextlib.ExitStack() as stack:
         while True:
             try:
-                crew = stack.enter_context(workers(dask=address))
+                crew = stack.enter_context(workers(address))
                 break
             except WorkersError as e:
                 if time.monotonic() > end or not re.search("does not answer|has no workers", str(e)):
@@ -307,14 +294,14 @@ def test_workers_of_a_scheduler_are_checked_used_and_missed(tmp_path: Path):
             assert fleet(crew) == fleet(THIS_PROCESS)
             alone = hushmote(*command, cwd=tmp_path)
             assert json.loads(alone)["reports"] > 10
-            assert hushmote(*command, "--dask", address, cwd=tmp_path) == alone
+            assert hushmote(*command, "--workers", address, cwd=tmp_path) == alone
             with pytest.raises(WorkersError, match=f"the Dask scheduler at {address} is gone"):
                 list(
                     crew.map(worker_parts.product, range(500), 2, 0.1, advance=lambda part: scheduler.kill())
                 )
     with (
         pytest.raises(WorkersError, match=f"the Dask scheduler at {address} does not answer"),
-        workers(dask=address),
+        workers(address),
     ):
         pass
 

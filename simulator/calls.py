@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from ..device.ldp_client import Experiment
 from .population import PopulationError
@@ -57,7 +57,7 @@ def expected_reports(experiment: Experiment, calls: int) -> float:
     most = min(most_of_a_board(experiment) or calls, calls)
     if most == calls:
         return calls / experiment.every
-    return float(stats.binom.sf(np.arange(most), calls, 1 / experiment.every).sum())
+    return float(special.bdtrc(np.arange(most), calls, 1 / experiment.every).sum())
 
 
 def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random.Generator) -> Reporting:
@@ -93,6 +93,7 @@ def _made(
     experiment: Experiment, devices: int, most: int, calls: int, rng: np.random.Generator
 ) -> np.ndarray:
     """How many devices make 0, 1, ..., most reports, shape (most + 1,)."""
-    chances = stats.binom.pmf(np.arange(most + 1), calls, 1 / experiment.every)
-    chances[most] = stats.binom.sf(most - 1, calls, 1 / experiment.every)
+    # scipy.stats knows the law too, but takes longer to load than most simulations take to run.
+    below = special.bdtr(np.arange(most), calls, 1 / experiment.every)
+    chances = np.diff(below, prepend=0.0, append=1.0)
     return rng.multinomial(devices, chances / chances.sum())

@@ -113,6 +113,7 @@ def composed_epsilon(parts: Sequence[tuple[Blanket, int]], delta: float, own: in
     steps = min(own, sum(n for _, n in sizes))
     if not steps:
         return 0.0
+    sizes = _fewest(sizes, steps)
     pure = _worst([(b.epsilon, n) for b, n in sizes], steps)
     if not delta:
         return _total(pure)
@@ -133,6 +134,17 @@ def composed_epsilon(parts: Sequence[tuple[Blanket, int]], delta: float, own: in
             return min(_total(worst), _total(pure))
         each = delta / (factor * 1.001)
     return _total(pure)
+
+
+def _fewest(parts: Sequence[tuple[Blanket, int]], steps: int) -> list[tuple[Blanket, int]]:
+    """The parts that can hold the steps' largest ε': of each blanket those with the fewest reports."""
+    room: dict[Blanket, int] = {}
+    chosen = []
+    for blanket, n in sorted(parts, key=lambda part: part[1]):
+        if room.get(blanket, 0) < steps:
+            chosen.append((blanket, n))
+            room[blanket] = room.get(blanket, 0) + n
+    return chosen
 
 
 def _worst(parts: Sequence[tuple[float, int]], steps: int) -> list[tuple[float, int]]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from ..accounting.theorem import largest
 
@@ -62,8 +62,10 @@ class Forecast:
         """P[Binomial(calls, 1/every) < left], the mean over boards."""
         able = np.zeros(calls.shape)
         for left, boards in self.left.items():
-            chance = 1.0 if left is None else stats.binom.cdf(left - 1, calls, 1 / self.every)
-            able += boards * chance
+            if left is None:
+                able += boards
+            elif left:
+                able += boards * special.bdtr(np.minimum(left - 1, calls), calls, 1 / self.every)
         return able / max(1, self.boards)
 
 

@@ -7,16 +7,17 @@ whose name leads here (DNS rebinding) is not. With one, whoever has the token's 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import html
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from ..server.service.http_access import host_name, is_loopback
+from ..server.service.http_access import bearer, host_name, is_loopback, is_own_page, is_token
 
 HEALTH = "/healthz"  # for whoever keeps the process running; it says nothing of the store
 LOGIN = "/login"
@@ -56,9 +57,8 @@ class PageAccess:
             return await answer(scope, receive, send)
         if hmac.compare_digest(request.cookies.get(self._name, "").encode(), self._value.encode()):
             return await self._application(scope, receive, send)
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return await self._judge_program(given.strip(), scope, receive, send)
+        if (given := bearer(request.headers)) is not None:
+            return await self._judge_program(given, scope, receive, send)
         given, there = _without_token(request)
         if scope["type"] == "http" and scope["method"] == "GET" and given is not None:
             answer = await self._judge(given, there, request)
@@ -67,33 +67,31 @@ class PageAccess:
 
     def _refusal(self, request: HTTPConnection) -> str:
         """Why a request is refused by what it says of itself, else empty."""
-        host = request.headers.get("host", "")
-        if self._token is None and not is_loopback(host_name(host)):
+        if self._token is None and not is_loopback(host_name(request.headers)):
             return (
                 "This page is for this machine only: open it as http://127.0.0.1 or http://localhost. To "
                 "reach it by another name, start it with --token-file."
             )
-        origin = request.headers.get("origin")
         writes = request.scope.get("method") not in ("GET", "HEAD")  # a WebSocket has none
         # A program that is no browser says no origin, and brings no cookie that is not its own.
-        if writes and origin and urlsplit(origin).netloc.lower() != host.lower():
+        if writes and not is_own_page(request.headers):
             return "This came from another site's page."
         return ""
 
     async def _log_in(self, request: HTTPConnection, receive: Any) -> Response:
         body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if message["type"] != "http.request" or not message.get("more_body") or len(body) > _MOST_FORM:
-                break
+        with contextlib.suppress(ClientDisconnect):
+            async for piece in Request(request.scope, receive).stream():
+                body += piece
+                if len(body) > _MOST_FORM:
+                    break
         form = parse_qs(body[:_MOST_FORM].decode("utf-8", "replace"))
         given, there = form.get("token", [""])[0].strip(), form.get("there", ["/"])[0]
         return await self._judge(given, there, request)
 
     async def _judge(self, given: str, there: str, request: HTTPConnection) -> Response:
         there = _own_path(there)
-        if self._right(given):
+        if is_token(given, self._token or ""):
             flags = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={_COOKIE_DAYS * 86_400}"
             secure = "; Secure" if request.headers.get("x-forwarded-proto") == "https" else ""
             cookie = f"{self._name}={self._value}; {flags}{secure}"
@@ -108,14 +106,10 @@ class PageAccess:
 
     async def _judge_program(self, given: str, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request that brings the token itself, as programs do; it gets no cookie."""
-        if self._right(given):
+        if is_token(given, self._token or ""):
             return await self._application(scope, receive, send)
         status, words = (401, _WRONG) if await self._slowed_down() else (429, _CROWD)
         return await _refuse(scope, receive, send, status, words)
-
-    def _right(self, given: str) -> bool:
-        mine, theirs = (hashlib.sha256(t.encode()).digest() for t in (self._token or "", given))
-        return hmac.compare_digest(mine, theirs)
 
     async def _slowed_down(self) -> bool:
         """Keep whoever gave a wrong token waiting; False at once where too many wait already."""

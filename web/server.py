@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import signal
 import socket
@@ -13,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from ..server.service.bounded_http import TAKEN_AT_ONCE, BoundedHTTP, PatientServer
+from ..server.service import bounded_http
 
 MOST_CONNECTIONS = 256
 _REQUEST_S = 60.0  # the board's interpreter is a megabyte, over whatever link
@@ -22,7 +21,7 @@ _MESSAGE_BYTES = 1 << 20  # of a WebSocket
 _GRACE_S = 1.0
 
 
-class _PageServer(PatientServer):
+class _PageServer(bounded_http.PatientServer):
     """A server whose end is no failure, whoever asked for it. on_ready: called once it answers."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
@@ -53,19 +52,12 @@ def _is_ours(record: logging.LogRecord) -> bool:
 async def run(application: Any, listener: socket.socket, on_ready: Callable[[], None]) -> None:
     """Serve an ASGI application on a socket until SIGTERM or Ctrl-C; on_ready is called once it answers."""
     logging.getLogger("uvicorn.error").addFilter(_is_ours)
-    protocol: Any = functools.partial(BoundedHTTP, most=MOST_CONNECTIONS, request_s=_REQUEST_S)
-    config = uvicorn.Config(
+    config = bounded_http.config(
         application,
-        http=protocol,
-        loop="asyncio",
+        most=MOST_CONNECTIONS,
+        request_s=_REQUEST_S,
+        ws="auto",
         lifespan="on",
-        interface="asgi3",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        backlog=TAKEN_AT_ONCE,
         h11_max_incomplete_event_size=_HEAD_BYTES,
         ws_max_size=_MESSAGE_BYTES,
         timeout_graceful_shutdown=2,

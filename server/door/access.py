@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..service.http_access import host_name
+from ..service.http_access import Headers, bearer, host_name, is_own_page, is_token
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-Headers = Mapping[bytes, bytes]
 
 
 @dataclass(frozen=True)
@@ -30,25 +26,18 @@ class Access:
 
     def host_allowed(self, headers: Headers) -> bool:
         """Whether the request asks for a name that is ours."""
-        return self.hosts is None or host_name(headers.get(b"host", b"").decode("latin-1")) in self.hosts
+        return self.hosts is None or host_name(headers) in self.hosts
 
     def origin_allowed(self, headers: Headers) -> bool:
         """Whether no web page sent it, one of our own host, or one of `origins`."""
-        origin = headers.get(b"origin")
-        if origin is None:
-            return True
-        text = origin.decode("latin-1")
-        return text in self.origins or text.partition("://")[2] == headers.get(b"host", b"").decode("latin-1")
+        return headers.get("origin") in self.origins or is_own_page(headers)
 
     def token_right(self, headers: Headers) -> bool:
-        """Whether it carries the token, compared in constant time."""
-        if self.token is None:
-            return True
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self.token.encode())
+        """Whether it carries the token."""
+        return self.token is None or is_token(bearer(headers), self.token)
 
     def address(self, client: tuple[str, int] | None, headers: Headers) -> str:
         """The client's address, "" where it has none."""
-        if self.trust_proxy and (forwarded := headers.get(b"x-forwarded-for")):
-            return forwarded.decode("latin-1").rpartition(",")[2].strip()
+        if self.trust_proxy and (forwarded := headers.get("x-forwarded-for")):
+            return forwarded.rpartition(",")[2].strip()
         return client[0] if client else ""

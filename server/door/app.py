@@ -21,19 +21,23 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Match, Route
 
 from ..service.http_endpoint import METRICS_TYPE, health
 from ..wire.topics import NameRefused, check_device, is_fleet, report_topic
 from . import body
-from .access import Access, Headers
+from .access import Access
 from .limits import Buckets, Rates, client_of
 from .metrics import DoorNumbers
 from .publisher import Published, ReportPublisher
 
 BODY_S = 8.0  # within which a body must have come
 
-_TEXT = "text/plain; charset=utf-8"
 _PATHS = (
     "there is POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and "
     "GET /v1/FLEET/result/NAME"
@@ -47,27 +51,6 @@ _FAILURES = {
     Published.REFUSED: f"the broker does not let the door publish this report; {_AGAIN}",
     Published.UNCOUNTED: f"no aggregator has ever subscribed at the broker; {_AGAIN}",
 }
-
-
-class HttpAnswer(NamedTuple):
-    """What is answered: status, content and its type, and further headers."""
-
-    status: int
-    content: bytes = b""
-    kind: str = _TEXT
-    headers: tuple[tuple[str, str], ...] = ()
-
-
-class _Refused(Exception):
-    """A request that ends with this answer."""
-
-    def __init__(self, reply: HttpAnswer) -> None:
-        super().__init__(reply.status)
-        self.reply = reply
-
-
-class _Gone(Exception):
-    """The client went away before its request was complete."""
 
 
 def door_application(
@@ -96,6 +79,16 @@ class Door:
         self._of_device = Buckets(rates.device, clock)
         self._of_address = Buckets(rates.address, clock)
         self._of_all = Buckets(rates.total, clock)
+        self._routes = [
+            Route("/healthz", self._health),
+            Route("/metrics", self._metrics),
+            Route("/v1/{fleet}/experiment", self._names),
+            Route("/v1/{fleet}/experiment/{name}", self._experiment),
+            Route("/v1/{fleet}/result/{name}", self._result),
+            Route("/v1/{fleet}/report/{device}", self._report, methods=["POST"]),
+            Route("/v1/{fleet}/report", self._report, methods=["POST"]),
+            Route("/v1/{fleet}/report/", self._report, methods=["POST"]),  # a device without a name
+        ]
         self.answers: Counter[tuple[str, int]] = Counter()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -104,91 +97,81 @@ class Door:
             await send({"type": "websocket.close"})
         if scope["type"] != "http":
             return
-        headers: Headers = dict(scope["headers"])
+        # The whole path as it was sent, also mounted at /v1: in no name is anything to be decoded.
+        path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
+        scope |= {"path": path, "root_path": scope.get("root_path", "").removesuffix("/v1")}
+        request = Request(scope, receive)
         try:
-            reply = await self._answer(scope, headers, receive)
-        except _Refused as e:
-            reply = e.reply
-        except _Gone:
+            answer = await self._answer(request)
+        except HTTPException as e:
+            text = f"{e.detail}\n".encode("utf-8", "replace")
+            answer = PlainTextResponse(text, e.status_code, e.headers)
+        except ClientDisconnect:
             return
-        method = scope["method"] if scope["method"] in ("GET", "HEAD", "OPTIONS", "POST") else "other"
-        self.answers[method, reply.status] += 1
-        more = [*reply.headers, ("x-content-type-options", "nosniff"), ("cache-control", "no-store")]
-        if reply.status != 204:  # which has no content
-            more += [("content-type", reply.kind), ("content-length", str(len(reply.content)))]
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        if origin in self._access.origins:
-            more += [("access-control-allow-origin", origin), ("vary", "Origin")]
-            more += [("access-control-expose-headers", "Retry-After")]
-        encoded = [(name.encode(), value.encode("latin-1")) for name, value in more]
-        await send({"type": "http.response.start", "status": reply.status, "headers": encoded})
-        await send({"type": "http.response.body", "body": reply.content})
+        method = request.method if request.method in ("GET", "HEAD", "OPTIONS", "POST") else "other"
+        self.answers[method, answer.status_code] += 1
+        answer.headers.update({"x-content-type-options": "nosniff", "cache-control": "no-store"})
+        if (origin := request.headers.get("origin")) in self._access.origins:
+            answer.headers.update({"access-control-allow-origin": origin, "vary": "Origin"})
+            answer.headers["access-control-expose-headers"] = "Retry-After"
+        await answer(scope, receive, send)
 
-    async def _answer(self, scope: Any, headers: Headers, receive: Any) -> HttpAnswer:
-        method, parts = scope["method"], _path(scope)
-        match parts:
-            case ["healthz"] | ["metrics"] | ["v1", _, "experiment"] | ["v1", _, "experiment" | "result", _]:
-                allowed = ("GET", "HEAD")
-            case ["v1", _, "report"] | ["v1", _, "report", _]:
-                allowed = ("POST",)
-            case _:
-                _refuse(404, _PATHS)
-        if not self._access.host_allowed(headers):
-            names = " or ".join(sorted(self._access.hosts or ()))
-            _refuse(403, f"this door is asked by the name {names}; the request's Host is another")
-        if not self._access.origin_allowed(headers):
+    async def _answer(self, request: Request) -> Response:
+        found = ((route, *route.matches(request.scope)) for route in self._routes)
+        route, match, names = next((f for f in found if f[1] is not Match.NONE), (None, None, {}))
+        if route is None:
+            _refuse(404, _PATHS)
+        allowed = ", ".join(sorted(route.methods or ()))
+        if not self._access.host_allowed(request.headers):
+            own = " or ".join(sorted(self._access.hosts or ()))
+            _refuse(403, f"this door is asked by the name {own}; the request's Host is another")
+        if not self._access.origin_allowed(request.headers):
             _refuse(
                 403, "web pages of this origin may not use the door: its operator names them with --origin"
             )
-        if method == "OPTIONS" and b"origin" in headers:
-            names = (("methods", ", ".join(allowed)), ("headers", "content-type, authorization"))
-            more = tuple((f"access-control-allow-{name}", value) for name, value in names)
-            return HttpAnswer(204, headers=(*more, ("access-control-max-age", "600")))
-        if method not in allowed:
-            _refuse(405, f"there is only {allowed[0]} here", ("allow", ", ".join(allowed)))
-        if parts == ["healthz"]:
-            status, content = health(self._publisher.trouble)
-            return HttpAnswer(status, content, "application/json")
-        client = client_of(self._access.address(scope.get("client"), headers))
-        self._take(self._of_address, client, "this address")
-        if not self._access.token_right(headers):
-            _refuse(401, "the token is missing or wrong: send Authorization: Bearer TOKEN", _BEARER)
-        if parts == ["metrics"]:
-            numbers = DoorNumbers(self.answers, self._publisher.in_flight, self._publisher.ready.is_set())
-            return HttpAnswer(200, numbers.text(), METRICS_TYPE)
-        fleet, name = parts[1], parts[3] if len(parts) == 4 else None
-        self._check(fleet)
-        if parts[2] == "report":
-            return await self._report(client, fleet, name, headers, receive)
-        return self._read(fleet, parts[2], name)
+        if request.method == "OPTIONS" and "origin" in request.headers:
+            preflight = {"methods": allowed, "headers": "content-type, authorization"}
+            headers = {f"access-control-allow-{name}": value for name, value in preflight.items()}
+            return Response(None, 204, headers | {"access-control-max-age": "600"})
+        if match is Match.PARTIAL:
+            _refuse(405, f"there is only {allowed.partition(',')[0]} here", allow=allowed)
+        request.scope.update(names)
+        return await route.endpoint(request)
 
-    def _check(self, fleet: str) -> None:
-        """Refuse a fleet that is not known."""
-        if fleet in self._publisher.retained.known:
-            return
-        if not is_fleet(fleet):
-            _refuse(400, "the fleet's name must be 1 to 32 of a-z, 0-9, _ and -")
-        if not self._publisher.ready.is_set():
-            _again(503, _FAILURES[Published.AWAY], _AGAIN_S)
-        _refuse(404, f"the fleet {fleet} is not known here: it has no experiment at the broker")
+    async def _health(self, _request: Request) -> Response:
+        return health(self._publisher.trouble)
 
-    def _read(self, fleet: str, kind: str, name: str | None) -> HttpAnswer:
-        retained = self._publisher.retained
-        if name is None:
-            return HttpAnswer(200, json.dumps(retained.experiments(fleet)).encode() + b"\n", body.JSON)
-        content = retained.get(kind, fleet, name)
+    async def _metrics(self, request: Request) -> Response:
+        self._admit(request)
+        numbers = DoorNumbers(self.answers, self._publisher.in_flight, self._publisher.ready.is_set())
+        return Response(numbers.text(), media_type=METRICS_TYPE)
+
+    async def _names(self, request: Request) -> Response:
+        self._admit(request)
+        names = self._publisher.retained.experiments(self._fleet(request))
+        return Response(json.dumps(names) + "\n", media_type=body.JSON)
+
+    async def _experiment(self, request: Request) -> Response:
+        return Response(self._retained(request, "experiment"), media_type=body.RAW)
+
+    async def _result(self, request: Request) -> Response:
+        return Response(self._retained(request, "result"), media_type=body.JSON)
+
+    def _retained(self, request: Request, kind: str) -> bytes:
+        self._admit(request)
+        fleet = self._fleet(request)
+        content = self._publisher.retained.get(kind, fleet, request.path_params["name"])
         if content is None:
             _refuse(404, f"the fleet {fleet} has no such {kind} at the broker")
-        return HttpAnswer(200, content, body.RAW if kind == "experiment" else body.JSON)
+        return content
 
-    async def _report(
-        self, client: str, fleet: str, device: str | None, headers: Headers, receive: Any
-    ) -> HttpAnswer:
+    async def _report(self, request: Request) -> Response:
         """Check a report and publish it."""
-        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+        client, fleet = self._admit(request), self._fleet(request)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (body.RAW, body.JSON):
             _refuse(415, f"the Content-Type must be {body.RAW}, or {body.JSON} of a LoRaWAN server")
-        content = await _content(headers, receive, body.MOST_BYTES[kind])
+        content, device = await _content(request, body.MOST_BYTES[kind]), request.path_params.get("device")
         try:
             if kind == body.JSON:
                 named, content = body.uplink(content)
@@ -196,7 +179,7 @@ class Door:
             payload = body.check(content)
             topic = report_topic(fleet, check_device(device or ""))
         except body.NoPayload as e:
-            return HttpAnswer(200, f"nothing was published: {e}\n".encode())
+            return PlainTextResponse(f"nothing was published: {e}\n")
         except (body.BodyRefused, NameRefused) as e:
             _refuse(400, str(e))
         # Nothing proves yet that the device sent it: a stranger must not use up the device's own rate.
@@ -205,7 +188,27 @@ class Door:
         published = await self._publisher.publish(topic, payload)
         if published is not Published.RECEIVED:
             _again(503, _FAILURES[published], _AGAIN_S)
-        return HttpAnswer(204)
+        return Response(None, 204)
+
+    def _admit(self, request: Request) -> str:
+        """Refuse a client that asks too often or without the token; returns what stands for it."""
+        client = client_of(self._access.address(request.client, request.headers))
+        self._take(self._of_address, client, "this address")
+        if not self._access.token_right(request.headers):
+            text = "the token is missing or wrong: send Authorization: Bearer TOKEN"
+            raise HTTPException(401, text, {"www-authenticate": "Bearer"})
+        return client
+
+    def _fleet(self, request: Request) -> str:
+        """Refuse a fleet that is not known; returns its name."""
+        fleet = request.path_params["fleet"]
+        if fleet not in self._publisher.retained.known:
+            if not is_fleet(fleet):
+                _refuse(400, "the fleet's name must be 1 to 32 of a-z, 0-9, _ and -")
+            if not self._publisher.ready.is_set():
+                _again(503, _FAILURES[Published.AWAY], _AGAIN_S)
+            _refuse(404, f"the fleet {fleet} is not known here: it has no experiment at the broker")
+        return fleet
 
     def _take(self, buckets: Buckets, key: object, whose: str) -> None:
         wait_s = buckets.take(key)
@@ -213,45 +216,30 @@ class Door:
             _again(429, f"too many requests of {whose}; {_AGAIN}", wait_s)
 
 
-_BEARER = ("www-authenticate", "Bearer")
-
-
-def _refuse(status: int, text: str, *headers: tuple[str, str]) -> NoReturn:
-    raise _Refused(HttpAnswer(status, text.encode("utf-8", "replace") + b"\n", headers=headers))
+def _refuse(status: int, text: str, **headers: str) -> NoReturn:
+    raise HTTPException(status, text, headers)
 
 
 def _again(status: int, text: str, after_s: int) -> NoReturn:
-    _refuse(status, text, ("retry-after", str(after_s)))
+    raise HTTPException(status, text, {"retry-after": str(after_s)})
 
 
-def _path(scope: Any) -> list[str]:
-    """The path's parts after its first slash, as they were sent: in no name is anything to be decoded."""
-    raw = scope.get("raw_path") or scope["path"].encode()
-    prefix = scope.get("root_path", "").removesuffix("/v1").encode()
-    return raw.removeprefix(prefix).decode("latin-1").split("/")[1:]
-
-
-async def _content(headers: Headers, receive: Any, most: int) -> bytes:
-    """The body, of which no more than `most` bytes are held; _Gone where its sender went away."""
-    # What was not read cannot be followed by another request.
-    close = ("connection", "close")
+async def _content(request: Request, most: int) -> bytes:
+    """The body, of which no more than `most` bytes are held."""
+    close = "close"  # the connection: what was not read cannot be followed by another request
     too_long = f"the body is too long: it may have {most} bytes"
-    length = headers.get(b"content-length", b"0")
-    if not length.isdigit():
-        _refuse(400, "the Content-Length must be a number", close)
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal():
+        _refuse(400, "the Content-Length must be a number", connection=close)
     if len(length) > 9 or int(length) > most:
-        _refuse(413, too_long, close)
+        _refuse(413, too_long, connection=close)
     content = b""
     try:
         async with asyncio.timeout(BODY_S):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise _Gone
-                content += message.get("body", b"")
+            async for piece in request.stream():
+                content += piece
                 if len(content) > most:
-                    _refuse(413, too_long, close)
-                if not message.get("more_body"):
-                    return content
+                    _refuse(413, too_long, connection=close)
     except TimeoutError:
-        _refuse(408, f"the body did not come within {BODY_S:g} s", close)
+        _refuse(408, f"the body did not come within {BODY_S:g} s", connection=close)
+    return content

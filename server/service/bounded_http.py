@@ -123,6 +123,28 @@ class PatientServer(uvicorn.Server):
                 connection.transport.abort()
 
 
+def config(application: Any, *, most: int, request_s: float | None = None, **options: Any) -> uvicorn.Config:
+    """Return how such a server serves an ASGI application; options: uvicorn's, besides and in place of these.
+
+    most, request_s: BoundedHTTP's.
+    """
+    usual = {
+        "http": functools.partial(BoundedHTTP, most=most, request_s=request_s),
+        "ws": "none",
+        "loop": "asyncio",
+        "lifespan": "off",
+        "interface": "asgi3",
+        "log_config": None,
+        "log_level": "error",
+        "access_log": False,
+        "proxy_headers": False,
+        "server_header": False,
+        "backlog": TAKEN_AT_ONCE,
+        "h11_max_incomplete_event_size": _HEAD_BYTES,
+    }
+    return uvicorn.Config(application, **usual | options)
+
+
 class BoundedServer:
     """Serves an ASGI application at host:port, as a context manager.
 
@@ -142,36 +164,16 @@ class BoundedServer:
     ) -> None:
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
-        self._grace_s = grace_s
-        protocol: Any = functools.partial(BoundedHTTP, most=most_connections)
-        self._server = PatientServer(
-            uvicorn.Config(
-                application,
-                http=protocol,
-                ws="none",
-                loop="asyncio",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                log_level="error",
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                backlog=TAKEN_AT_ONCE,
-                h11_max_incomplete_event_size=_HEAD_BYTES,
-                timeout_graceful_shutdown=int(grace_s + _AFTER_GRACE_S),
-            ),
-            grace_s,
-        )
+        self._patience_s = grace_s + _AFTER_GRACE_S
+        graceful = {"timeout_graceful_shutdown": int(self._patience_s)}
+        self._server = PatientServer(config(application, most=most_connections, **graceful), grace_s)
 
     def __enter__(self) -> Self:
-        self._thread = Thread(target=self._run, name="http", daemon=True)
+        serving = self._server.serve(sockets=[self._socket])
+        self._thread = Thread(target=asyncio.run, args=(serving,), name="http", daemon=True)
         self._thread.start()
         return self
 
-    def _run(self) -> None:
-        asyncio.run(self._server.serve(sockets=[self._socket]))
-
     def __exit__(self, *exc: object) -> None:
         self._server.should_exit = True
-        self._thread.join(self._grace_s + 2 * _AFTER_GRACE_S)
+        self._thread.join(self._patience_s + _AFTER_GRACE_S)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from .bounded_http import BoundedServer
 
@@ -21,32 +25,21 @@ class Endpoint(BoundedServer):
     def __init__(
         self, host: str, port: int, metrics: Callable[[], bytes], trouble: Callable[[], str | None]
     ) -> None:
-        super().__init__(host, port, _application(metrics, trouble))
+        async def numbers(_request: Request) -> Response:
+            return Response(metrics(), media_type=METRICS_TYPE)
+
+        async def condition(_request: Request) -> Response:
+            return health(trouble())
+
+        async def absent(_request: Request, _error: Exception) -> Response:
+            return PlainTextResponse("there is /metrics and /healthz\n", 404)
+
+        routes = [Route("/metrics", numbers), Route("/healthz", condition)]
+        super().__init__(host, port, Starlette(routes=routes, exception_handlers={404: absent}))
 
 
-def health(reason: str | None) -> tuple[int, bytes]:
-    """Return the status and the JSON of an answer to GET /healthz; reason: why not healthy, None where so."""
-    body: dict[str, Any] = {"healthy": reason is None} | ({"reason": reason} if reason else {})
-    return 200 if reason is None else 503, json.dumps(body).encode() + b"\n"
-
-
-def _application(metrics: Callable[[], bytes], trouble: Callable[[], str | None]) -> Any:
-    """The ASGI application."""
-
-    def answer(method: str, path: str) -> tuple[int, str, bytes]:
-        if path not in ("/metrics", "/healthz"):
-            return 404, "text/plain", b"there is /metrics and /healthz\n"
-        if method not in ("GET", "HEAD"):
-            return 405, "text/plain", b"there is only GET\n"
-        if path == "/metrics":
-            return 200, METRICS_TYPE, metrics()
-        status, body = health(trouble())
-        return status, "application/json", body
-
-    async def application(scope: Any, _receive: Any, send: Any) -> None:
-        status, kind, body = answer(scope["method"], scope["path"])
-        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    return application
+def health(reason: str | None) -> Response:
+    """Return the answer to GET /healthz; reason: why not healthy, None where it is."""
+    body = {"healthy": True} if reason is None else {"healthy": False, "reason": reason}
+    status = 200 if reason is None else 503
+    return Response(json.dumps(body) + "\n", status, media_type="application/json")

@@ -19,8 +19,8 @@ MOST = 3
 class Slow(BoundedHTTP):
     """A connection that no deadline ends within a test."""
 
-    def __init__(self, *arguments: Any, most: int, **options: Any) -> None:
-        super().__init__(*arguments, most=most, request_s=100 * WAIT_S, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"request_s": 100 * WAIT_S})
 
 
 class Application:

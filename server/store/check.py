@@ -6,23 +6,23 @@ report twice, or loses one that was acknowledged, breaks that.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, func, select
 
-from ...device.ldp_client import Experiment, ExperimentRefused
+from ...device.ldp_client import ExperimentRefused
 from ..wire import topics
 from ..wire.experiments import OwnCodeRefused, parse_experiment
 from . import schema
 from .number_set import NumberSet
+from .rows import Rows
 from .store import Store, StoreError
 from .versions import Version, most_reports, version_of
 
-_ROWS = 10_000  # read together
 _WINDOW = {
     "hour": re.compile(r"\d{4}-\d\d-\d\dT\d\d"),
     "day": re.compile(r"\d{4}-\d\d-\d\d"),
@@ -50,35 +50,16 @@ def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> 
     """
     with store.snapshot() as connection:
         wrong = [*_file(connection)]
-        rows = _Rows(connection, advance)
-        versions, lines = _experiments(connection)
-        wrong += lines
-        accepted, lines = _dedupe(rows, _highest_numbers(versions))
-        wrong += lines
-        known = {v.id: ((v.fleet, v.experiment.name), v.experiment) for v in versions}
-        counted, lines = _histograms(rows, known)
-        wrong += lines
+        rows = Rows(connection, (schema.dedupe, schema.histogram), advance)
+        versions = _experiments(connection, wrong)
+        accepted = _dedupe(rows, _highest_numbers(versions), wrong)
+        counted = _histograms(rows, {v.id: v for v in versions}, wrong)
         wrong += _totals(counted, accepted)
         wrong += _devices(connection)
         table = schema.dedupe
         devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
         heard = connection.scalar(select(func.count()).select_from(devices)) or 0
     return StoreCheck(len(versions), heard, counted.total(), tuple(wrong))
-
-
-class _Rows:
-    """Rows of the two large tables, read some thousands at a time; who waits is told how far that is."""
-
-    def __init__(self, connection: Connection, advance: Callable[[float], object]) -> None:
-        tables = (schema.dedupe, schema.histogram)
-        self._connection = connection
-        self._advance = advance
-        self._count = sum(connection.scalar(select(func.count()).select_from(t)) or 0 for t in tables)
-
-    def of(self, query: Select[*tuple[Any, ...]]) -> Iterator[Any]:
-        for part in self._connection.execute(query.execution_options(yield_per=_ROWS)).partitions():
-            yield from part
-            self._advance(len(part) / self._count)
 
 
 def _file(connection: Connection) -> Iterator[str]:
@@ -90,14 +71,10 @@ def _file(connection: Connection) -> Iterator[str]:
             yield f"a row of {table} belongs to a {parent} that is not there"
 
 
-def _experiments(connection: Connection) -> tuple[list[Version], list[str]]:
-    table = schema.experiment
+def _experiments(connection: Connection, wrong: list[str]) -> list[Version]:
+    table, fleets = schema.experiment, schema.fleet
     versions: list[Version] = []
-    current: Counter[_Name] = Counter()
-    wrong: list[str] = []
-    fleets = schema.fleet
-    query = select(fleets.c.name, fleets.c.serial)
-    last = dict(connection.execute(query).all())
+    last = dict(connection.execute(select(fleets.c.name, fleets.c.serial)).all())
     for row in connection.execute(select(table).order_by(table.c.id)).mappings():
         where = f"version {row['id']} of {row['name']} in fleet {row['fleet']}"
         try:
@@ -118,80 +95,74 @@ def _experiments(connection: Connection) -> tuple[list[Version], list[str]]:
             wrong.append(f"{where} has days, serials or words that cannot be")
             continue
         versions.append(version)
-        current[row["fleet"], row["name"]] += version.current
+    current = Counter((v.fleet, v.experiment.name) for v in versions if v.current)
     for (fleet, name), n in current.items():
         if n > 1:
             wrong.append(f"{name} of fleet {fleet} has {n} current versions; one may be published")
-    return versions, wrong
+    return versions
 
 
-def _highest_numbers(versions: list[Version]) -> dict[_Name, int | None]:
-    """Return name -> the highest report number that any of its versions allows, None for any number."""
+def _highest_numbers(versions: list[Version]) -> dict[_Name, float]:
+    """Return name -> the highest report number that any of its versions allows, infinite for any number."""
     most = most_reports(versions)
-    highest: dict[_Name, int | None] = {}
+    highest: dict[_Name, float] = {}
     for v in versions:
         name, this = (v.fleet, v.experiment.name), most[v.id]
-        before = highest.get(name, 0)
-        highest[name] = None if this is None or before is None else max(before, this)
+        highest[name] = max(highest.get(name, 0), math.inf if this is None else this)
     return highest
 
 
-def _dedupe(rows: _Rows, most: dict[_Name, int | None]) -> tuple[Counter[_Name], list[str]]:
-    """Return name -> reports by the numbers of its devices, and what is wrong."""
-    table = schema.dedupe
+def _dedupe(rows: Rows, most: dict[_Name, float], wrong: list[str]) -> Counter[_Name]:
+    """Return name -> reports by the numbers of its devices."""
     accepted: Counter[_Name] = Counter()
-    wrong: Counter[tuple[_Name, str]] = Counter()
-    for fleet, experiment, _device, text, stored, beyond in rows.of(select(table)):
+    faults: Counter[tuple[_Name, str]] = Counter()
+    for fleet, experiment, _device, text, stored, beyond in rows.of(select(schema.dedupe)):
         name = fleet, experiment
         try:
             numbers = NumberSet.decode(text, beyond)
         except (TypeError, ValueError):
-            wrong[name, "cannot be read"] += 1
+            faults[name, "cannot be read"] += 1
             continue
         accepted[name] += len(numbers)
         if len(numbers) != stored:
-            wrong[name, "are not as many as it says"] += 1
+            faults[name, "are not as many as it says"] += 1
         if name not in most:
-            wrong[name, "are of no experiment that is known"] += 1
-            continue
-        limit = most[name]
-        if limit is not None and numbers.highest > limit:
-            wrong[name, "are outside its budget"] += 1
-    lines = [
+            faults[name, "are of no experiment that is known"] += 1
+        elif numbers.highest > most[name]:
+            faults[name, "are outside its budget"] += 1
+    wrong += (
         f"{experiment} of fleet {fleet}: the report numbers of {n:,} device{'s' * (n > 1)} {what}"
-        for ((fleet, experiment), what), n in sorted(wrong.items())
-    ]
-    return accepted, lines
+        for ((fleet, experiment), what), n in sorted(faults.items())
+    )
+    return accepted
 
 
-def _histograms(
-    rows: _Rows, versions: dict[int, tuple[_Name, Experiment]]
-) -> tuple[Counter[_Name], list[str]]:
+def _histograms(rows: Rows, versions: dict[int, Version], wrong: list[str]) -> Counter[_Name]:
+    """Return name -> reports by the counts of its codes."""
     table = schema.histogram
     counted: Counter[_Name] = Counter()
-    wrong: Counter[tuple[int, str]] = Counter()
+    faults: Counter[tuple[int, str]] = Counter()
     query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
     for id_, window, code, count in rows.of(query):
         if id_ not in versions:
-            wrong[id_, "belong to no version that can be read"] += 1
+            faults[id_, "belong to no version that can be read"] += 1
             continue
-        name, experiment = versions[id_]
+        experiment = versions[id_].experiment
         if not (isinstance(count, int) and isinstance(code, int)):
-            wrong[id_, "are no numbers"] += 1
+            faults[id_, "are no numbers"] += 1
             continue
-        counted[name] += count
+        counted[versions[id_].fleet, experiment.name] += count
         if not 0 <= code < experiment.code_count:
-            wrong[id_, f"are of codes outside 0 to {experiment.code_count - 1}"] += 1
+            faults[id_, f"are of codes outside 0 to {experiment.code_count - 1}"] += 1
         if count < 0:
-            wrong[id_, "are negative"] += 1
+            faults[id_, "are negative"] += 1
         if not _WINDOW[experiment.window].fullmatch(window):
-            wrong[id_, f"are of a window that is no {experiment.window}"] += 1
-    lines: list[str] = []
-    for (id_, what), n in sorted(wrong.items()):
-        fleet, name = versions[id_][0] if id_ in versions else ("", "")
-        of = f"version {id_} of {name} in fleet {fleet}" if name else f"version {id_}"
-        lines.append(f"{of}: {n:,} count{'s' * (n > 1)} {what}")
-    return counted, lines
+            faults[id_, f"are of a window that is no {experiment.window}"] += 1
+    for (id_, what), n in sorted(faults.items()):
+        v = versions.get(id_)
+        of = "" if v is None else f" of {v.experiment.name} in fleet {v.fleet}"
+        wrong.append(f"version {id_}{of}: {n:,} count{'s' * (n > 1)} {what}")
+    return counted
 
 
 def _totals(counted: Counter[_Name], accepted: Counter[_Name]) -> Iterator[str]:
@@ -203,8 +174,8 @@ def _totals(counted: Counter[_Name], accepted: Counter[_Name]) -> Iterator[str]:
 
 def _devices(connection: Connection) -> Iterator[str]:
     table = schema.device
-    query = select(table.c.fleet, table.c.device).execution_options(yield_per=_ROWS)
-    strange = Counter(fleet for fleet, device in connection.execute(query) if not topics.is_device(device))
+    named = Rows(connection, [table]).of(select(table.c.fleet, table.c.device))
+    strange = Counter(fleet for fleet, device in named if not topics.is_device(device))
     for fleet, n in sorted(strange.items()):
         yield f"fleet {fleet}: {n:,} named device{'s' * (n > 1)} can send nothing by that id"
     rejects = schema.reject

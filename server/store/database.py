@@ -6,12 +6,12 @@ SQLite in WAL mode with synchronous=FULL, so that what was committed survives a 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select, update
+from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, func, inspect, select, update
 from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
@@ -226,24 +226,19 @@ class Database:
         return text + f"stop its aggregators, back it up, then `hushmote store upgrade {self._shown_url}`"
 
     @contextmanager
-    def reading(self) -> Generator[Connection, None, None]:
-        """A connection in a transaction that only reads."""
-        with self._connected() as connection:
-            yield connection
-
-    @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
         """A connection in a transaction that writes; leaving the block commits durably, raising undoes it.
 
         Raises StoreRemoved where what was committed may be in a file that was removed.
         """
-        with self._connected() as connection:
+        with self.reading() as connection:
             connection = connection.execution_options(hushmote_write=True)
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def _connected(self) -> Generator[Connection, None, None]:
+    def reading(self) -> Generator[Connection, None, None]:
+        """A connection in a transaction that only reads."""
         with self.errors(), self.engine.connect() as connection:
             open_files.check(connection)
             try:
@@ -261,6 +256,19 @@ class Database:
         except SQLAlchemyError as e:
             text = _one_line(self.where, e)
             raise (StoreLocked if text.endswith(_LOCKED) else StoreError)(text) from e
+
+    @contextmanager
+    def legible(self) -> Generator[None, None, None]:
+        """Within the block a row that cannot be read is a StoreError: SQLite keeps any type in any column."""
+        try:
+            yield
+        except (TypeError, ValueError) as e:
+            raise StoreError(f"{self.where} is damaged: {e}") from e
+
+    def read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
+        """Return all rows of a query, in a transaction of its own."""
+        with self.reading() as connection:
+            return connection.execute(query).all()
 
 
 def insert_devices(connection: Connection) -> Any:

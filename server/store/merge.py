@@ -10,21 +10,23 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Column, Connection, func, select, update
 
 from ..errors import HushmoteError
 from . import schema
 from .database import insert_devices
 from .number_set import NumberSet
-from .store import Store, StoreError, Version, VersionRefused, check_total
+from .rows import Rows
+from .store import Store, Version, VersionRefused, check_total
 from .transaction import DedupeKey, IngestTransaction
-from .versions import GRACE_DAYS, day_text, retired_until
+from .versions import GRACE_DAYS, retired_until, row_of
 
-_ROWS = 2000  # read and written together
+_Name = tuple[str, str]  # an experiment's, in a fleet: fleet, name
 # What a fleet is where it is not keyed, or not listed, and where it is.
 _KINDS = {
     "keyed": (("open", "keyed"), "these are two fleets of one name"),
@@ -120,39 +122,30 @@ class _Merge:
         self._write = IngestTransaction(target).write
         self._seen = IngestTransaction(target).seen
         self._fleets: list[str] = []
-        self._versions: Counter[tuple[str, str]] = Counter()
-        self._reports: Counter[tuple[str, str]] = Counter()
-        self._devices: Counter[tuple[str, str]] = Counter()
-        self._kept: set[tuple[str, str]] = set()
-        self._totals: Counter[str] = Counter()
+        self._added: defaultdict[_Name, Counter[str]] = defaultdict(Counter)
+        self._totals: Counter[str] = Counter(rejects=0, named=0, revoked=0)
 
     def merged(self) -> Merged:
         """Return what was added."""
-        names = sorted(self._versions.keys() | self._reports.keys() | self._kept)
-        lines = (
-            Added(*n, self._versions[n], self._reports[n], self._devices[n], kept=n in self._kept)
-            for n in names
-        )
-        totals = self._totals
-        return Merged(
-            tuple(self._fleets), tuple(lines), totals["rejects"], totals["named"], totals["revoked"]
-        )
+        lines = [
+            Added(*name, n["versions"], n["reports"], n["devices"], kept=bool(n["kept"]))
+            for name, n in sorted(self._added.items())
+        ]
+        return Merged(tuple(self._fleets), tuple(lines), **self._totals)
 
     def add(self, source: Store, connection: Connection, advance: Callable[[float], object]) -> None:
         """Add a source, as a connection of its own sees it; advance is told how much more is done, of 1."""
         self._source = source
         self._connection = connection
-        tables = (schema.dedupe, schema.histogram)
-        rows = sum(connection.scalar(select(func.count()).select_from(t)) or 0 for t in tables)
-        self._advance: Callable[[int], object] = lambda more: advance(more / rows)
+        rows = Rows(connection, (schema.dedupe, schema.histogram), advance)
         self._add_fleets()
         self._add_devices()
         versions = source.versions(connection, None)
         for store, reader in ((self._into, self._target), (source, connection)):
             _check_counts(store, reader, {(v.fleet, v.experiment.name) for v in versions})
         ids = self._add_versions(versions)
-        self._add_dedupe()
-        self._add_histograms(ids)
+        self._add_dedupe(rows)
+        self._add_histograms(rows, ids)
         self._add_rejects()
 
     def _add_fleets(self) -> None:
@@ -179,15 +172,14 @@ class _Merge:
 
     def _add_devices(self) -> None:
         table = schema.device
-        devices = self._connection.execute(
-            select(table.c.fleet, table.c.device, table.c.state)
-            .order_by(table.c.fleet, table.c.device)
-            .execution_options(yield_per=_ROWS)
-        )
-        statement = insert_devices(self._target)
+        query = select(table.c.fleet, table.c.device, table.c.state)
+        query = query.order_by(table.c.fleet, table.c.device)
         before = self._states()
-        for part in devices.mappings().partitions():
-            self._target.execute(statement, [dict(row) for row in part])
+        for part in Rows(self._connection, [table]).parts(query):
+            self._target.execute(
+                insert_devices(self._target),
+                [dict(zip(("fleet", "device", "state"), row, strict=True)) for row in part],
+            )
         after = self._states()
         self._totals["named"] += after.total() - before.total()
         self._totals["revoked"] += after["revoked"] - before["revoked"]
@@ -201,7 +193,7 @@ class _Merge:
     def _add_versions(self, versions: list[Version]) -> dict[int, int]:
         """Return source id -> target id."""
         have = {(v.fleet, v.experiment.digest): v for v in self._into.versions(self._target, None)}
-        first: dict[tuple[str, str], Version] = {}
+        first: dict[_Name, Version] = {}
         for v in have.values():
             first.setdefault((v.fleet, v.experiment.name), v)
         known = set(first)
@@ -217,7 +209,7 @@ class _Merge:
             if name in known:
                 own = same is not None and same.current
                 if v.current != own or (own and same is not None and v.expires != same.expires):
-                    self._kept.add(name)
+                    self._added[name]["kept"] = 1
             if same is not None:
                 ids[v.id] = same.id
                 self._unite(same, v)
@@ -227,53 +219,50 @@ class _Merge:
             except VersionRefused as e:
                 raise MergeRefused(f"fleet {v.fleet} in {self._source.where}: {e}") from None
             ids[v.id] = self._insert(v, current=v.current and name not in known)
-            self._versions[name] += 1
+            self._added[name]["versions"] += 1
         return ids
 
     def _insert(self, v: Version, *, current: bool) -> int:
-        e = v.experiment
         until = v.counted_until
         if v.current and not current:  # as if the target's version had followed it now
             until = retired_until(v, datetime.datetime.now(datetime.UTC).date(), GRACE_DAYS)
-        row = {"fleet": v.fleet, "name": e.name, "digest": e.digest, "sha256": e.sha256, "payload": v.payload}
-        row |= {"current": current, "expires": day_text(v.expires)}
-        row |= {"first_serial": v.first_serial, "serial": v.serial}
-        row |= {"counted_until": day_text(until)} | asdict(v.description)
-        table = schema.experiment
-        return self._target.execute(table.insert().values(**row).returning(table.c.id)).scalar_one()
+        row = row_of(replace(v, current=current, counted_until=until))
+        insert = schema.experiment.insert().values(**row).returning(schema.experiment.c.id)
+        return self._target.execute(insert).scalar_one()
 
     def _unite(self, same: Version, other: Version) -> None:
         """Have a version that both know span the times at which either published it, with both's words."""
         own, theirs = asdict(same.description), asdict(other.description)
         if any(own[word] and theirs[word] and own[word] != theirs[word] for word in own):
-            self._kept.add((same.fleet, same.experiment.name))
+            self._added[same.fleet, same.experiment.name]["kept"] = 1
         table = schema.experiment
         both = {"first_serial": min(same.first_serial, other.first_serial)}
         both["serial"] = max(same.serial, other.serial)
         words = {word: own[word] or theirs[word] for word in own}
         self._target.execute(update(table).where(table.c.id == same.id).values(**both, **words))
 
-    def _add_dedupe(self) -> None:
-        overlaps: dict[tuple[str, str], tuple[int, int]] = {}
-        for rows in _dedupe(self._source, self._connection):
-            try:
-                seen = self._seen(rows)
-            except ValueError as e:
-                raise StoreError(f"{self._into.where} is damaged: {e}") from None
+    def _add_dedupe(self, rows: Rows) -> None:
+        table = schema.dedupe
+        columns = (table.c.fleet, table.c.experiment, table.c.device)
+        query = select(*columns, table.c.numbers, table.c.beyond, table.c.accepted).order_by(*columns)
+        overlaps: dict[_Name, tuple[int, int]] = {}
+        for part in rows.parts(query.where(table.c.accepted > 0)):
+            with self._source.legible():
+                theirs = {(f, name, device): _decoded(*row) for f, name, device, *row in part}
+            with self._into.legible():
+                seen = self._seen(theirs)
             changed: dict[DedupeKey, NumberSet] = {}
-            for key, numbers in rows.items():
+            for key, numbers in theirs.items():
                 name = key[0], key[1]
                 united = seen[key].union(numbers)
                 both = _span(seen[key]) + _span(numbers) - _span(united)
                 if both:
                     devices, reports = overlaps.get(name, (0, 0))
                     overlaps[name] = devices + 1, reports + both
-                self._reports[name] += len(numbers)
-                self._devices[name] += not seen[key]
+                self._added[name].update(reports=len(numbers), devices=not seen[key])
                 changed[key] = united
             if not overlaps:
                 self._write(changed, {}, {})
-            self._advance(len(rows))
         for (fleet, experiment), (devices, reports) in overlaps.items():
             raise MergeRefused(
                 f"both {self._into.where} and {self._source.where} counted the same {reports:,} "
@@ -281,13 +270,11 @@ class _Merge:
                 f"in fleet {fleet}: their counts cannot be told apart"
             )
 
-    def _add_histograms(self, ids: dict[int, int]) -> None:
+    def _add_histograms(self, rows: Rows, ids: dict[int, int]) -> None:
         table = schema.histogram
         query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
-        counts = self._connection.execute(query.execution_options(yield_per=_ROWS))
-        for part in counts.partitions():
+        for part in rows.parts(query):
             self._write({}, {(ids[id_], window, code): count for id_, window, code, count in part}, {})
-            self._advance(len(part))
 
     def _add_rejects(self) -> None:
         table = schema.reject
@@ -297,38 +284,25 @@ class _Merge:
         self._totals["rejects"] += sum(rejects.values())
 
 
-def _dedupe(store: Store, connection: Connection) -> Iterator[dict[DedupeKey, NumberSet]]:
-    """Yield a store's dedupe sets, a few thousand at a time."""
-    table = schema.dedupe
-    columns = (table.c.fleet, table.c.experiment, table.c.device)
-    query = (
-        select(*columns, table.c.numbers, table.c.beyond, table.c.accepted)
-        .where(table.c.accepted > 0)
-        .order_by(*columns)
-    )
-    for part in connection.execute(query.execution_options(yield_per=_ROWS)).partitions():
-        rows = {}
-        for fleet, experiment, device, text, beyond, accepted in part:
-            try:
-                numbers = NumberSet.decode(text, beyond)
-                if len(numbers) != accepted:
-                    raise ValueError("a device's reports and their number do not match")
-            except ValueError as e:
-                raise StoreError(f"{store.where} is damaged: {e}") from None
-            rows[fleet, experiment, device] = numbers
-        yield rows
+def _decoded(text: str, beyond: bytes | None, accepted: int) -> NumberSet:
+    numbers = NumberSet.decode(text, beyond)
+    if len(numbers) != accepted:
+        raise ValueError("a device's reports and their number do not match")
+    return numbers
 
 
-def _check_counts(store: Store, connection: Connection, names: set[tuple[str, str]]) -> None:
+def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> None:
     """Refuse counts that no dedupe set stands for: nobody could tell whether they were added before."""
-    counted, versions, dedupe = schema.histogram, schema.experiment, schema.dedupe
-    query = select(versions.c.fleet, versions.c.name, func.sum(counted.c.count))
-    query = query.join(counted, counted.c.experiment == versions.c.id)
-    query = query.group_by(versions.c.fleet, versions.c.name)
-    counts = {(fleet, name): int(n) for fleet, name, n in connection.execute(query)}
-    query = select(dedupe.c.fleet, dedupe.c.experiment, func.sum(dedupe.c.accepted))
-    query = query.group_by(dedupe.c.fleet, dedupe.c.experiment)
-    known = {(fleet, name): int(n) for fleet, name, n in connection.execute(query)}
+    versions, dedupe = schema.experiment, schema.dedupe
+
+    def sums(count: Column[int], *name: Column[str]) -> dict[_Name, int]:
+        query: Any = select(*name, func.sum(count)).group_by(*name)
+        if count.table is schema.histogram:
+            query = query.where(versions.c.id == schema.histogram.c.experiment)
+        return {(fleet, name): int(n) for fleet, name, n in connection.execute(query)}
+
+    counts = sums(schema.histogram.c.count, versions.c.fleet, versions.c.name)
+    known = sums(dedupe.c.accepted, dedupe.c.fleet, dedupe.c.experiment)
     for fleet, name in sorted(names):
         have, of = counts.get((fleet, name), 0), known.get((fleet, name), 0)
         if have != of:

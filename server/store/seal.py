@@ -9,13 +9,12 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, select
 
 from . import schema
 from .number_set import NumberSet
-from .store import Store, StoreError, VersionRefused
-
-_ROWS = 2000  # read and written together
+from .rows import Rows
+from .store import Store, VersionRefused
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,12 @@ def seal(
     table = schema.dedupe
     own = and_(table.c.fleet == fleet, table.c.experiment == name, table.c.accepted > 0)
     folded = gaps = late = before = after = 0
+    query = select(table.c.device, table.c.numbers, table.c.beyond).where(own).order_by(table.c.device)
     with store.snapshot() as reader:
-        devices = reader.scalar(select(func.count()).select_from(table).where(own)) or 0
-        query = select(table.c.device, table.c.numbers, table.c.beyond).where(own).order_by(table.c.device)
-        for part in reader.execute(query.execution_options(yield_per=_ROWS)).partitions():
-            sets = {(fleet, name, device): _decoded(store, *row) for device, *row in part}
+        rows = Rows(reader, [table], advance, own)
+        for part in rows.parts(query):
+            with store.legible():
+                sets = {(fleet, name, device): NumberSet.decode(*row) for device, *row in part}
             keys = [key for key, numbers in sets.items() if numbers.seal() != numbers]
             if keys and not dry_run:
                 with store.ingest() as transaction:
@@ -81,18 +81,10 @@ def seal(
                 gaps += sealed.late - numbers.late
                 before += _bytes(numbers)
                 after += _bytes(sealed)
-            advance(len(part) / devices)
     over = not any(v.counts_on(today) for v in versions)
-    return Sealing(fleet, name, devices, folded, gaps, late, before, after, over)
+    return Sealing(fleet, name, rows.count, folded, gaps, late, before, after, over)
 
 
 def _bytes(numbers: NumberSet) -> int:
     text, beyond = numbers.encode()
     return len(text) + len(beyond or b"")
-
-
-def _decoded(store: Store, text: str, beyond: bytes | None) -> NumberSet:
-    try:
-        return NumberSet.decode(text, beyond)
-    except (TypeError, ValueError) as e:  # SQLite keeps any type in any column
-        raise StoreError(f"{store.where} is damaged: {e}") from None

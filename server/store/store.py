@@ -9,7 +9,7 @@ import datetime
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from .versions import (
     day_text,
     last_counted,
     retired_until,
+    row_of,
     version_of,
 )
 
@@ -82,15 +83,12 @@ class Store(Database):
 
     def fleets(self) -> dict[str, bool]:
         """Return name -> whether the fleet is keyed."""
-        with self.reading() as connection:
-            query = select(schema.fleet.c.name, schema.fleet.c.keyed).order_by(schema.fleet.c.name)
-            return {name: bool(keyed) for name, keyed in connection.execute(query)}
+        query = select(schema.fleet.c.name, schema.fleet.c.keyed).order_by(schema.fleet.c.name)
+        return {name: bool(keyed) for name, keyed in self.read(query)}
 
     def master_checks(self) -> dict[str, str | None]:
         """Return fleet -> the check value of its master key, None where no key has counted a report yet."""
-        with self.reading() as connection:
-            query = select(schema.fleet.c.name, schema.fleet.c.master_check)
-            return dict(connection.execute(query).all())
+        return dict(map(tuple, self.read(select(schema.fleet.c.name, schema.fleet.c.master_check))))
 
     def set_master_check(self, fleet: str, value: str) -> None:
         """Keep the check value of the fleet's master key that is in force."""
@@ -100,8 +98,9 @@ class Store(Database):
 
     def listed_fleets(self) -> frozenset[str]:
         """Return the names of the fleets that have an allow-list: only its devices count."""
-        with self.reading() as connection:
-            return frozenset(connection.scalars(select(schema.fleet.c.name).where(schema.fleet.c.listed)))
+        return frozenset(
+            name for (name,) in self.read(select(schema.fleet.c.name).where(schema.fleet.c.listed))
+        )
 
     def set_listed(self, fleet: str, listed: bool) -> None:
         """Count only allowed devices' reports in a fleet, or any but revoked ones'.
@@ -159,8 +158,7 @@ class Store(Database):
         """Return device id -> "allowed" or "revoked", of all that were named; sorted."""
         table = schema.device
         query = select(table.c.device, table.c.state).where(table.c.fleet == fleet)
-        with self.reading() as connection:
-            return dict(sorted((device, state) for device, state in connection.execute(query)))
+        return dict(sorted(map(tuple, self.read(query))))
 
     def _devices(self, connection: Connection, fleet: str, state: str) -> frozenset[str]:
         table = schema.device
@@ -172,10 +170,9 @@ class Store(Database):
             check_device(device)
         if self._keyed(connection, fleet) is None:
             raise VersionRefused(_no_fleet(fleet))
-        if not devices:
-            return
         rows = [{"fleet": fleet, "device": device, "state": state} for device in devices]
-        connection.execute(insert_devices(connection), rows)
+        if rows:
+            connection.execute(insert_devices(connection), rows)
 
     def _keyed(self, connection: Connection, name: str) -> bool | None:
         return connection.scalar(select(schema.fleet.c.keyed).where(schema.fleet.c.name == name))
@@ -219,15 +216,12 @@ class Store(Database):
             for v in versions:
                 if v.current and v.experiment.name == new.name:
                     self._retire(connection, v, grace_days)
+            version = same or Version(0, fleet, bytes(payload), True, None, new, first_serial=serial)
+            words = {} if description is None else asdict(description)
             until = None if expires is None else last_counted(expires, grace_days)
-            published = {"current": True, "expires": day_text(expires), "counted_until": day_text(until)}
-            published |= {"serial": serial} | ({} if description is None else asdict(description))
-            if same is None:
-                row = {"fleet": fleet, "name": new.name, "digest": new.digest, "sha256": new.sha256}
-                row |= {"payload": bytes(payload), "first_serial": serial}
-                connection.execute(table.insert().values(**row, **published))
-            else:
-                connection.execute(update(table).where(table.c.id == same.id).values(**published))
+            published = {"current": True, "expires": expires, "counted_until": until, "serial": serial}
+            change = table.insert() if same is None else update(table).where(table.c.id == same.id)
+            connection.execute(change.values(**row_of(replace(version, **published, **words))))
         return new
 
     def withdraw_experiment(self, fleet: str, name: str, *, grace_days: int = GRACE_DAYS) -> None:
@@ -334,19 +328,16 @@ class Store(Database):
         rejects: dict[str, dict[str, int]] = {}
         table = schema.reject
         query = select(table.c.fleet, table.c.reason, table.c.count)
-        with self.reading() as connection:
-            for fleet, reason, count in connection.execute(query.order_by(table.c.fleet, table.c.reason)):
-                rejects.setdefault(fleet, {})[reason] = count
+        for fleet, reason, count in self.read(query.order_by(table.c.fleet, table.c.reason)):
+            rejects.setdefault(fleet, {})[reason] = count
         return rejects
 
     def participation(self, fleet: str) -> dict[str, Participation]:
         """Return experiment name -> accepted reports and the devices they came from."""
-        table = schema.dedupe
-        with self.reading() as connection:
-            accepted = table.c.accepted
-            query = select(table.c.experiment, func.count(), func.sum(accepted), func.max(accepted))
-            query = query.where(table.c.fleet == fleet, accepted > 0).group_by(table.c.experiment)
-            return {name: Participation(*map(int, row)) for name, *row in connection.execute(query)}
+        table, accepted = schema.dedupe, schema.dedupe.c.accepted
+        query = select(table.c.experiment, func.count(), func.sum(accepted), func.max(accepted))
+        query = query.where(table.c.fleet == fleet, accepted > 0).group_by(table.c.experiment)
+        return {name: Participation(*map(int, row)) for name, *row in self.read(query)}
 
     def seen(self, fleet: str) -> Iterator[tuple[str, str, NumberSet]]:
         """Yield (device, experiment name, numbers of its accepted reports); a device's come together."""
@@ -355,10 +346,9 @@ class Store(Database):
         query = query.where(table.c.fleet == fleet, table.c.accepted > 0).order_by(table.c.device)
         with self.reading() as connection:
             for device, name, *numbers in connection.execution_options(yield_per=1000).execute(query):
-                try:
-                    yield device, name, NumberSet.decode(*numbers)
-                except ValueError as e:
-                    raise StoreError(f"{self.where} is damaged: {e}") from None
+                with self.legible():
+                    decoded = NumberSet.decode(*numbers)
+                yield device, name, decoded
 
     def window_reports(self, fleet: str) -> dict[int, dict[str, int]]:
         """Return version id -> window -> reports accepted in it, for a fleet's versions that have any."""
@@ -367,9 +357,8 @@ class Store(Database):
         query = query.join(versions, versions.c.id == table.c.experiment).where(versions.c.fleet == fleet)
         query = query.group_by(table.c.experiment, table.c.window)
         reports: dict[int, dict[str, int]] = {}
-        with self.reading() as connection:
-            for version, window, count in connection.execute(query):
-                reports.setdefault(version, {})[window] = int(count)
+        for version, window, count in self.read(query):
+            reports.setdefault(version, {})[window] = int(count)
         return reports
 
     # Ingest
@@ -377,13 +366,10 @@ class Store(Database):
     @contextmanager
     def ingest(self) -> Generator[IngestTransaction, None, None]:
         """One transaction for one batch; leaving the block commits it durably, or raises StoreError."""
-        try:
-            with self.writing() as connection:
-                # An aggregator that an upgrade has overtaken would count by rules that no longer hold.
-                self.check_version(connection)
-                yield IngestTransaction(connection)
-        except (TypeError, ValueError) as e:  # SQLite keeps any type in any column
-            raise StoreError(f"{self.where} is damaged: {e}") from e
+        with self.legible(), self.writing() as connection:
+            # An aggregator that an upgrade has overtaken would count by rules that no longer hold.
+            self.check_version(connection)
+            yield IngestTransaction(connection)
 
     # Whole stores
 

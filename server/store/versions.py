@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import RowMapping
 
@@ -69,24 +70,28 @@ def version_of(row: RowMapping) -> Version:
 
     Raises ExperimentRefused, TypeError or ValueError for a damaged one.
     """
-    days = (row["expires"], row["counted_until"])
-    expires, counted_until = (None if day is None else datetime.date.fromisoformat(day) for day in days)
-    payload = bytes(row["payload"])
-    texts = [row[name] for name in ("unit", "purpose", "owner")]
-    if not all(isinstance(text, str) for text in texts):
+    days = {
+        name: None if row[name] is None else datetime.date.fromisoformat(row[name])
+        for name in ("expires", "counted_until")
+    }
+    texts = {name: row[name] for name in ("unit", "purpose", "owner")}
+    if not all(isinstance(text, str) for text in texts.values()):
         raise TypeError("its unit, purpose or owner is no text")
+    serials = {name: int(row[name]) for name in ("first_serial", "serial")}
+    payload, current = bytes(row["payload"]), bool(row["current"])
+    experiment = parse_experiment(payload)
     return Version(
-        row["id"],
-        row["fleet"],
-        payload,
-        bool(row["current"]),
-        expires,
-        parse_experiment(payload),
-        counted_until,
-        int(row["first_serial"]),
-        int(row["serial"]),
-        *texts,
+        row["id"], row["fleet"], payload, current, experiment=experiment, **days, **serials, **texts
     )
+
+
+def row_of(version: Version) -> dict[str, Any]:
+    """Return a version as the table of experiments has it, without its id."""
+    e = version.experiment
+    same = ("fleet", "payload", "current", "first_serial", "serial", "unit", "purpose", "owner")
+    row = {name: getattr(version, name) for name in same} | {"name": e.name}
+    row |= {"digest": e.digest, "sha256": e.sha256}
+    return row | {name: day_text(getattr(version, name)) for name in ("expires", "counted_until")}
 
 
 def last_counted(last: datetime.date, grace_days: int) -> datetime.date:

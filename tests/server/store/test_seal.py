@@ -155,7 +155,7 @@ def test_what_arrives_while_it_is_sealed_is_counted_or_refused_and_never_lost_fr
 
 
 def test_one_that_fails_half_way_leaves_each_device_sealed_or_as_it_was(store, monkeypatch):
-    monkeypatch.setattr("hushmote.server.store.seal._ROWS", 1)
+    monkeypatch.setattr("hushmote.server.store.rows._ROWS", 1)
     open_transaction = store.ingest
     done = []
 

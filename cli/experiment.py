@@ -10,9 +10,8 @@ import typer
 from ..device.ldp_client import Experiment, Level
 from ..server.accounting.compare import plain_guarantee
 from ..server.answers import tables as show
-from ..server.epsilon import MICRO, belief
+from ..server.epsilon import MICRO
 from ..server.errors import UsageError
-from ..server.experiments import words
 from ..server.experiments.asking import answers_of
 from ..server.experiments.budget import cap_in_nats
 from ..server.experiments.definition import load
@@ -22,6 +21,8 @@ from ..server.store.store import Store
 from ..server.store.versions import GRACE_DAYS, Description, most_reports
 from ..server.wire import board_files
 from ..server.wire.experiments import parse_experiment
+from ..server.words import experiment as words
+from ..server.words.epsilon import belief
 from . import tables
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
 
@@ -104,7 +105,7 @@ def experiment_show(
     table.add_row("mechanism", words.mechanism(experiment))
     table.add_row("privacy", f"ε = {experiment.epsilon / MICRO:g} per report, {words.budget(experiment)}")
     table.add_row("", belief(experiment.epsilon / MICRO))
-    table.add_row("together", words.guarantee(definition))
+    table.add_row("together", words.together(definition.guarantee(), definition.spent(), definition.epsilon))
     table.add_row("report", f"{9 + experiment.code_bytes} bytes, {17 + experiment.code_bytes} authenticated")
     table.add_row("digest", experiment.digest.hex())
     if further := flash_options(experiment):

@@ -13,12 +13,12 @@ import typer
 from ..server.answers import second_epsilon
 from ..server.answers import tables as show
 from ..server.answers.query import Facts, Selection
-from ..server.epsilon import rounded_up
 from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility
 from ..server.ingest.broker_url import is_nats
 from ..server.overview.aggregator import ask, check_url
 from ..server.store.store import Store, Version
+from ..server.words.epsilon import rounded_up
 from . import tables, watch
 from .broker import FILE, URLS, connection, settings
 from .options import DEFAULT_STORE, AggregatorUrl, AsJson, StoreUrl, print_json, the_fleet

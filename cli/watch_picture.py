@@ -10,12 +10,12 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from ..server.epsilon import rounded_up
 from ..server.overview.aggregator import AggregatorHealth
 from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ..server.overview.watch import StoreState
 from ..server.plain_text import shortened, visible
 from ..server.results.result import Learned, Result
+from ..server.words.epsilon import rounded_up
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_LABELS = 5

@@ -111,7 +111,7 @@ def run(place: Place, devices: int | None) -> DemoResult:
         "reading plays the part of one device's value.",
     )
     definition = experiment.parse(DEFINITION)
-    reported = report_all(place, definition, readings, "a temperature")
+    reported = report_all(place, definition, readings, "temperature")
     asked = definition.experiment()
     with Store(place.store_url) as store:
         estimated = estimate(asked, store.histogram(FLEET, asked.digest))

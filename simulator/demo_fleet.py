@@ -21,7 +21,7 @@ import numpy as np
 from ..device.ldp_client import Experiment
 from ..server.answers import tables as show
 from ..server.answers.files import output_folder
-from ..server.epsilon import MICRO, belief
+from ..server.epsilon import MICRO
 from ..server.errors import HushmoteError
 from ..server.experiments.definition import Definition
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress
@@ -29,6 +29,7 @@ from ..server.provisioning import master_key
 from ..server.store.store import Store
 from ..server.wire import keys, topics
 from ..server.wire.experiments import parse_experiment
+from ..server.words.epsilon import belief
 from . import server_process
 from .broker import Broker
 from .faithful import Delivery, SimulatedFleet
@@ -124,7 +125,7 @@ def chosen(readings: Sequence[T], devices: int | None) -> list[T]:
 
 
 def report_all(place: Place, definition: Definition, readings: Sequence[Reading], thing: str) -> Reported:
-    """Let a device report each of the readings; thing: what one is, such as "a temperature".
+    """Let a device report each of the readings; thing: what one is, such as "temperature".
 
     Raises DemoError, BrokerError, GatewayError and StoreError with one line.
     """

@@ -21,12 +21,13 @@ from ..server.answers.answer import Answer, Answers
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.answers.rows import CandidateRow, Row, coverage
 from ..server.answers.second_epsilon import TwoEpsilons
-from ..server.epsilon import MICRO, belief
+from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.experiments import definition as experiment
 from ..server.experiments.units import bin_edges
 from ..server.mechanisms import mechanism_of
 from ..server.store.store import Store
+from ..server.words.epsilon import belief
 from . import demo_picture
 from .demo_fleet import FLEET, Place, Reported, chosen, report_all
 from .flights import Flight, airlines, airports, flights
@@ -54,7 +55,7 @@ class DemoQuestion:
     """What is asked of the fleet.
 
     definition  the analyst's file
-    thing       what one reading is, such as "a delay"
+    thing       what one reading is, such as "delay"
     data        a sentence on it
     reading     of a flight
     answers     to the question; the estimate knows the truth
@@ -184,7 +185,7 @@ def _pairs_said(estimates: FleetEstimate, answers: Answers) -> str:
         f"{difference.high:.0%}, and in truth {difference.truth or 0:.0%}. These two were picked as they "
         "stand out, so such an interval holds less often than it says. Each board sent one report of both "
         "readings, which may be a lie, but tells something of its flight. "
-        f"{belief(estimates.experiment.epsilon / MICRO, 'a pair of readings')}"
+        f"{belief(estimates.experiment.epsilon / MICRO, 'pair of readings')}"
     )
     return said.replace("%", " %")
 
@@ -245,7 +246,7 @@ QUESTIONS: Mapping[str, DemoQuestion] = MappingProxyType(
     {
         "mean": DemoQuestion(
             _MEAN,
-            "a delay",
+            "delay",
             "Each flight plays the part of a device that knows by how many minutes it was late.",
             lambda flight: flight.delay,
             lambda estimates: Answers([estimates.mean()]),
@@ -254,7 +255,7 @@ QUESTIONS: Mapping[str, DemoQuestion] = MappingProxyType(
         ),
         "pairs": DemoQuestion(
             _PAIRS,
-            "a pair of readings",
+            "pair of readings",
             "Each flight plays the part of a device that knows its airline, and whether it was late by a "
             "quarter of an hour or more.",
             lambda flight: (flight.airline, flight.delay >= _LATE_MIN),
@@ -264,7 +265,7 @@ QUESTIONS: Mapping[str, DemoQuestion] = MappingProxyType(
         ),
         "labels": DemoQuestion(
             _LABELS,
-            "a destination",
+            "destination",
             "Each flight plays the part of a device that knows where it went, as a code of three letters. "
             "No device has a list of such codes.",
             lambda flight: flight.destination,

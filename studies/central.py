@@ -9,9 +9,10 @@ import numpy as np
 from pydantic import Field
 
 from ..server.arrays import Floats
-from ..server.epsilon import rounded_down
 from ..server.errors import UsageError
-from ..server.privacy.beliefs import DisclosureError, chance, checked_prior, fraction
+from ..server.privacy.beliefs import DisclosureError, checked_prior, fraction
+from ..server.words.epsilon import rounded_down
+from ..server.words.numbers import chance
 from ..simulator import population
 from .frame import Running, StudyParameters, StudyResult, StudyTable
 from .lee_clifton import EpsilonChoice, check_epsilon, choose_epsilon

@@ -10,8 +10,9 @@ from pydantic import Field
 
 from ..server.accounting import AccountingError, ComposedRow, History, Kind, ReportCost, compose
 from ..server.accounting.compare import TITLES
-from ..server.epsilon import MICRO, belief, micro_nats, rounded_up
+from ..server.epsilon import MICRO, micro_nats
 from ..server.errors import UsageError, refusing
+from ..server.words.epsilon import belief, rounded_up
 from .frame import Running, StudyParameters, StudyResult, StudyTable
 
 _NEXT_TO_NOTHING = 0.5  # a δ from which on nothing of worth is promised

@@ -7,7 +7,7 @@ from pydantic import Field
 from ..server.accounting import majority_envelope, majority_epsilon, optimal_delta
 from ..server.accounting.errors import positive, whole
 from ..server.accounting.theorem import MOST_REPORTS
-from ..server.experiments import words
+from ..server.words.numbers import counted
 from .frame import Running, StudyParameters, StudyResult, StudyTable
 
 
@@ -29,7 +29,7 @@ def run(asked: MajorityParameters, running: Running) -> StudyResult:
         rows.append(row | {"sum": envelope * reports, "delta": optimal_delta(envelope, reports, total)})
     (here,) = (row for row in rows if row["reports"] == n)
     shown = (
-        f"This is not local differential privacy: {words.reports(n)} of ε = {here['envelope']:.4f} tell one "
+        f"This is not local differential privacy: {counted(n)} of ε = {here['envelope']:.4f} tell one "
         f"fixed bit, by a vote, no better than 1 report of ε = {total:g}. As LDP they are Σε = "
         f"{here['sum']:,.6g}.",
         "",

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from ...server.accounting import Kind
 from ...server.accounting.compare import TITLES, TheoremRow
-from ...server.epsilon import LEAST, MICRO, belief, rounded_down, rounded_up
-from ...server.experiments import words
+from ...server.epsilon import LEAST, MICRO
 from ...server.privacy.histogram import HistogramRow
+from ...server.words.epsilon import belief, rounded_down, rounded_up
+from ...server.words.numbers import counted
 
-ALL_SEEN = "all of them"
+ALL_SEEN = "all of its reports"
 
 
 def promises(row: TheoremRow) -> bool:
@@ -29,7 +30,7 @@ def left_out(names: Sequence[str], why: str) -> str:
 def of_each(rows: Sequence[TheoremRow], reports: int, total: float) -> str:
     """The largest ε of each of a number of reports, and what it means."""
     best, basic = _best(rows, "epsilon"), rows[0]
-    each = words.reports(reports)
+    each = counted(reports)
     if best.epsilon is None or best.epsilon * MICRO < LEAST:
         return f"No board makes reports that small: a total of {total:g} is too little for {each}."
     take = "Take" if reports == 1 else "For each take"
@@ -44,7 +45,7 @@ def how_many(rows: Sequence[TheoremRow], epsilon: float, total: float) -> str:
     best, basic = _best(rows, "reports"), rows[0]
     if not best.reports:
         return f"No report of ε = {epsilon:g} fits into a total of {total:g}: take a smaller ε."
-    most = f"A board may make {words.reports(best.reports)} of ε = {epsilon:g} in its life"
+    most = f"A board may make {counted(best.reports)} of ε = {epsilon:g} in its life"
     text = f"{most}: {_together('they', best)}."
     if best is not basic:
         text += f" Without a δ, by basic, it is {basic.reports or 0:,}."

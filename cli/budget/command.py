@@ -13,12 +13,13 @@ from ...server.accounting import AccountingError, Guarantee, Kind
 from ...server.accounting import compare as budget
 from ...server.accounting.compare import TheoremRow, plain_guarantee
 from ...server.answers import tables as show
-from ...server.epsilon import belief, micro_nats, nats
+from ...server.epsilon import micro_nats, nats
 from ...server.errors import UsageError
 from ...server.experiments.budget import cap_in_nats
 from ...server.plain import plain
 from ...server.planning import policy
 from ...server.planning.policy import Policy
+from ...server.words.epsilon import belief
 from ..options import AsJson, print_json
 from . import answers
 from .histogram import histogram

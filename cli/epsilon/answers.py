@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...server.accounting.compare import TITLES
-from ...server.epsilon import LEAST, MICRO, belief, rounded_down
-from ...server.experiments import words
-from ...server.privacy.beliefs import chance
+from ...server.epsilon import LEAST, MICRO
 from ...server.privacy.many_reports import BudgetRow
 from ...server.privacy.questions import Chosen, Seen
+from ...server.words.epsilon import belief, rounded_down
+from ...server.words.numbers import chance, counted
 
 _SHOWN = 3
 _WORTH_A_DELTA = 1.05  # how much more ε a theorem has to allow before its δ is worth a sentence
@@ -34,7 +34,7 @@ def chosen(choice: Chosen) -> str:
         few = "Allow a higher risk, or fewer reports."
         return f"No ε keeps this risk in {reports:,} reports: it would be below 0.001. {few}\n{risk}"
     each = _allowed(best)
-    take = f"Take ε = {rounded_down(each)} per report: {words.reports(reports)} of a board keep the risk"
+    take = f"Take ε = {rounded_down(each)} per report: {counted(reports)} of a board keep the risk"
     take += " together, whatever they say." if best is certain else f" but for a chance of {best.fails:g}."
     if best is certain and _allowed(likely) > _WORTH_A_DELTA * each:
         title = TITLES.get(likely.theorem, likely.theorem)

@@ -13,7 +13,7 @@ from ...device.ldp_client import Experiment
 from ...server.accounting.errors import probability, whole
 from ...server.answers import tables as show
 from ...server.answers.query import Facts, Selection
-from ...server.epsilon import MICRO, belief, check_epsilon, micro_nats
+from ...server.epsilon import MICRO, check_epsilon, micro_nats
 from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.asking import require
@@ -33,6 +33,7 @@ from ...server.privacy.beliefs import (
 from ...server.privacy.histogram import histogram_view
 from ...server.privacy.questions import Chosen, Seen, Values, bare_values
 from ...server.store.store import Store
+from ...server.words.epsilon import belief
 from ...simulator import population
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
 from ..output import PICTURES, Pictures, checked
@@ -173,7 +174,7 @@ def _listed(experiment: Experiment) -> Experiment:
     if experiment.type == "text":
         raise UsageError(
             f"{experiment.name} is a text, and no list holds all texts: say with --domain how many an "
-            f"attacker may think of. However many: {belief(experiment.epsilon / MICRO, 'a text')} "
+            f"attacker may think of. However many: {belief(experiment.epsilon / MICRO, 'text')} "
             f"Leave the text itself out: {_BARE}"
         )
     return experiment

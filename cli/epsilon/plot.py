@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ...server.answers.figure import COLOURS, figure, legend_below, style
 from ...server.epsilon import MICRO
-from ...server.experiments import words
 from ...server.experiments.payload import NoMechanism
 from ...server.privacy.beliefs import (
     ByEpsilon,
@@ -23,6 +22,7 @@ from ...server.privacy.beliefs import (
     worst_posteriors,
 )
 from ...server.privacy.questions import Chosen, Seen
+from ...server.words import experiment as words
 
 _RISK = "#555555"
 

@@ -8,11 +8,11 @@ from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
 from ...server.estimate.shuffled import LIMITS
-from ...server.experiments import words
 from ...server.plain_text import shortened
-from ...server.privacy.beliefs import chance
 from ...server.privacy.histogram import HistogramView
 from ...server.privacy.questions import Belief, Chosen, Seen
+from ...server.words import experiment as words
+from ...server.words.numbers import chance
 from .. import tables
 from . import answers
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from ...server.answers import facts
 from ...server.answers import tables as show
-from ...server.planning.answer import PlanAnswer, answer, number_of_reports
+from ...server.planning.answer import PlanAnswer, answer
 from ...server.planning.devices import Plan, PlanError
+from ...server.words.numbers import expected
 from .. import output, tables
 from ..options import command, print_json
 from ..progress import progress
@@ -94,7 +95,7 @@ def _show(checked: Sequence[PlanCheck | Unmeasured]) -> None:
             row.name,
             row.population,
             f"{row.fleets:,}",
-            number_of_reports(row.reports),
+            expected(row.reports),
             f"{row.predicted:.3%}",
             f"{row.measured:.3%} ({row.uncertainty:.3%})",
             "yes" if row.agrees else "no",

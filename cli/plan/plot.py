@@ -9,11 +9,11 @@ from matplotlib.ticker import LogLocator
 
 from ...server.answers.figure import COLOURS, figure, legend_below, log_log, number_axis, plain, style
 from ...server.epsilon import MICRO
-from ...server.experiments import words
 from ...server.planning.devices import EPSILON_STEP, Plan, PlanError, Z, best_design, half_width
 from ...server.planning.expected_error import variance
 from ...server.planning.lifetime import LifetimePlan
-from ...server.planning.words import NOTHING, asked, length
+from ...server.planning.words import asked
+from ...server.words.numbers import NOTHING, counted, length
 
 _POINTS = 25
 _HALF_WIDTH = "half-width of 95 % interval, ±%"
@@ -100,7 +100,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
         number_axis(right.yaxis)
         style(
             right,
-            f"{words.reports(best.cap)} of ε = {best.epsilon / MICRO:g} for life",
+            f"{counted(best.cap)} of ε = {best.epsilon / MICRO:g} for life",
             f"{life.devices:,} devices, {length(life.rhythm.horizon_s)}; 1 call in {best.every:,}",
             "day on which the window ends",
             _HALF_WIDTH,

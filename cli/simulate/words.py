@@ -9,8 +9,10 @@ from pathlib import Path
 from ...server.answers import tables as show
 from ...server.answers.answer import Answer, Answers
 from ...server.answers.guide import asked_about, exact, half_width
-from ...server.epsilon import MICRO, belief
-from ...server.experiments import words
+from ...server.epsilon import MICRO
+from ...server.words import experiment as words
+from ...server.words.epsilon import belief
+from ...server.words.numbers import counted, few_boards
 from ...simulator.attack import AttackOutcome
 from ...simulator.calls import Reporting, expected_reports, usual_calls, usual_reports
 from ...simulator.simulate import SimulatedEstimate
@@ -29,9 +31,9 @@ def say(label: str, text: str) -> None:
 def heading(estimate: SimulatedEstimate) -> None:
     """How many boards spoke, and what they hold."""
     e, made = estimate.experiment, estimate.reporting
-    of = "1 report" if estimate.reports == 1 else f"{estimate.reports:,} reports"
     unit = f" {estimate.unit}" if estimate.unit and ":" in estimate.held else ""
-    show.out.print(f"{e.name}: {of} of {estimate.devices:,} boards that hold {estimate.held}{unit}")
+    said = f"{counted(estimate.reports)} of {estimate.devices:,} boards that hold {estimate.held}{unit}"
+    show.out.print(f"{e.name}: {said}")
     if made is not None:
         show.out.print(_spoke(estimate, made))
     show.out.print(words.mechanism(e))
@@ -39,11 +41,10 @@ def heading(estimate: SimulatedEstimate) -> None:
 
 def _spoke(estimate: SimulatedEstimate, made: Reporting) -> str:
     every = estimate.experiment.every
-    times = f"{made.calls:,} calls" if made.calls > 1 else "1 call"
+    times = counted(made.calls, "call")
     if not made.given and made.spoke == made.devices:
         each = usual_reports(estimate.experiment)
-        reports = "1 report" if each == 1 else f"{each} reports"
-        reports = f"the {reports} that its budget holds" if made.spent else reports
+        reports = f"the {counted(each)} that its budget holds" if made.spent else counted(each)
         return f"each makes {reports}, in {times} to report() on average"
     coin = f": one in {every} makes a report" if every > 1 else ""
     spent = f"; {made.spent:,} used up their budget" if made.spent else ""
@@ -69,17 +70,11 @@ def _more(estimate: SimulatedEstimate, width: float) -> str:
         advice = f"--calls {usual_calls(e)} makes about {more:,} reports: ±{_points(width)} points. "
         reports = more
     boards = devices * (width / 0.01) ** 2
-    return f"{advice}±1 point takes {_rounded_up(boards):,} boards."
+    return f"{advice}±1 point takes {few_boards(boards):,} boards."
 
 
 def _points(width: float) -> str:
     return f"{100 * width:.2g}" if width < 1 else f"{100 * width:,.0f}"
-
-
-def _rounded_up(boards: float) -> int:
-    """With two digits, never fewer than it takes."""
-    unit = 10 ** max(0, math.floor(math.log10(max(boards, 1))) - 1)
-    return max(2, math.ceil(boards / unit) * unit)
 
 
 def conclusion(estimate: SimulatedEstimate, file: Path, answers: Answers) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
-from ..epsilon import belief
+from ..words.epsilon import belief
+from ..words.numbers import two_digits
 from .rows import AnswerRows
 from .second_epsilon import TwoEpsilons
 
@@ -46,7 +47,7 @@ def _private(epsilons: TwoEpsilons) -> str:
         return one
     if together > _MOST_NATS:
         return f"{one} A board's many reports about one reading that never changes tell more than that."
-    all_of_them = belief(together).replace("the report", f"all {epsilons.own:,} reports of a board")
+    all_of_them = belief(together, seen=f"all {epsilons.own:,} of its reports")
     return f"{one} {all_of_them}"
 
 
@@ -54,11 +55,6 @@ def half_width(answer: AnswerRows) -> float:
     """Half the width of the table's middle interval, of moments the mean's; 0 where all hold everything."""
     rows = answer.rows[:1] if answer.kind == "moments" else answer.rows
     return median([(row.high - row.low) / 2 for row in rows if row.high > row.low] or [0.0])
-
-
-def _short(error: float) -> str:
-    """An error with two digits that count: 0.57, 1,200."""
-    return f"{float(f'{error:.2g}'):,.10g}"
 
 
 def asked_about(answers: Sequence[A]) -> A:
@@ -80,15 +76,15 @@ def exact(answers: Sequence[AnswerRows]) -> str:
     if asked:  # the widest of them: what holds for it holds for each
         widest = max(row.high - row.low for row in asked) / 2
         which = "the share that you asked for" if len(asked) == 1 else "each share that you asked for"
-        parts.append(f"{which}{known} to about ±{_short(widest * 100)} percentage points")
+        parts.append(f"{which}{known} to about ±{two_digits(widest * 100)} percentage points")
     elif shares and half_width(shares[0]):
-        parts.append(f"a share{known} to about ±{_short(half_width(shares[0]) * 100)} percentage points")
+        parts.append(f"a share{known} to about ±{two_digits(half_width(shares[0]) * 100)} percentage points")
     if readings:
         rows = [row for a in readings for row in a.rows]
         first = next((row for row in rows if row.name not in _MOMENTS), rows[0])
         same = [row for row in rows if row.name == first.name]
         reading = median((row.high - row.low) / 2 for row in same)
-        error = f"{_short(reading)} {readings[0].unit}".strip()
+        error = f"{two_digits(reading)} {readings[0].unit}".strip()
         parts.append(f"the {first.name}{'' if parts else known} to about ±{error}")
     if not any(a.rows for a in answers):
         return "No text stands out from what chance shows."
@@ -101,7 +97,7 @@ def exact(answers: Sequence[AnswerRows]) -> str:
 def _from_best_to_worst(answer: AnswerRows) -> str:
     scale, unit = (100, "percentage points") if answer.quantity == "share" else (1, answer.unit)
     rows = sorted(answer.rows, key=lambda row: row.high - row.low)
-    ends = [f"±{_short((row.high - row.low) / 2 * scale)}" for row in (rows[0], rows[-1])]
+    ends = [f"±{two_digits((row.high - row.low) / 2 * scale)}" for row in (rows[0], rows[-1])]
     if len(rows) == 1:
         return f'"{answer.heading}" is known to about {ends[0]} {unit}'.rstrip()
     about = " to ".join(f"{end} ({row.name})" for end, row in zip(ends, (rows[0], rows[-1]), strict=True))

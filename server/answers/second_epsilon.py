@@ -10,10 +10,11 @@ from typing import Any
 
 from ...device.ldp_client import Experiment
 from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA
-from ..epsilon import MICRO, rounded_up
+from ..epsilon import MICRO
 from ..errors import UsageError
 from ..estimate.shuffled import LIMITS, histograms_epsilon
 from ..store.store import Version
+from ..words.epsilon import rounded_up
 from .answer import Answers
 from .query import Facts, Selection
 from .rows import Row, TrendRow

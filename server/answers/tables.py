@@ -12,8 +12,8 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from ..epsilon import rounded_up
 from ..plain_text import visible
+from ..words.epsilon import rounded_up
 from .fitted_table import FittedTable, plain
 from .rows import (
     AnswerRows,

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..epsilon import MICRO, rounded_up
+from ..epsilon import MICRO
 from ..estimate.shuffled import LIMITS
-from ..experiments import words
 from ..plain import plain
+from ..words.epsilon import rounded_up
+from ..words.numbers import NOTHING, counted, expected, length, percent
 from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, solve
 from .expected_error import Question
 from .experiment_file import Named, file_text, nats
@@ -28,7 +29,7 @@ from .wish import (
     reading_of,
     wanted_error,
 )
-from .words import NOTHING, asked, assumed, length, mechanism, percent
+from .words import asked, assumed, mechanism
 
 _UNIT = "half_width_95_in_unit"
 _SEEN = {"a day": "the last day", "a week": "the last week", "30 days": "the last 30 days"}
@@ -224,7 +225,7 @@ def _life(life: LifetimePlan, about: tuple[tuple[str, str], ...]) -> tuple[tuple
         ("devices", f"{life.devices:,}, {best.design.domain:,} values"),
         ("budget", f"{spent} for life; {calls}"),
         *about,
-        ("best", f"{words.reports(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"),
+        ("best", f"{counted(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"),
         ("boards", f'policy must allow rule "{best.rule}", "epsilon" {best.epsilon:,}, {allowed}'),
     )
 
@@ -270,7 +271,7 @@ def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
             cells = [percent(life.error(best, days, q, first=first)) for q in questions]
             needed = "" if wanted is None or first else f"{life.devices_for(days, wanted):,}"
             place = f"{name}, {'first' if first else 'last'}"
-            reports = number_of_reports(life.devices * best.per_device(days, first))
+            reports = expected(life.devices * best.per_device(days, first))
             rows.append((place, reports, *cells, *([] if wanted is None else [needed])))
     errors = {name: life.error(best, days) for name, days in windows.items()}
     notes: list[str] = []
@@ -297,11 +298,6 @@ def _heading(question: Question) -> str:
     if question.width or question.ranges:
         return f"{question.width} bins" if question.width else "the ranges"
     return "any range"
-
-
-def number_of_reports(reports: float) -> str:
-    """An expected number of reports as a text."""
-    return f"{reports:,.0f}" if reports >= 10 else f"{reports:.2g}"
 
 
 def _plan_values(plan: Plan) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from .. import epsilon
 from ..experiments.definition import parse
 from ..experiments.reading import DefinitionError
+from ..words.numbers import length
 from . import words
 from .devices import Plan, PlanError
 from .lifetime import LifetimePlan
@@ -64,7 +65,7 @@ def file_text(plan: Plan | LifetimePlan, reading: Reading, named: Named) -> str:
         said += f", to ±{plan.error:.2%} with {plan.devices:,} devices"
         days, every, rule, cap = 365.0, 1, "sum", nats(design.epsilon)
     else:
-        said += f", {plan.devices:,} devices, for {words.length(plan.rhythm.horizon_s)}"
+        said += f", {plan.devices:,} devices, for {length(plan.rhythm.horizon_s)}"
         best, days = plan.best, plan.rhythm.days
         every, rule = best.every, best.rule
         cap = nats(best.cap * best.epsilon) if rule == "sum" else str(best.cap)

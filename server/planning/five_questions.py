@@ -39,13 +39,13 @@ _ASK_NUMBER = (
     " above 8 to 5 %."
 )
 _ASK_BELIEF = (
-    "4. How much may anybody learn of one household from all that its board ever sends? Say somebody gives a"
-    " reading 10 chances in 100 beforehand. How many in 100 may he give it afterwards, at most?"
+    "4. How much may anybody learn of one household from all that its board ever sends? Say someone is 10 %"
+    " sure of a reading beforehand. How many % sure may they become, at most?"
 )
 _ASK_RHYTHM = "5. For how long do you want to ask, and how often does a board look at its reading?"
 
 BEFORE = 0.1
-"""The chance that somebody gave a reading beforehand, in the question about privacy."""
+"""How sure somebody was of a reading beforehand, in the question about privacy."""
 
 _NUMBER = r"([-+]?\d+(?:\.\d+)?)"
 _RANGE = re.compile(rf"(?:from\s+)?{_NUMBER}\s*(?:to|\.\.|:|–)\s*{_NUMBER}\s*(.*)", re.IGNORECASE)
@@ -238,16 +238,14 @@ def _exactness(text: str) -> tuple[str, float]:
 
 
 def parse_belief(text: str) -> int:
-    """Return the micro-nats that take a chance of 1 in 10 to this one at most: "46", "46 in 100", "1 in 2".
+    """Return the micro-nats that take 10 % sure to this at most: "46", "46 %", "46 in 100", "1 in 2".
 
     Rounded down to a thousandth of a nat.
     """
     found = _BELIEF.fullmatch(text.strip())
     after = float(found[1]) / float(found[2] or 100) if found and found[2] != "0" else 0.0
     if not BEFORE < after < 1:
-        raise PlanError(
-            f"it was 10 in 100 before: write what it may become at most, from 11 to 99 in 100, not {text}"
-        )
+        raise PlanError(f"it was 10 % before: write what it may become at most, from 11 to 99 %, not {text}")
     nats = math.log(after / (1 - after)) - math.log(BEFORE / (1 - BEFORE))
     total = math.floor(nats * 1000) * (MICRO // 1000)
     if total < EPSILON_MIN:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ..epsilon import MICRO, belief, nats
-from ..experiments import words
+from ..epsilon import MICRO, nats
+from ..words.epsilon import ALL_SEEN, ITS_REPORT, belief
+from ..words.numbers import NOTHING, counted, length, percent
 from .devices import Plan, half_width
 from .lifetime import LifetimePlan
-from .words import NOTHING, asked, length, percent, points
-
-ALL_SEEN = "all that a board ever sends"
+from .words import asked, points
 
 
 def sentences(plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False) -> tuple[str, str, str]:
@@ -18,7 +17,7 @@ def sentences(plan: Plan | LifetimePlan, error: float | None, yes_no: bool = Fal
         return _take(plan), _known(plan, what), belief(plan.epsilon)
     best = plan.best
     rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
-    spends = f"Let a board make {words.reports(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
+    spends = f"Let a board make {counted(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
     return spends, _exactness(plan, error, what), _privacy(plan)
 
 
@@ -43,7 +42,7 @@ def _privacy(life: LifetimePlan) -> str:
     """What all reports of a board tell at most, and whom that holds against."""
     best, budget = life.best, life.budget
     if best.composition == "basic":
-        return belief(best.cap * best.epsilon / MICRO, seen="the report" if best.cap == 1 else ALL_SEEN)
+        return belief(best.cap * best.epsilon / MICRO, seen=ITS_REPORT if best.cap == 1 else ALL_SEEN)
     together = f"All reports of a board together are ({budget.epsilon / MICRO:g}, {budget.delta:g})-LDP."
     return f"{together} Of one report: {belief(best.epsilon / MICRO)}"
 
@@ -75,7 +74,7 @@ def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
 def cost(life: LifetimePlan) -> str:
     """What a board sends in its life, and how its reports are spread."""
     best, size = life.best, 9 + life.design.experiment.code_bytes
-    text = f"a board sends {words.reports(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
+    text = f"a board sends {counted(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
     text += f" in {length(life.rhythm.horizon_s)}"
     if best.every == 1:
         return f"{text}, one at every look, and is silent then."

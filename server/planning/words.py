@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from .expected_error import Design, Question
-from .lifetime import DAY_S
-
-NOTHING = 0.5  # a half-width from which on an interval says nothing
 
 
 def mechanism(design: Design) -> str:
@@ -45,27 +42,7 @@ def assumed(question: Question, design: Design) -> str:
     return held or "whatever it holds: the worst case"
 
 
-def length(seconds: float) -> str:
-    """A time in words."""
-    for name, size in (
-        ("year", 365 * DAY_S),
-        ("week", 7 * DAY_S),
-        ("day", DAY_S),
-        ("hour", 3600),
-        ("minute", 60),
-    ):
-        if seconds >= size and seconds % size == 0:
-            count = int(seconds // size)
-            return f"{count} {name}{'s' if count > 1 else ''}"
-    return f"{seconds:g} seconds"
-
-
 def points(error: float, question: Question) -> str:
     """A half-width that says something, as of the 95 % interval of a share, or of a mean."""
     of = "% of the range" if question.kind == "mean" else "percentage points"
     return f"±{100 * error:.3g} {of}, 95 times in 100"
-
-
-def percent(error: float) -> str:
-    """A half-width; a dash where an interval would say nothing."""
-    return "—" if error >= NOTHING else f"±{100 * error:.3g}%"

@@ -259,31 +259,6 @@ def fixed(experiment: Experiment) -> ByEpsilon:
     return partial(at_epsilon, experiment)
 
 
-# --- In words -------------------------------------------------------------------------------------
-
-
-def chance(probability: float, up: bool = False) -> str:
-    """A probability as people say it: "1 in 4", "76 in 100". up: never less than it is, for an "at most"."""
-    if probability <= 0:
-        return "never"
-    if probability >= 1:
-        return "certain"
-    if probability <= 0.5:
-        times = 1 / probability
-        scale = 10 ** max(0, 2 - math.floor(math.log10(times)))
-        shown = math.floor(times * scale * (1 + 1e-12)) / scale if up else round(times * scale) / scale
-        return f"1 in {shown:,.{_places(shown)}f}"
-    of = 100
-    while of < 10**6 and (math.ceil(probability * of * (1 - 1e-15)) if up else round(probability * of)) >= of:
-        of *= 10
-    shares = math.ceil(probability * of * (1 - 1e-15)) if up else round(probability * of)
-    return "nearly certain" if shares >= of else f"{shares:,} in {of:,}"
-
-
-def _places(value: float) -> int:
-    return next((n for n in range(3) if abs(round(value, n) - value) < 1e-9), 2)
-
-
 def fraction(text: str, what: str) -> Fraction:
     """Return the number in "0.25", "1/4" or "1e-6", exactly; DisclosureError otherwise."""
     try:

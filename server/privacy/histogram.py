@@ -17,9 +17,8 @@ from ...device.ldp_client import Experiment, ExperimentRefused
 from ..accounting.errors import positive, probability, whole
 from ..epsilon import MICRO
 from ..estimate.shuffled import LIMITS, histogram_epsilon, local_epsilon_for
-from ..experiments import words
 from ..experiments.payload import NoMechanism
-from ..mechanisms import MECHANISMS
+from ..mechanisms import MECHANISMS, mechanism_of
 from ..mechanisms.choose import designs
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES
 from .beliefs import ByEpsilon, DisclosureError, posterior_bound
@@ -98,7 +97,7 @@ def _row(name: str, at: ByEpsilon, epsilon: int | None, devices: int, delta: flo
         return HistogramRow(name, name, None, None)
     return HistogramRow(
         name,
-        words.mechanism(experiment),
+        mechanism_of(experiment).words(),
         experiment.epsilon / MICRO,
         histogram_epsilon(experiment, devices * own, delta, own),
     )

@@ -17,12 +17,13 @@ from ..answers.question import EstimateQuestion
 from ..answers.rows import CONFIDENCE, Row
 from ..answers.second_epsilon import ENDED, LEARNS_SINGLE
 from ..answers.windows import has_ended
-from ..epsilon import MICRO, rounded_up
+from ..epsilon import MICRO
 from ..estimate.statistic import EstimateError
 from ..experiments.asking import OF_VALUES, answers_of, answers_only
 from ..plain import plain
 from ..plain_text import shortened, visible
 from ..store.store import Store
+from ..words.epsilon import rounded_up
 
 MOST_BYTES = 4000
 """Of a document: with its topic it fits into a packet of 4 KiB."""

@@ -53,7 +53,7 @@ def test_the_answer_stands_first_and_is_a_sentence(hushmote, arguments: str, say
     ],
 )
 def test_what_an_epsilon_means_stands_beside_each_that_is_chosen(hushmote, arguments: str):
-    assert "ho gave a reading 1 chance in 10 gives it at most" in " ".join(
+    assert "omeone 10 % sure of a device's reading can become at most" in " ".join(
         hushmote(*arguments.split()).split()
     )
 

@@ -209,7 +209,7 @@ def test_shares_below_nothing_carry_one_footnote_a_table(store: Path, hushmote):
 
 def test_the_output_says_how_private_how_exact_and_what_next(store: Path, hushmote):
     text = " ".join(hushmote("temp", "--window", DAYS[0], "--unit", "°C").split())
-    assert "How private: Who gave a reading 1 chance in 10 gives it at most 46 in 100" in text
+    assert "How private: Someone 10 % sure of a device's reading can become at most 46 % sure" in text
     assert "How exact: A share is known to about ±" in text
     assert "percentage points and the mean to about ±" in text
     assert "What next: Four times as many reports (160,000) halve the intervals." in text

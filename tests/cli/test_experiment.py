@@ -6,8 +6,8 @@ import json
 import pytest
 from command_line import Run, hushmote, runner
 
-from hushmote.server.epsilon import belief
 from hushmote.server.store import Description, Store
+from hushmote.server.words.epsilon import belief
 
 TOML = """
 name = "door_open"

@@ -21,7 +21,7 @@ def test_five_answers_on_a_terminal_end_in_a_recommendation_and_a_file(tmp_path:
     text = " ".join(shown.split())
     assert [f"{n}. " in text for n in range(1, 7)] == [True] * 5 + [False]
     assert "Which share of the boards reads 8 °C or more? Boards answer it with yes or no" in text
-    assert "How private: Who gave a reading 1 chance in 10 gives it at most 80 in 100" in text
+    assert "How private: Someone 10 % sure of a device's reading can become at most 80 % sure" in text
     assert "How exact: The share of yes is then known to ±" in text
     assert "What it costs: a board sends 2 reports of 10 bytes" in text
     assert "What next: plan.toml is written." in text
@@ -49,7 +49,7 @@ def test_a_bad_answer_is_asked_again_and_enter_takes_what_is_proposed(tmp_path: 
     assert status == 0
     assert "Not understood: write yes/no, or different labels with commas" in text
     assert "Not understood: the number of boards is a whole number such as 20,000, not many." in text
-    assert "Not understood: it was 10 in 100 before: write what it may become at most" in text
+    assert "Not understood: it was 10 % before: write what it may become at most" in text
     assert "Not understood: write for how long, and how often: 2 years, every hour." in text
     definition = load(tmp_path / "heating.toml")
     assert (definition.name, definition.owner, definition.type) == ("heating", "me@example.org", "bool")

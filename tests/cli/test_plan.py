@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from hushmote.cli.plan import command as plan_cli
 from hushmote.server.answers import tables as show
-from hushmote.server.epsilon import rounded_up
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.definition import load
 from hushmote.server.mechanisms import mechanism_of
@@ -19,6 +18,7 @@ from hushmote.server.planning.devices import PlanError
 from hushmote.server.planning.expected_error import Question
 from hushmote.server.planning.experiment_file import name_from, nats
 from hushmote.server.planning.wish import Asked, question_of, reading_of
+from hushmote.server.words.epsilon import rounded_up
 
 app = typer.Typer()
 app.command()(plan_cli.plan_command)
@@ -324,14 +324,14 @@ def test_the_answer_stands_first_and_is_a_sentence(line: str, says: str) -> None
     text = plan(line)
     answer = " ".join(text.split("\n\n")[0].split())
     assert says in answer
-    assert "Who gave a reading 1 chance in 10 gives it at most" in answer
+    assert "Someone 10 % sure of a device's reading can become at most" in answer
     assert " ".join(json.loads(plan(line + " --json"))["answer"]) == answer
     assert text.rstrip().splitlines()[-1].startswith("next: ")
 
 
 def test_all_reports_of_a_board_are_what_the_answer_of_a_life_is_about() -> None:
     two = plan("--devices 20000 --lifetime 2.9 --horizon 2y --call 1h --yes-no --share 0.3")
-    assert "at most 67 in 100 after seeing all that a board ever sends" in " ".join(two.split())  # e^2.9 / 9
+    assert "at most 67 % sure by seeing all that it ever sends" in " ".join(two.split())  # e^2.9 / 9
     drawn = plan(LIFE + " --yes-no --delta 1e-6 --limit 0.1")
     assert "All reports of a board together are (2, 1e-06)-LDP. Of one report:" in " ".join(drawn.split())
 

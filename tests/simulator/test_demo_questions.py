@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import hushmote, hushmote_process
 
-from hushmote.server.epsilon import belief
+from hushmote.server.words.epsilon import belief
 from hushmote.simulator.demo_questions import QUESTIONS
 from hushmote.simulator.flights import airports, flights
 
@@ -31,7 +31,7 @@ def test_a_question_is_answered_beside_the_truth(tmp_path: Path, word: str):
     assert found["reports"] == 2000
     assert found["in_words"].endswith(".")
     if word == "pairs":  # a report of 18 cells is right more often than not: it is no secret
-        assert found["in_words"].endswith(belief(3, "a pair of readings"))
+        assert found["in_words"].endswith(belief(3, "pair of readings"))
     assert (tmp_path / found["plot"]).stat().st_size > 20_000
     rows = [row for one in found["answers"] for row in one["rows"]]
     assert len(rows) == found["intervals"]

@@ -18,8 +18,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.epsilon import belief
 from hushmote.server.wire.report import decode
+from hushmote.server.words.epsilon import belief
 
 ROOT = Path(__file__).parents[2]
 NAMES = [json.loads(one["payload"])["name"] for one in json.loads(make_board_examples.examples())]

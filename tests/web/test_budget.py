@@ -127,9 +127,9 @@ def test_a_policy_is_told_with_what_it_guarantees():
     allowed, promised, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(8, 1e-6, ("room",))).life
     assert "Σε up to 8, or Σε² up to 1.81941" in allowed
     assert "(8, 1e-06)-LDP" in promised
-    assert "Except with that probability, who gave a reading" in promised
+    assert "Except with that probability, someone 10 % sure" in promised
     _, pure, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(2, 0, ("room",))).life
-    assert pure.startswith("Who gave a reading 1 chance in 10 gives it at most 46 in 100")
+    assert pure.startswith("Someone 10 % sure of a device's reading can become at most 46 % sure")
 
 
 def test_what_an_experiment_promises_rests_on_its_dearest_version():

@@ -18,12 +18,12 @@ from selenium.webdriver.common.keys import Keys
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
-from hushmote.server.epsilon import belief
 from hushmote.server.errors import HushmoteError
 from hushmote.server.planning.devices import PlanError, solve
 from hushmote.server.planning.expected_error import Question
 from hushmote.server.planning.experiment_file import FileRefused, Named
 from hushmote.server.store.store import Store
+from hushmote.server.words.epsilon import belief
 from hushmote.web.plan.answer import answered
 from hushmote.web.plan.question import FIELDS, Setting
 

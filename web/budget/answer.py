@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...server.accounting import Guarantee
-from ...server.epsilon import belief, nats
-from ...server.experiments import words
+from ...server.epsilon import nats
 from ...server.experiments.budget import rule_guarantee
 from ...server.planning.policy import Policy, guarantee_of
 from ...server.planning.remaining import FleetLedger, Remaining, shown_days
-from ...server.planning.sentences import ALL_SEEN
+from ...server.words.epsilon import ALL_SEEN, belief
+from ...server.words.numbers import counted
 
 _POINTS = 80
 _MOST_DAYS = 1_000_000.0  # what comes later has no date
@@ -98,7 +98,7 @@ def _left(fleet: str, line: Remaining) -> str:
     if state == "refused":
         return f"The boards' policy refuses {name}: boards of {fleet} send no report to it."
     if state != "current":
-        sent = words.reports(line.budget.accepted)
+        sent = counted(line.budget.accepted)
         return f"{name} is {state}: boards of {fleet} send no more to it. They sent {sent}."
     if line.left is None:
         return f"Nothing limits how many reports boards of {fleet} send to {name}: its budget has no cap."
@@ -106,7 +106,7 @@ def _left(fleet: str, line: Remaining) -> str:
         return f"No board has reported to {name} yet."
     if not line.left:
         return f"No board of {fleet} that was heard from can send anything more to {name}."
-    return f"Boards of {fleet} can still send {words.reports(line.left)} to {name}."
+    return f"Boards of {fleet} can still send {counted(line.left)} to {name}."
 
 
 def _dates(line: Remaining, today: datetime.date) -> list[str]:
@@ -128,7 +128,7 @@ def _dates(line: Remaining, today: datetime.date) -> list[str]:
 
 
 def _rate(per_day: float) -> str:
-    return words.reports(round(per_day)) if per_day >= 10 else f"{per_day:.1f} reports"
+    return counted(round(per_day)) if per_day >= 10 else f"{per_day:.1f} reports"
 
 
 def _boards(line: Remaining) -> list[str]:
@@ -137,7 +137,7 @@ def _boards(line: Remaining) -> list[str]:
         return []
     e = line.budget.experiment
     silent = f"{line.silent:,} of {line.boards:,} boards have nothing left to give."
-    new = f"A new board gives at most {words.reports(line.holds or 0)} of ε = {nats(e.epsilon)}"
+    new = f"A new board gives at most {counted(line.holds or 0)} of ε = {nats(e.epsilon)}"
     coin = "" if e.every == 1 else f", one in {e.every:,} times that it looks at its reading"
     return [*([silent] if line.boards else []), f"{new}{coin}."]
 

@@ -13,12 +13,12 @@ from ...server.answers.guide import half_width
 from ...server.answers.query import Selected
 from ...server.answers.rows import ChangeRow, Row
 from ...server.answers.second_epsilon import Overview, TwoEpsilons
-from ...server.epsilon import belief, rounded_up
 from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.units import bin_edges
 from ...server.overview.fleets import days_left
 from ...server.plain_text import visible
 from ...server.results.result import LIVE
+from ...server.words.epsilon import belief, rounded_up
 from .choices import ends
 
 BEFOREHAND = (

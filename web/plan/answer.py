@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...server.epsilon import nats, rounded_up
+from ...server.epsilon import nats
 from ...server.estimate.shuffled import LIMITS
 from ...server.mechanisms.about import said_of
 from ...server.planning.answer import PlanAnswer, answer
@@ -18,7 +18,9 @@ from ...server.planning.expected_error import Design, Question, variance
 from ...server.planning.experiment_file import Named, name_from
 from ...server.planning.lifetime import LifetimePlan, plan_lifetime
 from ...server.planning.sentences import cost
-from ...server.planning.words import NOTHING, mechanism, percent
+from ...server.planning.words import mechanism
+from ...server.words.epsilon import rounded_up
+from ...server.words.numbers import NOTHING, percent
 from .question import Setting, wished
 
 _POINTS = 41

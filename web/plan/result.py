@@ -6,8 +6,8 @@ from typing import Any
 
 from nicegui import ui
 
-from ...server.epsilon import rounded_up
-from ...server.planning.words import percent
+from ...server.words.epsilon import rounded_up
+from ...server.words.numbers import percent
 from ..charts import COLOURS, axis, chart, table, tooltip
 from ..frame import heading, sentence, tag
 from ..glossary import WORDS, word

@@ -11,11 +11,10 @@ from typing import Any
 
 from nicegui import background_tasks, ui
 
-from ...server.epsilon import belief
 from ...server.errors import HushmoteError
 from ...server.planning.devices import PlanError
-from ...server.planning.sentences import ALL_SEEN
 from ...server.planning.wish import in_python
+from ...server.words.epsilon import ALL_SEEN, ITS_REPORT, belief
 from .. import charts
 from ..frame import frame
 from ..glossary import words
@@ -85,7 +84,7 @@ class PlanView:
     def _tell_beliefs(self) -> None:
         """What the ε that stand there mean, at once: no search is needed for that."""
         for name, nats, seen in (
-            ("epsilon", self._now.epsilon, "the report"),
+            ("epsilon", self._now.epsilon, ITS_REPORT),
             ("lifetime", self._now.lifetime, ALL_SEEN),
         ):
             told = belief(nats, seen=seen) if nats is not None and 0 < nats <= 1000 else ""

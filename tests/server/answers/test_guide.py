@@ -25,10 +25,10 @@ def readings(error: float, kind: str = "moments") -> Answer:
 
 def test_how_private_is_the_belief_after_one_report_and_after_all_of_a_boards():
     one = guide([histogram((0.5, 0.01))], epsilons(2, 1), 1).private
-    assert one == "Who gave a reading 1 chance in 10 gives it at most 46 in 100 after seeing the report."
+    assert one == "Someone 10 % sure of a device's reading can become at most 46 % sure by seeing its report."
     four = guide([histogram((0.5, 0.01))], epsilons(1, 4), 1).private
-    assert "at most 24 in 100 after seeing the report" in four
-    assert "at most 86 in 100 after seeing all 4 reports of a board" in four
+    assert "at most 24 % sure by seeing its report" in four
+    assert "at most 86 % sure by seeing all 4 of its reports" in four
     assert "tell more than that" in guide([histogram((0.5, 0.01))], epsilons(1, 100), 1).private
 
 

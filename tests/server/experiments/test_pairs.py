@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushmote.server.experiments import cells, words
+from hushmote.server.experiments import cells
 from hushmote.server.experiments.definition import Definition, DefinitionError, parse
 from hushmote.server.experiments.payload import at_epsilon
 from hushmote.server.experiments.units import UnitsError, index_names
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.views.factors import parts_of
+from hushmote.server.words import experiment as words
 
 HEAD = """
 name = "crash_by_version"

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from hushmote.server.experiments import words
 from hushmote.server.experiments.definition import DefinitionError, parse
 from hushmote.server.experiments.payload import at_epsilon
 from hushmote.server.experiments.units import index_names, parse_range, range_name
+from hushmote.server.words import experiment as words
 
 FIRMWARE = """
 name = "{name}"

@@ -98,7 +98,7 @@ def test_times_are_read_in_words():
         (parse_reading, "a, other", "leave it out"),
         (parse_devices, "1", "from 2 to"),
         (parse_devices, "1.5", "a whole number such as 20,000, not 1.5"),
-        (parse_belief, "10", "from 11 to 99 in 100, not 10"),
+        (parse_belief, "10", "from 11 to 99 %, not 10"),
         (parse_belief, "100", "not 100"),
         (parse_belief, "1 in 0", "not 1 in 0"),
         (parse_belief, "a lot", "not a lot"),

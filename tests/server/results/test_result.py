@@ -16,7 +16,6 @@ from hushmote.server.answers import second_epsilon
 from hushmote.server.answers.fleet_estimate import FleetEstimate
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.windows import SETTLED, end_of, has_ended
-from hushmote.server.epsilon import rounded_up
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.asking import NotAnswered
 from hushmote.server.results.result import (
@@ -31,6 +30,7 @@ from hushmote.server.results.result import (
 )
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
+from hushmote.server.words.epsilon import rounded_up
 
 NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 DAYS = {"2026-11-20": 4_000, "2026-11-21": 500, "2026-11-22": 60}

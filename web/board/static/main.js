@@ -113,7 +113,7 @@ async function choose(name) {
     $('leaves').textContent = `A report of ${5 + 4 + board.exp.code_bytes} bytes, whose code chance has a hand in. Beside it only this board’s random name, ${board.state.device}.`;
     const line = board.state.experiments[name];
     const all = line.reports + line.left;
-    const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `all ${number(all)} reports that its budget holds`)}` : '';
+    const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `all ${number(all)} reports that its budget allows`)}` : '';
     $('learn').textContent = belief(board.exp.epsilon, 'one report') + together;
     showState();
     if (!board.state.enabled) $('said').textContent = NOT_PART;

@@ -23,12 +23,12 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** What reports can tell at most, rounded up; as server/epsilon.py::belief. */
-export function belief(micro, seen = 'the report') {
+/** What reports can tell at most, rounded up; as server/words/epsilon.py::belief. */
+export function belief(micro, seen = 'its report') {
   const odds = Math.exp(Math.min(micro / 1e6, 700)) / 9;
-  const inHundred = Math.ceil((100 * odds) / (1 + odds));
-  if (inHundred >= 100) return `Who gave a reading 1 chance in 10 can be all but certain of it after seeing ${seen}.`;
-  return `Who gave a reading 1 chance in 10 gives it at most ${inHundred} in 100 after seeing ${seen}.`;
+  const sure = Math.ceil((100 * odds) / (1 + odds));
+  const after = sure < 100 ? `at most ${sure} % sure` : 'all but certain';
+  return `Someone 10 % sure of a device's reading can become ${after} by seeing ${seen}.`;
 }
 
 /** The parts of a report without a tag, [hex, what it is]; codeBytes of the experiment. */

@@ -1,12 +1,15 @@
 """An experiment in words: its mechanism, its budget, what it guarantees."""
 
+from __future__ import annotations
+
+from decimal import Decimal
+
 from ...device.ldp_client import Experiment
-from ..accounting import Kind
+from ...device.ldp_pairs import Part
+from ..accounting import Guarantee, Kind
 from ..mechanisms import mechanism_of
 from ..mechanisms.views.factors import parts_of
-from .definition import Definition
-from .reading import MILLI
-from .units import Reading
+from .numbers import counted
 
 
 def mechanism(experiment: Experiment) -> str:
@@ -14,7 +17,7 @@ def mechanism(experiment: Experiment) -> str:
     return mechanism_of(experiment).words()
 
 
-def readings(experiment: Reading, unit: str) -> str:
+def readings(experiment: Experiment | Part, unit: str) -> str:
     """What a reading can be, in words: its labels, its bins and their bounds in the unit, any text."""
     if experiment.type == "bool":
         return "yes or no"
@@ -28,14 +31,9 @@ def readings(experiment: Reading, unit: str) -> str:
         return " with ".join(f"{part.name} ({readings(part, unit)})" for part in parts_of(experiment))
     if experiment.type != "number":
         return f"{experiment.type}, {experiment.domain:,} values"
-    low, high = experiment.low / MILLI, experiment.high / MILLI
+    low, high = experiment.low / 1000, experiment.high / 1000
     width = f"{experiment.domain:,} bins of {(high - low) / experiment.domain:g}"
     return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()
-
-
-def reports(count: int) -> str:
-    """A number of reports: "1 report", "2,000 reports"."""
-    return "1 report" if count == 1 else f"{count:,} reports"
 
 
 def budget(experiment: Experiment) -> str:
@@ -44,7 +42,7 @@ def budget(experiment: Experiment) -> str:
     if experiment.rule == "unlimited":
         return "no cap of its own" + thinned
     count = experiment.cap if experiment.rule == "count" else experiment.cap // experiment.cost()
-    most = reports(count)
+    most = counted(count)
     if experiment.rule == "count":
         return f"at most {most} for life{thinned}"
     if experiment.rule == "sum":
@@ -52,13 +50,16 @@ def budget(experiment: Experiment) -> str:
     return f"Σε² at most {experiment.cap / 1e12:g}: {most} for life{thinned}"
 
 
-def guarantee(definition: Definition) -> str:
-    """What holds for all reports of a board to an experiment together, in (ε, δ) and in words."""
-    promised, spent = definition.guarantee(), definition.spent()
+def together(promised: Guarantee, spent: tuple[int, float] | None, epsilon: Decimal) -> str:
+    """What holds for all reports of a board to an experiment together, in (ε, δ) and in words.
+
+    spent: how many reports it makes, and the nats of the total that they take; None where none was written.
+    epsilon: of one, nats.
+    """
     if spent is None:
         return promised.words
-    reports, nats = spent
-    of_all = f"{reports:,} of ε = {definition.epsilon:f}"
+    count, nats = spent
+    of_all = f"{count:,} of ε = {epsilon:f}"
     if promised.kind == Kind.ONE_BIT:
-        return f"{promised.words} They are {reports * definition.epsilon:f}-LDP: {of_all}."
+        return f"{promised.words} They are {count * epsilon:f}-LDP: {of_all}."
     return f"{promised.words} A board makes {of_all}, which takes {nats:.6g} of the {promised.epsilon:g}."

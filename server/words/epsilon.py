@@ -1,0 +1,40 @@
+"""An ε in words: rounded to the safe side, and as the belief that it bounds."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+ITS_REPORT = "its report"
+ALL_SEEN = "all that it ever sends"
+
+
+def rounded_up(nats: float | None) -> str:
+    """An ε in nats with three digits, never less than it is: 0.0516 for 0.051513; a dash where none holds."""
+    if nats is None:
+        return "–"
+    if not nats:
+        return "0"
+    unit = Decimal(10) ** (math.floor(math.log10(nats)) - 2)
+    return f"{float((Decimal(repr(nats)) / unit).to_integral_value(ROUND_CEILING) * unit):g}"
+
+
+def rounded_down(nats: float) -> str:
+    """An ε in nats with three digits or three decimals, never more than it is: 1.098 for 1.098612."""
+    if not nats:
+        return "0"
+    unit = Decimal(10) ** min(math.floor(math.log10(nats)) - 2, -3)
+    return f"{(Decimal(repr(nats)) / unit).to_integral_value(ROUND_FLOOR) * unit:f}".rstrip("0").rstrip(".")
+
+
+def belief(nats: float, what: str = "reading", seen: str = ITS_REPORT) -> str:
+    """What reports can tell at most, as a sentence that needs no ε; rounded up.
+
+    nats: of all the reports that are seen. what: that somebody was 10 % sure of beforehand. seen: the
+    reports. The bound holds for any prior and any knowledge (Kasiviswanathan and Smith 2014): odds grow by
+    e^ε at most.
+    """
+    odds = math.exp(min(nats, 700.0)) / 9
+    sure = math.ceil(100 * odds / (1 + odds))
+    after = f"at most {sure} % sure" if sure < 100 else "all but certain"
+    return f"Someone 10 % sure of a device's {what} can become {after} by seeing {seen}."

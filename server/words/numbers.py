@@ -1,0 +1,66 @@
+"""Counts, shares, errors, chances and lengths of time, as sentences and tables have them."""
+
+from __future__ import annotations
+
+import math
+
+NOTHING = 0.5
+"""The half-width of a share from which on an interval says nothing."""
+
+DAY_S = 86_400
+_LENGTHS = (("year", 365 * DAY_S), ("week", 7 * DAY_S), ("day", DAY_S), ("hour", 3600), ("minute", 60))
+
+
+def counted(count: int, noun: str = "report") -> str:
+    """A number of things: "1 report", "2,000 reports"."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def expected(count: float) -> str:
+    """An expected number: "1,240", or "0.57" where it is small."""
+    return f"{count:,.0f}" if count >= 10 else f"{count:.2g}"
+
+
+def two_digits(number: float) -> str:
+    """A number with the two digits that count: "0.57", "1,200"."""
+    return f"{float(f'{number:.2g}'):,.10g}"
+
+
+def few_boards(boards: float) -> int:
+    """A number of boards with two digits, never fewer than it takes, and 2 at least."""
+    unit = 10 ** max(0, math.floor(math.log10(max(boards, 1))) - 1)
+    return max(2, math.ceil(boards / unit) * unit)
+
+
+def percent(error: float) -> str:
+    """The half-width of a share: "±1.59%"; a dash where an interval would say nothing."""
+    return "—" if error >= NOTHING else f"±{100 * error:.3g}%"
+
+
+def length(seconds: float) -> str:
+    """A length of time in the largest unit that fits: "2 years", "10 minutes", "90 seconds"."""
+    for name, size in _LENGTHS:
+        if seconds >= size and seconds % size == 0:
+            return counted(int(seconds // size), name)
+    return f"{seconds:g} seconds"
+
+
+def chance(probability: float, up: bool = False) -> str:
+    """A probability as people say it: "1 in 4", "76 in 100". up: never less than it is, for an "at most"."""
+    if probability <= 0:
+        return "never"
+    if probability >= 1:
+        return "certain"
+    if probability <= 0.5:
+        times = 1 / probability
+        scale = 10 ** max(0, 2 - math.floor(math.log10(times)))
+        shown = math.floor(times * scale * (1 + 1e-12)) / scale if up else round(times * scale) / scale
+        return f"1 in {f'{shown:,.2f}'.rstrip('0').rstrip('.')}"
+    of = 100
+    while True:
+        shares = math.ceil(probability * of * (1 - 1e-15)) if up else round(probability * of)
+        if shares < of:
+            return f"{shares:,} in {of:,}"
+        if of >= 10**6:
+            return "nearly certain"
+        of *= 10

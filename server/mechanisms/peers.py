@@ -1,15 +1,23 @@
-"""Mechanisms of the field that Hushmote does not have, on the axes of its own, and why it lacks them."""
+"""Mechanisms of the field that Hushmote does not have, on the axes of its own, and why it lacks them.
+
+peers.toml lists them; here are their errors and codes, by the formulas of their papers. A variance is times
+reports, of a population of shares, shape (D,), and ε in nats, the population's sampling included; of shares
+it is that of value 0. tests/server/mechanisms/test_peers.py enumerates the channels.
+"""
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
 
 from ..arrays import Floats
-from . import peer_errors as errors
 
 Asked = Literal["frequency", "range", "quantile", "mean", "labels", "pairs"]
 
@@ -40,212 +48,235 @@ class Peer:
     missing: str
 
 
-def _of(bits: float) -> Callable[[int, float], float]:
-    return lambda domain, epsilon: bits
+# --- Shares of values ----------------------------------------------------------------------------
 
 
-def _each_value(bits: int) -> Callable[[int, float], float]:
-    return lambda domain, epsilon: float(bits * domain)
+def supported(p: float, q: float, share: float) -> float:
+    """Variance of a share where a report supports its own value with chance p and any other with q."""
+    seen = q + (p - q) * share
+    return seen * (1 - seen) / (p - q) ** 2
 
 
-_USENIX_2017 = "Wang, Blocki, Li, Jha, USENIX Security 2017, section"
-_VLDB_2019 = "Cormode, Kulkarni, Srivastava, VLDB 2019, section 4.6"
-_ICDE_2019 = "Wang, Xiao, Yang et al., ICDE 2019, section"
-_RAPPOR = "Erlingsson, Pihur, Korolova, CCS 2014"
-_APPLE = "Apple, Learning with Privacy at Scale, 2017, section 3"
-_CIKM_2021 = "Arcolezi, Couchot, Al Bouna, Xiao, CIKM 2021, section 1, with OUE"
-_REAL = 64  # bits of a real number
-_SUMS = "n D additions"
-_HAAR = (
-    "All its levels are drawn alike, and a report says one bit, however large ε is. hh has the fanout, cells "
-    "and weights that the question and ε ask for."
-)
-_SKETCH_BITS = math.log2(errors.SKETCH_ROWS)
+def sue(shares: Floats, epsilon: float) -> float:
+    p = 1 / (1 + math.exp(-epsilon / 2))
+    return supported(p, 1 - p, shares[0])
 
-PEERS: tuple[Peer, ...] = (
-    Peer(
-        "SS",
-        "frequency",
-        errors.subset_selection,
-        errors.subset_bits,
-        "a subset of k values",
-        "n k additions, k = D / (e^ε + 1)",
-        "Ye, Barg, IEEE Transactions on Information Theory 2018, section III",
-        "It has the least variance of all, but its code is a subset of the values, which rarely fits in 24"
-        " bits. Local hashing comes close to it with few bits.",
-    ),
-    Peer(
-        "OUE",
-        "frequency",
-        errors.oue,
-        _each_value(1),
-        "D coins",
-        _SUMS,
-        f"{_USENIX_2017} 4.3",
-        "A report has a bit for each value, and a code has 24 bits at most. olh errs as little.",
-    ),
-    Peer(
-        "SUE",
-        "frequency",
-        errors.sue,
-        _each_value(1),
-        "D coins",
-        _SUMS,
-        f"{_RAPPOR}, section 3: basic one-time RAPPOR",
-        "A report has a bit for each value, and errs by more than OUE's.",
-    ),
-    Peer(
-        "THE",
-        "frequency",
-        errors.the,
-        _each_value(1),
-        "D Laplace numbers",
-        _SUMS,
-        f"{_USENIX_2017} 4.2",
-        "A report has a bit for each value, and errs by more than OUE's.",
-    ),
-    Peer(
-        "SHE",
-        "frequency",
-        errors.she,
-        _each_value(_REAL),
-        "D Laplace numbers",
-        _SUMS,
-        f"{_USENIX_2017} 4.2",
-        "A report has a real number for each value, and at least twice OUE's variance.",
-    ),
-    Peer(
-        "HR",
-        "frequency",
-        errors.hadamard_response,
-        errors.hadamard_bits,
-        "a coin and a number",
-        "n + K log K, with K codes",
-        "Acharya, Sun, Zhang, AISTATS 2019, sections 4 and 5",
-        "It has few codes and a quick decoder, and errs by more. olh's decoder is a butterfly, too.",
-    ),
-    Peer(
-        "HaarHRR",
-        "range",
-        errors.haar,
-        errors.haar_bits,
-        "a coin and two numbers",
-        "n + D log D",
-        _VLDB_2019,
-        _HAAR,
-    ),
-    Peer(
-        "HaarHRR",
-        "quantile",
-        partial(errors.haar, prefixes=True),
-        errors.haar_bits,
-        "a coin and two numbers",
-        "n + D log D",
-        _VLDB_2019,
-        _HAAR,
-    ),
-    Peer(
-        "PM",
-        "mean",
-        errors.piecewise,
-        _of(_REAL),
-        "a coin and a real number",
-        "n additions",
-        f"{_ICDE_2019} III-B",
-        "A report is a real number, whose last bits can betray a reading (Mironov, CCS 2012). A square wave"
-        " on integers errs as little.",
-    ),
-    Peer(
-        "HM",
-        "mean",
-        errors.hybrid,
-        _of(_REAL),
-        "two coins and a real number",
-        "n additions",
-        f"{_ICDE_2019} III-C",
-        "It mixes PM with one bit, for the worst reading. A report is a real number.",
-    ),
-    Peer(
-        "one bit",
-        "mean",
-        errors.one_bit,
-        _of(1),
-        "a coin",
-        "n additions",
-        f"Duchi, Jordan, Wainwright, JASA 2018; {_ICDE_2019} III-A",
-        "It errs as little as any where ε is small. Where ε is large, a reading that is made one bit is the"
-        " error.",
-    ),
-    Peer(
-        "Laplace",
-        "mean",
-        errors.laplace,
-        _of(_REAL),
-        "a Laplace number",
-        "n additions",
-        f"Dwork, McSherry, Nissim, Smith, TCC 2006; {_ICDE_2019} III-A",
-        "A report is a real number, and errs by more than PM's.",
-    ),
-    Peer(
-        "RAPPOR",
-        "labels",
-        errors.rappor,
-        _of(errors.BLOOM_BITS),
-        f"{errors.BLOOM_HASHES} hashes, {errors.BLOOM_BITS} coins",
-        "a regression over the candidates",
-        f"{_RAPPOR}, sections 2 to 4: one time",
-        "Two hashes halve what each bit may spend. Its memory of answers hides a reading that never changes;"
-        " here a ledger counts every report.",
-    ),
-    Peer(
-        "CMS",
-        "labels",
-        errors.cms,
-        _of(errors.SKETCH_WIDTH + _SKETCH_BITS),
-        f"a hash, {errors.SKETCH_WIDTH:,} coins",
-        f"{errors.SKETCH_WIDTH:,} n additions",
-        _APPLE,
-        f"A report has a bit for each of {errors.SKETCH_WIDTH:,} cells, and the error of SUE.",
-    ),
-    Peer(
-        "HCMS",
-        "labels",
-        errors.hcms,
-        _of(1 + math.log2(errors.SKETCH_WIDTH) + _SKETCH_BITS),
-        "a hash, a coin, two numbers",
-        f"n + {errors.SKETCH_ROWS:,} transforms",
-        _APPLE,
-        "A report says one bit, however large ε is.",
-    ),
-    Peer(
-        "joint OUE",
-        "pairs",
-        errors.joint,
-        lambda domain, epsilon: float(domain**2),
-        "a coin for each pair",
-        "n D² additions",
-        f"Zhang, Wang, Li, He, Chen, CCS 2018 (CALM), of two attributes; {_USENIX_2017} 4.3",
-        "A report has a bit for each pair, and the share of one reading adds up the errors of many pairs.",
-    ),
-    Peer(
-        "SPL",
-        "pairs",
-        errors.split,
-        lambda domain, epsilon: 2.0 * domain,
-        "two reports at ε / 2",
-        "2 n D additions, n D² for pairs",
-        _CIKM_2021,
-        "Each reading has half of ε, and the errors of both multiply in the share of a pair.",
-    ),
-    Peer(
-        "SMP",
-        "pairs",
-        errors.one_of_two,
-        lambda domain, epsilon: 1.0 + domain,
-        "a report of one of the two",
-        "n D additions",
-        _CIKM_2021,
-        "A report tells of one reading, so that the share of a pair cannot be had.",
-    ),
+
+def oue(shares: Floats, epsilon: float) -> float:
+    return supported(0.5, 1 / (math.exp(epsilon) + 1), shares[0])
+
+
+def she(shares: Floats, epsilon: float) -> float:
+    """Laplace noise of scale 2/ε on each of the D numbers; the one of value 0 is what counts."""
+    return 8 / epsilon**2 + shares[0] * (1 - shares[0])
+
+
+@cache
+def threshold(epsilon: float) -> tuple[float, float]:
+    """Chances p and q of THE: of Laplace noise of scale 2/ε on 1, and on 0, above the best threshold."""
+    at = np.linspace(0.5, 1, 100_001)[1:]  # finer than the last digit of the variance's least
+    p, q = 1 - np.exp(epsilon / 2 * (at - 1)) / 2, np.exp(-epsilon / 2 * at) / 2
+    best = np.argmin(q * (1 - q) / (p - q) ** 2)
+    return float(p[best]), float(q[best])
+
+
+def the(shares: Floats, epsilon: float) -> float:
+    return supported(*threshold(epsilon), shares[0])
+
+
+def subset(domain: int, epsilon: float) -> tuple[int, float, float]:
+    """Size k of a report's subset, and the chances p and q of subset selection that follow."""
+
+    def chances(k: int) -> tuple[float, float]:
+        p = k * math.exp(epsilon) / (k * math.exp(epsilon) + domain - k)
+        return p, (p * (k - 1) + (1 - p) * k) / (domain - 1)
+
+    near = int(domain / (math.exp(epsilon) + 1))
+    sizes = {min(max(k, 1), domain - 1) for k in (near, near + 1)}
+    best = min(sizes, key=lambda k: supported(*chances(k), 0.0))
+    return best, *chances(best)
+
+
+def subset_selection(shares: Floats, epsilon: float) -> float:
+    _, p, q = subset(len(shares), epsilon)
+    return supported(p, q, shares[0])
+
+
+def subset_bits(domain: int, epsilon: float) -> float:
+    k, _, _ = subset(domain, epsilon)
+    return (math.lgamma(domain + 1) - math.lgamma(k + 1) - math.lgamma(domain - k + 1)) / math.log(2)
+
+
+def hadamard(domain: int, epsilon: float) -> tuple[int, int]:
+    """Blocks B and their size b of Hadamard response: the codes are B matrices of b columns."""
+    blocks = 1 << (math.ceil(math.log2(min(math.exp(epsilon), 2 * domain))) - 1)
+    return blocks, 1 << math.ceil(math.log2(domain / blocks + 1))
+
+
+def hadamard_response(shares: Floats, epsilon: float) -> float:
+    """A code counts +1 or -1 for the values of its own block; blocks are runs of b - 1 values."""
+    blocks, size = hadamard(len(shares), epsilon)
+    odds = math.exp(epsilon) - 1
+    scale = odds + 2 * blocks
+    block = float(shares[: size - 1].sum())
+    return scale * (2 + block * odds) / odds**2 - shares[0] ** 2
+
+
+def hadamard_bits(domain: int, epsilon: float) -> float:
+    blocks, size = hadamard(domain, epsilon)
+    return math.log2(blocks * size)
+
+
+# --- Ranges and quantiles ------------------------------------------------------------------------
+
+
+def haar(shares: Floats, epsilon: float, prefixes: bool = False) -> float:
+    """Mean over all ranges, or all that a quantile is read off, of a population of equal shares.
+
+    A report is about one coefficient of one level: the difference of a node's halves, whose weight in the
+    share below t falls from 1/2 in the node's middle to 0 at its ends.
+    """
+    domain = len(shares)
+    levels = max(1, math.ceil(math.log2(domain)))
+    at = np.arange(domain + 1)
+    squares = 0.0
+    for level in range(1, levels + 1):
+        size = 1 << level
+        weight = np.minimum(at % size, -at % size) / size
+        if prefixes:
+            squares += float(weight @ weight) / domain
+        else:
+            nodes = np.bincount(at // size, weight)
+            pairs = (domain + 1) * float(weight @ weight) - float(nodes @ nodes)
+            squares += pairs / (domain * (domain + 1) / 2)
+    return levels * squares / math.tanh(epsilon / 2) ** 2
+
+
+def haar_prefixes(shares: Floats, epsilon: float) -> float:
+    return haar(shares, epsilon, prefixes=True)
+
+
+def haar_bits(domain: int, epsilon: float) -> float:
+    del epsilon
+    levels = max(1, math.ceil(math.log2(domain)))
+    return math.log2(levels) + levels
+
+
+# --- Means ---------------------------------------------------------------------------------------
+
+
+def _moments(shares: Floats) -> tuple[float, float]:
+    """Mean and mean square of readings that lie evenly from -1 to 1."""
+    at = np.linspace(-1, 1, len(shares))
+    return float(shares @ at), float(shares @ at**2)
+
+
+def laplace(shares: Floats, epsilon: float) -> float:
+    mean, square = _moments(shares)
+    return (8 / epsilon**2 + square - mean**2) / 4
+
+
+def one_bit(shares: Floats, epsilon: float) -> float:
+    mean, _ = _moments(shares)
+    return (1 / math.tanh(epsilon / 2) ** 2 - mean**2) / 4
+
+
+def piecewise(shares: Floats, epsilon: float) -> float:
+    mean, square = _moments(shares)
+    odds = math.expm1(epsilon / 2)
+    noise = square / odds + (odds + 4) / (3 * odds**2)
+    return (noise + square - mean**2) / 4
+
+
+def hybrid(shares: Floats, epsilon: float) -> float:
+    """Piecewise with chance 1 - e^(-ε/2), else one bit; below ε = 0.61 one bit alone."""
+    if epsilon <= _LEAST_HYBRID:
+        return one_bit(shares, epsilon)
+    part = -math.expm1(-epsilon / 2)
+    return part * piecewise(shares, epsilon) + (1 - part) * one_bit(shares, epsilon)
+
+
+def _least_hybrid() -> float:
+    root = 405 * math.sqrt(241)
+    return math.log((2 * math.cbrt(6353 - root) + 2 * math.cbrt(6353 + root) - 5) / 27)
+
+
+_LEAST_HYBRID = _least_hybrid()  # about 0.61
+
+
+# --- Labels that nobody listed -------------------------------------------------------------------
+
+BLOOM_HASHES = 2
+SKETCH_WIDTH = 1024
+
+
+def bloom(epsilon: float, share: float, hashes: int) -> float:
+    """Least variance of RAPPOR, reported once: of a candidate whose bits no other one shares."""
+    each = epsilon / (2 * hashes)  # two values differ in at most 2 h bits
+    return 1 / (4 * math.sinh(each / 2) ** 2) / hashes + share * (1 - share)
+
+
+def rappor(shares: Floats, epsilon: float) -> float:
+    return bloom(epsilon, shares[0], BLOOM_HASHES)
+
+
+def sketch(epsilon: float, share: float, width: int, one_bit: bool) -> float:
+    """Variance of a count mean sketch of this width, each report under a hash function of its own."""
+    seen = share + (1 - share) / width
+    # The mean square of what a report adds to a candidate's cell.
+    square = 1 / math.tanh(epsilon / 2) ** 2 if one_bit else 1 / (4 * math.sinh(epsilon / 4) ** 2) + seen
+    return (square - seen**2) * (width / (width - 1)) ** 2
+
+
+def cms(shares: Floats, epsilon: float) -> float:
+    return sketch(epsilon, shares[0], SKETCH_WIDTH, one_bit=False)
+
+
+def hcms(shares: Floats, epsilon: float) -> float:
+    return sketch(epsilon, shares[0], SKETCH_WIDTH, one_bit=True)
+
+
+# --- Two readings: the mean over the shares of each by itself, and of both together ----------------
+
+
+def split(shares: Floats, epsilon: float) -> float:
+    """OUE of each reading at half of ε; a share of both is a product of what the two reports support."""
+    p, q = 0.5, 1 / (math.exp(epsilon / 2) + 1)
+    domain = len(shares)
+    square = (q * (1 - q) + (p * (1 - p) + (p - q) ** 2 - q * (1 - q)) / domain) / (p - q) ** 2
+    return (2 * supported(p, q, 1 / domain) + square**2 - domain**-4) / 3
+
+
+def joint(shares: Floats, epsilon: float) -> float:
+    """OUE of both readings together; a share of one is a sum of cells."""
+    p, q = 0.5, 1 / (math.exp(epsilon) + 1)
+    domain = len(shares)
+    own = p * (1 - p) - q * (1 - q)  # what the reading's own bit varies by more than another
+    summed = (domain * q * (1 - q) + own / domain) / (p - q) ** 2 + (1 - 1 / domain) / domain
+    return (2 * summed + supported(p, q, domain**-2)) / 3
+
+
+def one_of_two(shares: Floats, epsilon: float) -> float:
+    """A report tells of one reading: no number of them tells of both together."""
+    return math.inf
+
+
+# --- The list of them ------------------------------------------------------------------------------
+
+
+def _peer(fields: dict[str, Any]) -> Peer:
+    formulas: dict[str, Any] = {"variance": globals()[fields["variance"]], "bits": _bits(fields["bits"])}
+    return Peer(**{**fields, **formulas})
+
+
+def _bits(said: str | list[int]) -> Callable[[int, float], float]:
+    """A formula of this module, or bits that there are once, for each value, and for each pair of values."""
+    if isinstance(said, str):
+        return cast(Callable[[int, float], float], globals()[said])
+    return lambda domain, epsilon: float(sum(n * domain**power for power, n in enumerate(said)))
+
+
+PEERS: tuple[Peer, ...] = tuple(
+    map(_peer, tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["peer"])
 )
 """All of them, by question."""

@@ -1,12 +1,13 @@
-"""What an audit runs beside ldp_client.py, on CPython, MicroPython or a board: draw, tally, print.
+"""What runs beside ldp_client.py, on CPython, MicroPython or a board: draws codes, prints or counts them.
 
-It stands alone: the server sends it with last lines that call load(modules) and run(jobs). A job is the
-payload, the experiment's name, whether the whole of report() is called, two readings, and how many draws each
-of them gets in each half. Printed, a line each:
+It stands alone: the server sends it with last lines that call load(), and run() of an audit, or codes(). A
+job of an audit is the payload, the experiment's name, whether the whole of report() is called, two readings,
+and how many draws each of them gets in each half. Printed, a line each:
 
     RUNTIME name version platform
     JOB number index index                        the indices that the two readings fall into here
     TALLY number half input code:count ...        input 0 or 1; code -1 is silence; several lines add up
+    CODE code                                     of codes() alone
     END
 """
 
@@ -18,13 +19,14 @@ _LINE_CODES = 200  # different codes in a tally before it is printed: a board ha
 _LINE_DRAWS = 500  # and so that progress shows
 
 
-def load(modules):
+def load(modules, needed):
     """Import what enters further mechanisms; a board may lack those that no experiment here needs."""
     for name in modules:
-        try:  # noqa: SIM105 (boards have no contextlib)
+        try:
             __import__(name)
         except ImportError:
-            pass
+            if needed:
+                raise
 
 
 class Memory:
@@ -96,4 +98,15 @@ def run(jobs):
                     tell(number, half, 1, tallies[1])
             tell(number, half, 0, tallies[0])
             tell(number, half, 1, tallies[1])
+    print("END")
+
+
+def codes(payloads, draws):
+    """Draw from each payload by a generator seeded with its number: all indices and no reading in turn."""
+    for number, payload in enumerate(payloads):
+        exp = ldp_client.Experiment.parse(payload)
+        rng = ldp_client.DRBG(number.to_bytes(32, "big"))
+        for draw in range(draws):
+            index = draw % (exp.domain + 1)
+            print("CODE", exp.randomize(None if index == exp.domain else index, rng))
     print("END")

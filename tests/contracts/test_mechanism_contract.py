@@ -77,7 +77,7 @@ def test_private_at_every_further_epsilon(word: str):
 @pytest.mark.micropython
 @each_mechanism
 def test_micropython_draws_the_same_codes(word: str):
-    runtime = runtimes.Micropython(find_runtime(), "MicroPython")
+    runtime = runtimes.Runtime("MicroPython", find_runtime())
     found = check.compare(word, CASES[word], runtime)
     assert found.holds, found.words
 

@@ -50,7 +50,6 @@ BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(s
 NOT_IMPORTED = {
     "device.manifest",
     "server.privacy.audit_board",
-    "simulator.contract.contract_board",
     "server.provisioning.software_board.hardware",
     "server.provisioning.software_board.repl",
     "server.store.postgresql",

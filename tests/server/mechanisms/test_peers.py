@@ -11,7 +11,7 @@ import pytest
 from scipy import integrate, linalg
 
 from hushmote.server.arrays import Floats
-from hushmote.server.mechanisms import peer_errors
+from hushmote.server.mechanisms import peers
 from hushmote.server.mechanisms.choose import choose
 from hushmote.server.mechanisms.peers import PEERS, Peer
 from hushmote.server.mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES
@@ -75,7 +75,7 @@ def the(epsilon: float) -> Matrix:
 
         return integrate.quad(density, threshold, 200, points=[max(mean, threshold)], limit=200)[0]
 
-    p, q = peer_errors.threshold(epsilon)
+    p, q = peers.threshold(epsilon)
     at = -2 / epsilon * math.log(2 * q)
     assert 0.5 < at <= 1
     assert (above(1, at), above(0, at)) == pytest.approx((p, q), abs=1e-8)
@@ -86,7 +86,7 @@ def the(epsilon: float) -> Matrix:
 
 
 def subset_selection(epsilon: float) -> Matrix:
-    k, _, _ = peer_errors.subset(DOMAIN, epsilon)
+    k, _, _ = peers.subset(DOMAIN, epsilon)
     codes = np.array(
         [[v in chosen for v in range(DOMAIN)] for chosen in combinations(range(DOMAIN), k)], float
     )
@@ -98,7 +98,7 @@ def subset_selection(epsilon: float) -> Matrix:
 
 def hadamard_response(epsilon: float) -> Matrix:
     """Blocks of a Hadamard matrix; the first row of each is no value's. Estimates as in section 5."""
-    blocks, size = peer_errors.hadamard(DOMAIN, epsilon)
+    blocks, size = peers.hadamard(DOMAIN, epsilon)
     rows = linalg.hadamard(size)[1:]
     supports = np.zeros((blocks * size, blocks * (size - 1)))
     same = np.zeros_like(supports)
@@ -222,7 +222,7 @@ def test_rappor_of_one_time(epsilon: float):
     matrix.check(epsilon)
     for shares in populations(4):
         wanted = matrix.variances(shares)[0]
-        assert peer_errors.bloom(epsilon, shares[0], 2) == pytest.approx(wanted, rel=1e-9)
+        assert peers.bloom(epsilon, shares[0], 2) == pytest.approx(wanted, rel=1e-9)
         assert peer("RAPPOR").variance(shares, epsilon) == pytest.approx(wanted, rel=1e-9)
 
 
@@ -233,8 +233,8 @@ def test_count_mean_sketches(one_bit: bool, epsilon: float):
     matrix.check(epsilon)
     for shares in populations(3):
         wanted = matrix.variances(shares)[0]
-        assert peer_errors.sketch(epsilon, shares[0], 4, one_bit) == pytest.approx(wanted, rel=1e-9)
-        whole = peer_errors.sketch(epsilon, shares[0], peer_errors.SKETCH_WIDTH, one_bit)
+        assert peers.sketch(epsilon, shares[0], 4, one_bit) == pytest.approx(wanted, rel=1e-9)
+        whole = peers.sketch(epsilon, shares[0], peers.SKETCH_WIDTH, one_bit)
         assert peer("HCMS" if one_bit else "CMS").variance(shares, epsilon) == whole
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..server.answers.candidates import LONGEST, MOST_CANDIDATES
+from ..server.answers.texts import LONGEST, MOST_CANDIDATES
 from ..server.errors import UsageError, refusing
 
 
@@ -19,8 +19,6 @@ def read_candidates(path: Path) -> list[str]:
     lines: dict[str, int] = {}
     for number, line in enumerate(data.split(b"\n"), 1):
         line = line.removesuffix(b"\r")
-        if not line:
-            continue
         if len(line) > LONGEST:
             raise UsageError(
                 f"{path}, line {number}: a candidate has at most {LONGEST} bytes, as boards look at no more; "
@@ -30,7 +28,7 @@ def read_candidates(path: Path) -> list[str]:
             text = line.decode()
         except UnicodeDecodeError:
             raise UsageError(f"{path}, line {number} is not UTF-8: save the file as UTF-8") from None
-        first = lines.setdefault(text, number)
+        first = lines.setdefault(text, number) if text else number
         if first != number:
             raise UsageError(f"{path}: {text} is listed twice, in lines {first} and {number}")
     if not lines:

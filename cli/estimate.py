@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..device.ldp_client import Experiment
 from ..server.answers import tables
-from ..server.answers.ask import ask
+from ..server.answers.ask import EstimateQuestion, ask
 from ..server.answers.pair_tables import PairQuestion
 from ..server.answers.query import Facts, Selection
-from ..server.answers.question import EstimateQuestion
 from ..server.answers.rows import CONFIDENCE
 from ..server.answers.second_epsilon import Shuffling
 from ..server.answers.store_reader import StoreReader
@@ -36,8 +33,8 @@ class Weigh(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class SelectionOptions:
-    """The command's argument, and which reports are asked about."""
+class ReportOptions:
+    """Which reports are asked about, and what the ε of their histogram is worked out with."""
 
     name: Annotated[str, typer.Argument(help="Name of the experiment.")]
     store: StoreUrl = DEFAULT_STORE
@@ -46,6 +43,10 @@ class SelectionOptions:
         list[str] | None, typer.Option("--window", help="Such as 2026-11-21; several are added up.")
     ] = None
     version: Annotated[str, typer.Option(help="One version only: its digest, or how that begins.")] = ""
+    delta: Annotated[float, typer.Option(help="δ that goes with the ε of a histogram.")] = 1e-6
+    honest: Annotated[
+        float, typer.Option(help="Part of the reports that hide a board's: forged ones do not.")
+    ] = 1.0
 
     @property
     def selection(self) -> Selection:
@@ -54,29 +55,13 @@ class SelectionOptions:
 
 
 @dataclass(frozen=True)
-class EpsilonOptions(SelectionOptions):
-    """What the ε of a histogram is worked out with."""
-
-    delta: Annotated[float, typer.Option(help="δ that goes with the ε of a histogram.")] = 1e-6
-    honest: Annotated[
-        float, typer.Option(help="Part of the reports that hide a board's: forged ones do not.")
-    ] = 1.0
-
-    @property
-    def shuffling(self) -> Shuffling:
-        """The same, checked."""
-        return Shuffling(self.delta, self.honest)
-
-
-@dataclass(frozen=True)
-class ValueOptions(EpsilonOptions):
-    """What is asked of experiments whose readings have a share each."""
+class ValueOptions(ReportOptions):
+    """What is asked, of values, of texts and of pairs: see server/experiments/asking.py."""
 
     ranges: Annotated[
-        list[str] | None, typer.Option("--range", help="low:high in the reading's unit, a label, or a text.")
+        list[str] | None,
+        typer.Option("--range", help="LOW:HIGH in the reading's unit, LOW: or :HIGH, a label, or a text."),
     ] = None
-    above: Annotated[list[float] | None, typer.Option(help="Share at or above, in the unit.")] = None
-    below: Annotated[list[float] | None, typer.Option(help="Share below, in the unit.")] = None
     together: Annotated[
         bool, typer.Option("--together", help="One share of all these ranges or labels, not each.")
     ] = False
@@ -92,47 +77,45 @@ class ValueOptions(EpsilonOptions):
             help="Processed shares beside the unbiased ones: nonnegative, smooth, package.module:function."
         ),
     ] = "raw"
-
-
-@dataclass(frozen=True)
-class KindOptions(ValueOptions):
-    """What is asked of experiments of another kind: see server/experiments/asking.py."""
-
     candidates: Annotated[
         Path | None, typer.Option(help="Of texts: a file of those asked about, one a line.", metavar="FILE")
     ] = None
-    discover: Annotated[
-        bool, typer.Option("--discover", help="Of prefixes: which texts there are, without a list.")
-    ] = False
     alphabet: Annotated[
         str | None,
-        typer.Option(help="What these are made of, such as a-z0-9._-; printable ASCII if not said."),
+        typer.Option(help="Of prefixes: what texts are made of, as a-z0-9._-; else printable ASCII."),
     ] = None
-    of: Annotated[
-        str,
-        typer.Option(help='Of a pair: "crashed=yes", or a part: of a number its mean.'),
-    ] = ""
+    of: Annotated[str, typer.Option(help='Of a pair: "crashed=yes", or a part: of a number its mean.')] = ""
     given: Annotated[
-        str,
-        typer.Option(help='Among those of each value of a part, or with "version=1.2".'),
-    ] = ""
-    versus: Annotated[
-        tuple[str, str] | None,
-        typer.Option(help="Among those of one condition, less that among others."),
+        list[str] | None,
+        typer.Option(help='Among those of each value of a part, or with "version=1.2"; two: also compared.'),
     ] = None
     joint: Annotated[bool, typer.Option("--joint", help="The table of all parts together.")] = False
 
+    @property
+    def pair(self) -> PairQuestion:
+        """What is asked of a pair."""
+        match self.given or []:
+            case [first, second]:
+                return PairQuestion(self.of, "", (first, second), self.joint)
+            case [_, _, _, *_]:
+                raise UsageError("--given is there once, or twice for two conditions and their difference")
+            case given:
+                return PairQuestion(self.of, "".join(given), None, self.joint)
+
 
 @dataclass(frozen=True)
-class EstimateOptions(KindOptions):
+class EstimateOptions(ValueOptions):
     """What it is compared with, how, and what comes out."""
 
     trend: Annotated[bool, typer.Option("--trend", help="One row for each window.")] = False
-    against_window: Annotated[
-        list[str] | None, typer.Option(help="What changed since this window, or these.")
+    other: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against",
+            metavar="WINDOW",
+            help="What changed since this window, or these; or fleet=NAME, or version=DIGEST.",
+        ),
     ] = None
-    against_fleet: Annotated[str, typer.Option(help="How it differs from another fleet.")] = ""
-    against_version: Annotated[str, typer.Option(help="How it differs from another version.")] = ""
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = CONFIDENCE
     weigh: Annotated[Weigh, typer.Option(help="What weighs versions; fisher: codes too.")] = Weigh.reports
     unit: Annotated[
@@ -146,14 +129,24 @@ class EstimateOptions(KindOptions):
 
     @property
     def against(self) -> Selection | None:
-        """The reports that they are compared with, if they are."""
-        if not (self.against_window or self.against_fleet or self.against_version):
+        """The reports that they are compared with, if they are. Raises UsageError for what names none."""
+        if not self.other:
             return None
+        named: dict[str, list[str]] = {"window": [], "fleet": [], "version": []}
+        for text in self.other:
+            what, equals, name = text.partition("=")
+            if equals and what not in named:
+                raise UsageError(f"--against takes a window, fleet=NAME or version=DIGEST, not {text}")
+            named[what if equals else "window"].append(name if equals else text)
+        windows, fleets, versions = named.values()
+        if max(len(fleets), len(versions)) > 1:
+            raise UsageError("--against takes one fleet, and one version")
+        fleet, version = "".join(fleets), "".join(versions)
         return Selection(
             self.name,
-            self.against_fleet or self.fleet or "",
-            tuple(self.against_window or self.windows or ()),
-            self.against_version or ("" if self.against_fleet else self.version),
+            fleet or self.fleet or "",
+            tuple(windows or self.windows or ()),
+            version or ("" if fleet else self.version),
         )
 
     def check(self) -> None:
@@ -162,45 +155,35 @@ class EstimateOptions(KindOptions):
             raise UsageError("both sides are the same: name another window, fleet or version to compare with")
         if self.trend and self.against:
             raise UsageError("--trend and --against are two questions: ask one at a time")
-        if self.together and not (self.ranges or self.above or self.below or self.candidates):
+        if self.together and not (self.ranges or self.candidates):
             raise UsageError("--together is about ranges: name some, each with --range")
         if not (self.trend or self.against):
             return
-        asked = "--trend" if self.trend else "--against"
-        if self.top:
-            single = "--range LABEL, or --range LOW:HIGH of a number"
-            raise UsageError(f"{asked} has no --top: ask for the shares of single values, {single}")
-        if self.post != "raw":
-            raise UsageError(
-                f"{asked} has no --post: processed shares have no intervals, and chance cannot be told from "
-                "change without; leave --post out"
-            )
-        if self.together:
-            raise UsageError(f"{asked} has no --together: it tells of each range by itself")
-        if self.trend and self.cdf:
-            raise UsageError("--trend has no --cdf: ask for --below or --quantile")
-        if self.rows and (self.trend or self.ranges or self.above or self.below):
+        asked, single = "--trend" if self.trend else "--against", "--range LABEL, or --range LOW:HIGH"
+        chance = "processed shares have no intervals, and chance cannot be told from change without"
+        lacking: tuple[tuple[str, object, str], ...] = (
+            ("--top", self.top, f"ask for the shares of single values, {single} of a number"),
+            ("--post", self.post != "raw", f"{chance}; leave --post out"),
+            ("--together", self.together, "it tells of each range by itself"),
+            ("--cdf", self.trend and self.cdf, "ask for --range :HIGH or --quantile"),
+        )
+        for option, there, instead in lacking:
+            if there:
+                raise UsageError(f"{asked} has no {option}: {instead}")
+        if self.rows and (self.trend or self.ranges):
             raise UsageError("--rows is for histograms, and there is none here: leave it out")
 
-    def shares(self, asked: Sequence[Experiment]) -> list[str]:
-        """Ranges, labels and texts of which shares are asked for; asked: the experiment's versions."""
-        kind = asked[-1].type
-        if kind != "number" and (self.above or self.below):
-            raise UsageError(f"--above and --below are for numbers; {self.name} is a {kind}")
-        listed: list[str] = []
-        if self.discover:
-            require(asked, "discovery", "leave --discover out")
+    def question(self, facts: Facts) -> EstimateQuestion:
+        """All that is asked of these facts."""
+        ranges = list(self.ranges or ())
         if self.candidates is not None:
+            asked = [version.experiment for version in facts.selected(self.selection).versions]
             require(asked, "candidates", "leave --candidates out")
-            listed = read_candidates(self.candidates)
-        above, below = (f"{x:g}:" for x in self.above or ()), (f":{x:g}" for x in self.below or ())
-        return [*(self.ranges or ()), *above, *below, *listed]
-
-    def question(self) -> EstimateQuestion:
-        """All that is asked, but for ranges, which need the experiment's type: see shares()."""
+            ranges += read_candidates(self.candidates)
         return EstimateQuestion(
             self.selection,
             self.against,
+            ranges=tuple(ranges),
             together=self.together,
             quantiles=tuple(self.quantiles or ()),
             top=self.top,
@@ -210,27 +193,25 @@ class EstimateOptions(KindOptions):
             trend=self.trend,
             confidence=self.confidence,
             weigh=self.weigh.value,
-            shuffling=self.shuffling,
+            shuffling=Shuffling(self.delta, self.honest),
             unit=self.unit,
             alphabet=self.alphabet,
-            pair=PairQuestion(self.of, self.given, self.versus, self.joint),
+            pair=self.pair,
         )
 
 
 def _run(options: EstimateOptions) -> None:
     """Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.
 
-    With --trend there is a row for each window; with an --against option, what changed since then, or differs
+    With --trend there is a row for each window; with --against, what changed since then, or differs
     from there. A picture shows what was asked for, all of it; where nothing was, the histogram.
     """
     outputs = output.checked(options.outputs, ".csv", ".json", *PICTURES)
     with StoreReader(options.store) as store:
         options = replace(options, fleet=store.fleet(options.fleet).name)
         options.check()
-        question = options.question()
         facts = Facts(store.store)
-        asked = [version.experiment for version in facts.selected(options.selection).versions]
-        reply = ask(facts, replace(question, ranges=tuple(options.shares(asked))))
+        reply = ask(facts, options.question(facts))
     for path in outputs:
         if path.suffix.lower() in PICTURES:
             reply.pictured().plot(path)
@@ -244,7 +225,7 @@ def _run(options: EstimateOptions) -> None:
     versus = f"; against {answers[0].against}" if answers[0].against else ""
     tables.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.which}{versus}")
     tables.answers(answers)
-    tables.out.print(f"\n{reply.epsilons.words(question.seen())}\n\n{reply.guide.words()}")
+    tables.out.print(f"\n{reply.epsilons.words(reply.question.seen())}\n\n{reply.guide.words()}")
     for path in outputs:
         tables.out.print(f"written: {path}")
 

@@ -100,7 +100,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "estimate": (
         "hushmote estimate room_temp",
         "hushmote estimate room_temp --range 18:24 --quantile 0.5",
-        "hushmote estimate room_temp --trend --above 24",
+        "hushmote estimate room_temp --trend --range 24:",
         "hushmote estimate firmware --candidates versions.txt",
         "hushmote estimate crash_by_version --of crashed=yes --given version",
     ),

@@ -179,7 +179,7 @@ def show_outcome(outcome: DemoResult) -> None:
     program = "hushmote" if shutil.which("hushmote") else sys.argv[0]  # make demo needs no environment
     asked = f"--store sqlite:///{outcome.store}"
     for line in (
-        f"{program} estimate {outcome.experiment.name} {asked} --above 86",
+        f"{program} estimate {outcome.experiment.name} {asked} --range 86:",
         f"{program} status {asked}",
         f"{program} plan",
     ):

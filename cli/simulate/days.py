@@ -216,7 +216,7 @@ def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:
     commands.append(asked)
     if len(windows) > 1 and filled.truths:
         commands.append(f"{asked} --trend")
-        commands.append(f"{asked} --window {windows[-1]} --against-window {windows[0]}")
+        commands.append(f"{asked} --window {windows[-1]} --against {windows[0]}")
     commands.append(f"hushmote ledger{fleet}")
     show.out.print("\nnext")
     for line in commands:

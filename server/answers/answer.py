@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
+from ..estimate.estimate import Estimates
 from ..estimate.statistic import EstimateError
 from ..plain_text import cell
 from . import tables
-from .rows import AnswerRows, FoundRow
+from .rows import CONFIDENCE, AnswerRows, FoundRow, Kind, Quantity, Row
 from .tables import Shown
 
 if TYPE_CHECKING:
@@ -92,6 +93,31 @@ class Answer(Tables, AnswerRows):
         Raises EstimateError where pandas is not installed.
         """
         return _data_frame((row.to_dict() for row in self.rows), _NO_ROW)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all tables of one question have in common.
+
+    unit        of the readings, or an empty text
+    confidence  of the intervals, between 0 and 1
+    about       which reports, in words; against: of a change, those before it
+    """
+
+    unit: str = ""
+    confidence: float = CONFIDENCE
+    about: str = ""
+    against: str = ""
+
+    def answer(
+        self, kind: Kind, of: Estimates, rows: Iterable[Row], quantity: Quantity = "share", **more: Any
+    ) -> Answer:
+        """A table of rows that these estimates gave; more: further fields of an Answer."""
+        fields = {"experiment": of.experiment.name, "reports": of.reports, "quantity": quantity}
+        return Answer(kind=kind, rows=tuple(rows), **(fields | vars(self) | more))
+
+
+PLAIN = Frame()
 
 
 class Answers(Tables, tuple[Answer, ...]):

@@ -1,28 +1,115 @@
-"""Answers a question to a store: names resolved once, versions read once, estimates kept by their counts.
+"""One way to ask: a question in, a reply out; the command, the page, Python and published results go it.
 
-The command `estimate`, the page, Python and published results ask through this one module, so that they say
-the same.
+Names are resolved once, versions are read once, and estimates are kept by the counts that they rest on.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from ...device.ldp_client import Experiment
+from ..experiments.asking import OF_VALUES, require
+from ..mechanisms.views.factors import parts_of
 from ..plain import plain
-from . import second_epsilon
-from .answer import Answer, Answers
-from .candidates import MOST_SHOWN
+from . import headline, second_epsilon
+from .answer import Answer, Answers, Frame
 from .fleet_estimate import MEAN, FleetEstimate, trend
 from .guide import NOISY, Guide, guide, half_width
-from .query import Facts, Selection
-from .question import COMPARED, FINE, ROWS, EstimateQuestion, check_answered
-from .rows import Kind
-from .second_epsilon import TwoEpsilons
+from .pair_tables import NO_QUESTION, PairQuestion
+from .query import Facts, Selection, WeighBy
+from .rows import CONFIDENCE, Kind
+from .second_epsilon import Shuffling, TwoEpsilons
+from .texts import MOST_SHOWN
+
+ROWS = 16
+"""Rows of a number's histogram at most, where nobody says how many."""
+
+FINE = 0
+"""Rows of a histogram that is as fine as its reports can tell."""
 
 _FINER = (16, 64)  # rows that are tried before single bins
+_OTHERWISE = {"candidates", "discovery", "pairs"}  # what has neither shares of values nor a mean
+_COMPARED = {"ranges", "mean", "candidates", "pairs"}  # what has trends and changes
+
+
+@dataclass(frozen=True)
+class EstimateQuestion:
+    """What is asked of which reports.
+
+    selection   the reports; its fleet and experiment are named
+    against     the reports that they are compared with, or None
+    ranges      low:high in the reading's unit, labels, or texts
+    together    whether what lies in any of the ranges is asked for, in one row, and not each
+    quantiles   each between 0 and 1
+    top         how many of the most common values; 0 for none, of texts for MOST_SHOWN
+    cdf         whether the share below every edge is asked for
+    rows        of a number's histogram at most; None for ROWS, FINE for as many as the reports tell apart
+    post        a post-processing's name
+    trend       a row for each window
+    unit        what readings are in; None for what the store says
+    alphabet    what texts that nobody listed are made of; None for printable ASCII
+    pair        of a pair, which share or mean, given what
+    tables      of values, the kinds of tables that are wanted; empty for all that the experiment has
+    """
+
+    selection: Selection
+    against: Selection | None = None
+    ranges: tuple[str, ...] = ()
+    together: bool = False
+    quantiles: tuple[float, ...] = ()
+    top: int = 0
+    cdf: bool = False
+    rows: int | None = None
+    post: str = "raw"
+    trend: bool = False
+    confidence: float = CONFIDENCE
+    weigh: WeighBy = "reports"
+    shuffling: Shuffling = field(default_factory=Shuffling)
+    unit: str | None = None
+    alphabet: str | None = None
+    pair: PairQuestion = NO_QUESTION
+    tables: tuple[Kind, ...] = ()
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is about more than one histogram, apart."""
+        return self.trend or self.against is not None
+
+    def seen(self) -> str:
+        """What histograms the answers tell of, in words."""
+        if self.against:
+            return "both sides' histograms"
+        return "the windows' histograms together" if self.trend else "the histogram"
+
+    def arguments(self) -> list[str]:
+        """The arguments of the command `estimate` that ask the same, but for the store, δ and the unit."""
+        s, other = self.selection, self.against
+        against: list[str] = []
+        if other:
+            against = list(other.windows)
+            against += [f"fleet={other.fleet}"] if other.fleet != s.fleet else []
+            against += [f"version={other.version}"] if other.version and other.version != s.version else []
+        options: dict[str, Iterable[str]] = {
+            "--window": s.windows,
+            "--version": [s.version] if s.version else [],
+            "--range": self.ranges,
+            "--quantile": [repr(float(q)) for q in self.quantiles],
+            "--top": [f"{self.top}"] if self.top else [],
+            "--rows": [f"{self.rows}"] if self.rows else [],
+            "--alphabet": [] if self.alphabet is None else [self.alphabet],
+            "--post": [self.post] if self.post != "raw" else [],
+            "--against": against,
+            "--confidence": [f"{self.confidence:g}"] if self.confidence != CONFIDENCE else [],
+            "--weigh": [self.weigh] if self.weigh != "reports" else [],
+        }
+        flags = {"--together": self.together, "--cdf": self.cdf, "--trend": self.trend}
+        # With =, so that a value that begins with - is no option of its own.
+        asked = [f"{option}={value}" for option, values in options.items() for value in values]
+        asked += [flag for flag, on in flags.items() if on]
+        return [s.experiment, "--fleet", s.fleet, *asked, *self.pair.arguments()]
 
 
 @dataclass(frozen=True)
@@ -73,13 +160,13 @@ def ask(facts: Facts, question: EstimateQuestion) -> Reply:
     else:
         sides = (question.against, selection) if question.against else (selection,)
         epsilons = second_epsilon.of_selections(facts, *sides, shuffling=shuffling)
-    windows = len({source.window for source in estimate.sources}) if COMPARED & estimate.answers else 1
+    windows = len({source.window for source in estimate.sources}) if _COMPARED & estimate.answers else 1
     return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows))
 
 
 def answered(facts: Facts, question: EstimateQuestion) -> tuple[FleetEstimate, Answers]:
     """The estimate that a question rests on, and its answers, without any ε. Errors as ask()."""
-    check_answered([v.experiment for v in facts.selected(question.selection).versions], question)
+    _check_answered([v.experiment for v in facts.selected(question.selection).versions], question)
     estimate = estimate_of(facts, question.selection, question)
     if question.trend:
         asked = [*question.ranges, *([MEAN] if MEAN in estimate.answers else [])]
@@ -99,51 +186,51 @@ def estimate_of(facts: Facts, selection: Selection, question: EstimateQuestion) 
     return FleetEstimate(estimates, str(selection), unit, question.confidence, None, selected.sources)
 
 
-def asked_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """What a question asks of one estimate, in the way of its kind."""
-    answer = next((OTHER[word] for word in OTHER if word in estimate.answers), _of_values)
-    return answer(estimate, question)
-
-
 def over_time(facts: Facts, question: EstimateQuestion, statistics: Sequence[str]) -> Answers:
     """How "mean", ranges, labels and a question's quantiles or pair went over windows. Errors as ask()."""
     selected = facts.selected(question.selection)
     unit = selected.unit if question.unit is None else question.unit
-    how = (unit, question.confidence, question.quantiles, question.selection.fleet, question.pair)
-    return trend(selected.by_window(question.weigh), statistics, *how)
+    windows = selected.by_window(question.weigh)
+    frame = Frame(unit, question.confidence, headline.about(question.selection.fleet, list(windows)))
+    return trend(windows, statistics, frame, question.quantiles, question.pair)
 
 
-def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
+def asked_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    """What a question asks of one estimate, in the way of its kind."""
     q, can = question, estimate.answers
-    tables: tuple[tuple[Kind, object, Callable[[], Iterable[Answer]]], ...] = (
-        (
-            "histogram",
-            "frequencies" in can or q.post != "raw",
-            lambda: [estimate.histogram(_rows(estimate, q), post=q.post)],
-        ),
-        ("ranges", q.ranges, lambda: [_shares(estimate, q)]),
-        ("quantiles", q.quantiles, lambda: [estimate.quantile(*q.quantiles)]),
-        ("moments", MEAN in can, lambda: [estimate.mean()]),
-        ("top", q.top, lambda: estimate.top(q.top)),
-        ("cdf", q.cdf, lambda: [estimate.cdf()]),
-    )
-    wanted = (table for kind, there, table in tables if there and (not q.tables or kind in q.tables))
-    return Answers(answer for table in wanted for answer in table())
+    if "candidates" in can and not q.together:
+        return Answers([estimate.candidates(q.ranges, most=q.top or MOST_SHOWN)])
+    if "candidates" in can:
+        return Answers([estimate.together(*q.ranges)])
+    if "discovery" in can:
+        return Answers([estimate.discover(q.alphabet)])
+    return estimate.pairs.ask(q.pair, q.rows or ROWS) if "pairs" in can else _of_values(estimate, q)
 
 
-def _shares(estimate: FleetEstimate, question: EstimateQuestion) -> Answer:
-    shares = estimate.together if question.together else estimate.share
-    return shares(*question.ranges, post=question.post)
+def _of_values(estimate: FleetEstimate, q: EstimateQuestion) -> Answers:
+    """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
+    can, tables = estimate.answers, list[Answer]()
+
+    def wanted(kind: Kind, there: object) -> bool:
+        return bool(there) and (not q.tables or kind in q.tables)
+
+    if wanted("histogram", "frequencies" in can or q.post != "raw"):
+        rows = _fine_enough(estimate) if q.rows == FINE else q.rows or ROWS
+        tables.append(estimate.histogram(rows, post=q.post))
+    if wanted("ranges", q.ranges):
+        tables.append((estimate.together if q.together else estimate.share)(*q.ranges, post=q.post))
+    if wanted("quantiles", q.quantiles):
+        tables.append(estimate.quantile(*q.quantiles))
+    if wanted("moments", MEAN in can):
+        tables.append(estimate.mean())
+    if wanted("top", q.top):
+        tables += estimate.top(q.top)
+    if wanted("cdf", q.cdf):
+        tables.append(estimate.cdf())
+    return Answers(tables)
 
 
-def _rows(estimate: FleetEstimate, question: EstimateQuestion) -> int:
-    if question.rows == FINE:
-        return fine_enough(estimate)
-    return question.rows or ROWS
-
-
-def fine_enough(estimate: FleetEstimate) -> int:
+def _fine_enough(estimate: FleetEstimate) -> int:
     """Rows of a number's histogram: as many as its reports can tell apart, at least 16."""
     good = _FINER[0]
     for rows in (*_FINER, estimate.experiment.domain):
@@ -156,25 +243,30 @@ def fine_enough(estimate: FleetEstimate) -> int:
     return good
 
 
-def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """The shares of the texts that are named."""
-    if question.together:
-        return Answers([estimate.together(*question.ranges)])
-    return Answers([estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)])
-
-
-def _of_unlisted(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """The texts that are found."""
-    return Answers([estimate.discover(question.alphabet)])
-
-
-def _of_pair(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    return estimate.pairs.ask(question.pair, question.rows or ROWS)
-
-
-OTHER: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {
-    "candidates": _of_texts,
-    "discovery": _of_unlisted,
-    "pairs": _of_pair,
-}
-"""What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
+def _check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
+    """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
+    processed = question.post != "raw"
+    options: tuple[tuple[str, set[str], object], ...] = (
+        ("--range", {"ranges", "candidates"}, question.ranges),
+        ("--quantile", {"quantiles"}, question.quantiles),
+        ("--top", {"frequencies", "candidates"}, question.top),
+        ("--alphabet", {"discovery"}, question.alphabet is not None),
+        ("--cdf", {"quantiles"}, question.cdf),
+        ("--rows", {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
+        ("--post", {"frequencies", "mean"}, processed),
+        ("--weigh fisher", {"frequencies", "candidates", "pairs"}, question.weigh == "fisher"),
+        ("--of, --given and --joint", {"pairs"}, question.pair),
+        ("--trend", _COMPARED, question.trend),
+        ("--against", _COMPARED, question.against),
+    )
+    instead = ""
+    if asked[-1].type == "pair":  # which has its own options
+        first, *_, last = (part.name for part in parts_of(asked[-1]))
+        instead = f", and ask with --of and --given, as in --of {last} --given {first}"
+    for option, words, wanted in options:
+        if wanted:
+            require(asked, words, f"leave {option} out{instead}")
+    require(asked, OF_VALUES | _OTHERWISE, "nothing here asks that")
+    if not question.ranges:
+        unnamed = OF_VALUES | _OTHERWISE - {"candidates"}
+        require(asked, unnamed, "name them, with --candidates FILE, one a line, or each with --range")

@@ -1,4 +1,4 @@
-"""Did it change: two windows, fleets or versions side by side, and one statistic over many windows.
+"""Did it change: two windows, fleets or versions side by side, and statistics over many windows.
 
 Estimates that are compared share no reports. Rows of one table are tested together: p_adjusted is Holm's,
 below 1 - confidence with at most that chance for any row where nothing changed.
@@ -6,25 +6,23 @@ below 1 - confidence with at most that chance for any row where nothing changed.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc
 
+from ..estimate.conditional import Apart, Ratio, difference_apart
 from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity, pool
-from ..estimate.statistic import EstimateError, Statistic, difference, mean
-from ..experiments.units import IndexRange, bin_edges, range_edges
+from ..estimate.statistic import Difference, EstimateError, Statistic, Told, difference, mean
+from ..experiments.units import IndexRange, range_edges
 from . import moments
-from .answer import Answer
-from .rows import CONFIDENCE, ChangeRow, TrendRow, quantile_name
+from .answer import PLAIN, Answer, Frame
+from .rows import ChangeRow, Quantity, TrendRow, quantile_name
 
-Interval = tuple[float, float]
 Halves = tuple[Estimates, Estimates]
-ByLevel = Callable[[float], Interval]  # confidence -> interval
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -37,102 +35,88 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def together(before: Estimates, after: Estimates, rows: Sequence[ChangeRow], **fields: object) -> Answer:
+def together(
+    before: Estimates, after: Estimates, rows: Sequence[ChangeRow], frame: Frame, **fields: Any
+) -> Answer:
+    """A table of changes, whose rows are tested together; fields: further ones of an Answer."""
     adjusted = holm([row.p for row in rows])
-    final = tuple(replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True))
-    reports = before.reports + after.reports
-    return Answer("change", after.experiment.name, reports=reports, rows=final, **fields)  # type: ignore[arg-type]
+    final = [replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True)]
+    return frame.answer("change", after, final, reports=before.reports + after.reports, **fields)
 
 
-def change_row(name: str, before: Statistic, after: Statistic, confidence: float) -> ChangeRow:
-    change = difference(after, before)
+def change_row(name: str, before: Told, after: Told, confidence: float) -> ChangeRow:
+    """One statistic of both sides, and after less before, with the p of no change."""
+    change = _less(after, before)
     low, high = change.interval(confidence)
     return ChangeRow(name, change.value, low, high, before=before.value, after=after.value, p=change.p)
 
 
+def _less(after: Told, before: Told) -> Difference | Apart:
+    if isinstance(after, Ratio) and isinstance(before, Ratio):
+        return difference_apart(after, before)
+    if isinstance(after, Statistic) and isinstance(before, Statistic):
+        return difference(after, before)
+    return Apart(after, before)
+
+
 def changed_shares(
-    before: Estimates,
-    after: Estimates,
-    wanted: Sequence[IndexRange],
-    unit: str = "",
-    confidence: float = CONFIDENCE,
+    before: Estimates, after: Estimates, wanted: Sequence[IndexRange], frame: Frame = PLAIN
 ) -> Answer:
     """Changes of the shares inside ranges. Raises EstimateError where type, range, bins or labels differ."""
     check_same_quantity([before, after])
     lows, highs = [r.low for r in wanted], [r.high for r in wanted]
     old, new = before.ranges(lows, highs), after.ranges(lows, highs)
-    rows = []
+    rows: list[ChangeRow] = []
     for i, r in enumerate(wanted):
         lower, upper = range_edges(after.experiment, r)
-        rows.append(replace(change_row(r.text, old[i], new[i], confidence), lower=lower, upper=upper))
-    return together(before, after, rows, quantity="share", unit=unit, confidence=confidence)
+        row = change_row(r.text, old[i], new[i], frame.confidence)
+        rows.append(replace(row, lower=lower, upper=upper))
+    return together(before, after, rows, frame)
 
 
 def changed_readings(
-    before: Estimates,
-    after: Estimates,
-    quantiles: Sequence[float] = (),
-    unit: str = "",
-    confidence: float = CONFIDENCE,
+    before: Estimates, after: Estimates, quantiles: Sequence[float] = (), frame: Frame = PLAIN
 ) -> Answer:
     """Changes of a number's mean, standard deviation, as far as that is known, and quantiles.
 
-    Intervals of the last two are put together from those of both sides. Zou and Donner, "Construction of
-    confidence limits about effect measures", Statistics in Medicine 2008. A quantile's p is that of
+    Intervals of the last two are put together from those of both sides. A quantile's p is that of
     shares_below(), and its interval has one sign where that is below 1 - confidence. Raises EstimateError
     where type, range or bins differ, UnitsError for another type than a number.
     """
     check_same_quantity([before, after])
-    rows = [change_row("mean", moments.mean(before), moments.mean(after), confidence)]
+    known = {"mean": moments.mean}
     if moments.has_deviation(before) and moments.has_deviation(after):
-        rows.append(_deviation_row(before, after, confidence))
+        known |= {"standard deviation": moments.deviation}
+    rows = [change_row(name, of(before), of(after), frame.confidence) for name, of in known.items()]
     halves = _halves([before, after]) if quantiles else None
-    rows += [_quantile_row(before, after, q, confidence, halves) for q in quantiles]
-    return together(before, after, rows, quantity="reading", unit=unit, confidence=confidence)
+    for q in quantiles:
+        sides = moments.BinQuantile(before, q), moments.BinQuantile(after, q)
+        rows.append(
+            _by_shares_below(change_row(quantile_name(q), *sides, frame.confidence), q, halves, frame)
+        )
+    return together(before, after, rows, frame, quantity="reading")
 
 
-def _deviation_row(before: Estimates, after: Estimates, confidence: float) -> ChangeRow:
-    old, new = moments.deviation(before), moments.deviation(after)
-    interval = _from_both(old.value, new.value, old.interval, new.interval)
-    moved, ends, p = new.value - old.value, interval(confidence), _p_of_no_change(interval)
-    return ChangeRow("standard deviation", moved, *ends, before=old.value, after=new.value, p=p)
-
-
-def _from_both(before: float, after: float, before_interval: ByLevel, after_interval: ByLevel) -> ByLevel:
-    """The interval of after - before from each one's own."""
-
-    def interval(confidence: float) -> Interval:
-        (l0, u0), (l1, u1) = before_interval(confidence), after_interval(confidence)
-        change = after - before
-        return change - math.hypot(after - l1, u0 - before), change + math.hypot(u1 - after, before - l0)
-
-    return interval
-
-
-def _quantile_row(
-    before: Estimates, after: Estimates, q: float, confidence: float, halves: Sequence[Halves] | None
-) -> ChangeRow:
-    (old, old_interval), (new, new_interval) = _quantile(before, q), _quantile(after, q)
-    low, high = _from_both(old, new, old_interval, new_interval)(confidence)
-    p, moved, fewer = 1.0, new - old, 0.0
+def _by_shares_below(row: ChangeRow, q: float, halves: Sequence[Halves] | None, frame: Frame) -> ChangeRow:
+    """A quantile's change with the p of shares_below(), and an interval that says the same."""
+    p, fewer, low, high = 1.0, 0.0, row.low, row.high
     if halves:
         change = difference(*reversed(shares_below(halves, q)))
         fewer = -change.value  # boards below: where the quantile rose they are fewer
-        p = change.p if fewer * moved >= 0 else 1.0
-    if p >= 1 - confidence:
+        p = change.p if fewer * row.value >= 0 else 1.0
+    if p >= 1 - frame.confidence:
         low, high = min(low, 0.0), max(high, 0.0)
     elif fewer > 0:
         low = max(low, 0.0)
     else:
         high = min(high, 0.0)
-    return ChangeRow(quantile_name(q), moved, low, high, before=old, after=new, p=p)
+    return replace(row, low=low, high=high, p=p)
 
 
 def _halves(of_windows: Sequence[Estimates]) -> list[Halves] | None:
     """Two halves of each estimate; None where one has too few reports for that."""
-    halves = [e.halves() for e in of_windows]
-    known = [pair for pair in halves if pair]
-    return known if len(known) == len(halves) else None
+    known = [halves for e in of_windows if (halves := e.halves())]
+    return known if len(known) == len(of_windows) else None
 
 
 def shares_below(of_windows: Sequence[Halves], q: float) -> list[Statistic]:
@@ -147,113 +131,66 @@ def shares_below(of_windows: Sequence[Halves], q: float) -> list[Statistic]:
     return [mean(one.range(0, edges[0]), other.range(0, edges[1])) for one, other in of_windows]
 
 
-def _quantile(estimate: Estimates, q: float) -> tuple[float, ByLevel]:
-    """The middle of a quantile's bin, and its interval over whole bins, in whole units."""
-    edges = bin_edges(estimate.experiment)
-
-    def interval(level: float) -> Interval:
-        quantile = estimate.quantile(q, level)
-        return float(edges[quantile.low]), float(edges[quantile.high + 1])
-
-    return float(moments.bin_middles(estimate)[estimate.quantile(q).index]), interval
-
-
-def _p_of_no_change(interval: ByLevel) -> float:
-    """One less the confidence at which the interval first reaches 0, rounded up."""
-    low, high = 0.0, 1.0 - 1e-9
-    for _ in range(30):
-        middle = (low + high) / 2
-        ends = interval(middle) if middle > 0 else (0.0, 0.0)
-        if ends[0] <= 0 <= ends[1]:
-            high = middle
-        else:
-            low = middle
-    return 1 - low
-
-
-def trend(
-    windows: Mapping[str, Estimates],
-    statistics: Mapping[str, Callable[[Estimates], Statistic]],
-    quantity: str,
-    unit: str = "",
-    confidence: float = CONFIDENCE,
-) -> Answer:
-    """Statistics, by name, in each window, by name and in order, with a test that they did not change.
-
-    The test is the chi-squared one of windows against their weighted mean. Raises EstimateError for fewer
-    than two windows.
-    """
-    _check(windows)
-    found = {name: {w: of(e) for w, e in windows.items()} for name, of in statistics.items()}
-    return trend_of(windows, found, quantity, unit, confidence)
-
-
-def trend_of(
-    windows: Mapping[str, Estimates],
-    statistics: Mapping[str, Mapping[str, Statistic]],
-    quantity: str,
-    unit: str = "",
-    confidence: float = CONFIDENCE,
-) -> Answer:
-    """The same of statistics that are known already, by name and window."""
-    _check(windows)
-    rows, p_values = [], {}
-    for name, by_window in statistics.items():
-        for window, e in windows.items():
-            ends = by_window[window].interval(confidence)
-            rows.append(TrendRow(name, by_window[window].value, *ends, window=window, reports=e.reports))
-        p_values[name] = homogeneity(list(by_window.values()))
-    return _over_time(
-        windows, rows, p_values, "share" if quantity == "share" else "reading", unit, confidence
-    )
-
-
-def quantile_trend(
-    windows: Mapping[str, Estimates],
-    quantiles: Sequence[float],
-    unit: str = "",
-    confidence: float = CONFIDENCE,
-) -> Answer:
-    """Quantiles of a number in each window, with intervals over whole bins, and the test of shares_below().
-
-    Raises EstimateError for fewer than two windows or a quantile that is not between 0 and 1.
-    """
-    _check(windows)
-    rows, p_values = [], {}
-    halves = _halves(list(windows.values()))
-    for q in quantiles:
-        for window, e in windows.items():
-            value, interval = _quantile(e, q)
-            ends = interval(confidence)
-            rows.append(TrendRow(quantile_name(q), value, *ends, window=window, reports=e.reports))
-        p_values[quantile_name(q)] = homogeneity(shares_below(halves, q)) if halves else 1.0
-    return _over_time(windows, rows, p_values, "reading", unit, confidence)
-
-
-def _check(windows: Mapping[str, Estimates]) -> None:
+def check_windows(windows: Mapping[str, Estimates]) -> None:
+    """Raise EstimateError for fewer than two windows, or where type, range, bins or labels differ."""
     if len(windows) < 2:
         raise EstimateError(f"a trend needs at least 2 windows with reports, not {len(windows)}")
     check_same_quantity(list(windows.values()))
 
 
+def trend(
+    windows: Mapping[str, Estimates],
+    told: Mapping[str, Sequence[Statistic]],
+    frame: Frame = PLAIN,
+    quantity: Quantity = "share",
+) -> Answer:
+    """Statistics over windows, by name and in order, with the test of homogeneity() that they did not change.
+
+    told: name -> the statistic in each window. Raises EstimateError as check_windows().
+    """
+    check_windows(windows)
+    p_values = {name: homogeneity(each) for name, each in told.items()}
+    return _over_time(windows, told, p_values, frame, quantity)
+
+
+def quantile_trend(
+    windows: Mapping[str, Estimates], quantiles: Sequence[float], frame: Frame = PLAIN
+) -> Answer:
+    """Quantiles of a number in each window, with intervals over whole bins, and the test of shares_below().
+
+    Raises EstimateError for fewer than two windows or a quantile that is not between 0 and 1.
+    """
+    check_windows(windows)
+    told = {quantile_name(q): [moments.BinQuantile(e, q) for e in windows.values()] for q in quantiles}
+    halves = _halves(list(windows.values()))
+    p = {quantile_name(q): homogeneity(shares_below(halves, q)) if halves else 1.0 for q in quantiles}
+    return _over_time(windows, told, p, frame, "reading")
+
+
 def _over_time(
     windows: Mapping[str, Estimates],
-    rows: Sequence[TrendRow],
+    told: Mapping[str, Sequence[Told]],
     p_values: Mapping[str, float],
-    quantity: Literal["share", "reading"],
-    unit: str,
-    confidence: float,
+    frame: Frame,
+    quantity: Quantity,
 ) -> Answer:
-    estimates = list(windows.values())
+    rows = [
+        TrendRow(name, one.value, *one.interval(frame.confidence), window=window, reports=e.reports)
+        for name, each in told.items()
+        for (window, e), one in zip(windows.items(), each, strict=True)
+    ]
     chances = ", ".join(f"{name}: p = {p:.2g}" for name, p in p_values.items())
     note = f"How likely windows differ as much if nothing changed: {chances}"
-    name, reports = estimates[0].experiment.name, sum(e.reports for e in estimates)
-    common = ("trend", name, quantity, unit, reports, confidence, tuple(rows), note)
-    return Answer(*common, p_values=tuple(p_values.items()))
+    first, reports = next(iter(windows.values())), sum(e.reports for e in windows.values())
+    more = {"reports": reports, "note": note, "p_values": tuple(p_values.items())}
+    return frame.answer("trend", first, rows, quantity, **more)
 
 
 def homogeneity(of_windows: Sequence[Statistic]) -> float:
-    """P value of several independent statistics having one true value. Cochran, Biometrics 1954."""
+    """P value of several independent statistics having one true value. Cochran, Biometrics 1954.
+
+    The test is the chi-squared one of windows against their weighted mean.
+    """
     value = np.array([s.value for s in of_windows])
     weight = 1 / np.maximum([s.stderr**2 for s in of_windows], 1e-300)
     off = weight @ (value - weight @ value / weight.sum()) ** 2

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from ...device.ldp_client import Experiment
 from ..estimate.estimate import Estimates
 from ..estimate.own_post import method_of
 from ..estimate.postprocess import Shares
-from ..estimate.statistic import Floats, Statistic
+from ..estimate.statistic import Floats, Told
 from ..estimate.top_k import RankedValue, top
 from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
 from ..experiments.units import (
@@ -27,15 +27,14 @@ from ..experiments.units import (
     parse_range,
     range_edges,
 )
-from . import change, headline, moments, pairs
-from .answer import Answer, Answers, Tables
-from .candidates import MOST_SHOWN, candidate_shares, candidates_over_time, changed_candidates, share_together
-from .discovery import discovered
+from . import change, headline, moments, pairs, texts
+from .answer import PLAIN, Answer, Answers, Frame, Tables
 from .pair_tables import NO_QUESTION, PairQuestion
 from .pairs import PairAnswers
 from .query import ReportSource, check_apart
-from .rows import CONFIDENCE, Kind, PostRow, Row, TopRow, quantile_name
+from .rows import CONFIDENCE, Kind, PostRow, Quantity, Row, TopRow, quantile_name
 from .tables import plain
+from .texts import MOST_SHOWN
 
 Range = str | tuple[float | None, float | None]
 MEAN = "mean"  # of a number, where trends take a range or a label otherwise
@@ -97,7 +96,7 @@ class FleetEstimate(Tables):
     def pairs(self) -> PairAnswers:
         """What a pair can be asked: joint(), marginal(), conditional(), difference()."""
         self._require("pairs")
-        return PairAnswers(self.estimates, self.which, self.unit, self.confidence, self.truth)
+        return PairAnswers(self.estimates, self._frame, self.truth)
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
         """The whole domain, a number's in at most rows rows.
@@ -123,54 +122,48 @@ class FleetEstimate(Tables):
     def together(self, *ranges: Range, post: str = "raw") -> Answer:
         """The share of the fleet inside any of the ranges, or with any of the labels or texts: one row."""
         if "candidates" in self.answers:
-            one = share_together(self.estimates, [*map(range_text, ranges)], self.confidence, self.texts)
-            return replace(one, about=self.which)
+            return texts.share_together(self.estimates, map(range_text, ranges), self._frame, self.texts)
         self._require("ranges")
         wanted = parse_ranges(self.experiment, ranges)
         weights = _indicators(self.experiment, wanted).max(axis=1)
         true = None if self.truth is None else float(self.truth @ weights)
         row = self._row(" or ".join(r.text for r in wanted), self.estimates.linear(weights), true)
-        processed = self._processed(post)
-        if processed is not None:
-            row = PostRow(**asdict(row), processed=float(processed.frequencies @ weights))
-        return self._of_shares("ranges", wanted, [row], processed)
+        return self._of_shares("ranges", wanted, [row], [weights > 0], post)
 
     def _shares(self, kind: Kind, wanted: Sequence[IndexRange], post: str) -> Answer:
-        processed = self._processed(post)
         statistics = self.estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
-        rows = []
+        rows: list[Row] = []
         for i, r in enumerate(wanted):
-            lower, upper = range_edges(self.experiment, r)
-            row = self._row(r.text, statistics[i], self._true_share(r.low, r.high), lower, upper)
-            if processed is not None:
-                share = float(processed.frequencies[r.low : r.high].sum())
-                row = PostRow(**asdict(row), processed=share)
-            rows.append(row)
-        return self._of_shares(kind, wanted, rows, processed)
+            true, edges = self._true_share(r.low, r.high), range_edges(self.experiment, r)
+            rows.append(self._row(r.text, statistics[i], true, *edges))
+        return self._of_shares(kind, wanted, rows, [slice(r.low, r.high) for r in wanted], post)
 
     def _of_shares(
-        self, kind: Kind, wanted: Sequence[IndexRange], rows: Sequence[Row], processed: Shares | None
+        self, kind: Kind, wanted: Sequence[IndexRange], rows: Sequence[Row], inside: Sequence[Any], post: str
     ) -> Answer:
-        words = "" if processed is None else f"{processed.method}: {' '.join(processed.notes)}"
-        note = "\n".join(text for text in (moved_note(self.experiment, wanted, self.unit), words) if text)
-        return self._answer(kind, rows, note, "" if processed is None else processed.method)
+        """A table of shares, and post-processed ones beside them; inside: the indices of each row."""
+        notes, processed, method = [moved_note(self.experiment, wanted, self.unit)], self._processed(post), ""
+        if processed is not None:
+            sums = [float(processed.frequencies[of].sum()) for of in inside]
+            rows = [PostRow(**vars(row), processed=x) for row, x in zip(rows, sums, strict=True)]
+            method = processed.method
+            notes.append(f"{method}: {' '.join(processed.notes)}")
+        return self._answer(kind, rows, "\n".join(filter(None, notes)), post=method)
 
-    def candidates(self, texts: Iterable[str], *, most: int = MOST_SHOWN) -> Answer:
+    def candidates(self, candidates: Iterable[str], *, most: int = MOST_SHOWN) -> Answer:
         """Shares of texts that an experiment of type "text" is asked about, and of all others together.
 
         The largest come first; most: how many are printed or drawn, 0 for all. Candidates that share a slot
         are one row.
         """
-        answer = candidate_shares(self.estimates, texts, self.confidence, self.texts, most)
-        return replace(answer, about=self.which)
+        return texts.candidate_shares(self.estimates, candidates, self._frame, self.texts, most)
 
     def discover(self, alphabet: str | None = None) -> Answer:
         """The texts that nobody listed and many boards sent, of an experiment with prefixes.
 
         alphabet: what texts are made of, such as "a-z0-9._-"; printable ASCII if None.
         """
-        answer = discovered(self.estimates, alphabet, self.confidence, self.texts)
-        return replace(answer, about=self.which)
+        return texts.discovered(self.estimates, alphabet, self._frame, self.texts)
 
     def cdf(self) -> Answer:
         """The share below every edge of a number's bins but the last, which all are below."""
@@ -179,10 +172,10 @@ class FleetEstimate(Tables):
         values, (low, high) = self.estimates.cdf(), self.estimates.cdf_intervals(self.confidence)
         truths = [None] * len(values) if self.truth is None else np.cumsum(self.truth).tolist()
         first, names = float(edges[0]), edge_names(edges)
-        rows = []
+        rows: list[Row] = []
         for i in range(self.estimates.domain - 1):
-            interval = (float(low[i]), float(high[i]))
-            rows.append(Row(names[i + 1], float(values[i]), *interval, truths[i], first, float(edges[i + 1])))
+            numbers = (float(values[i]), float(low[i]), float(high[i]), truths[i])
+            rows.append(Row(names[i + 1], *numbers, first, float(edges[i + 1])))
         return self._answer("cdf", rows)
 
     def quantile(self, *q: float) -> Answer:
@@ -190,18 +183,15 @@ class FleetEstimate(Tables):
 
         A value is the middle of the quantile's bin; its interval runs over whole bins.
         """
-        edges, middles = bin_edges(self.experiment), moments.bin_middles(self.estimates)
+        middles, rows = moments.bin_middles(self.estimates), list[Row]()
         self._require("quantiles")
-        rows = []
         for level in q or (0.5,):
-            quantile = self.estimates.quantile(level, self.confidence)
             true = None
             if self.truth is not None:
                 at = int(np.searchsorted(np.cumsum(self.truth), level))
                 true = float(middles[min(at, self.estimates.domain - 1)])
-            low, high = float(edges[quantile.low]), float(edges[quantile.high + 1])
-            rows.append(Row(quantile_name(level), float(middles[quantile.index]), low, high, true))
-        return self._answer("quantiles", rows)
+            rows.append(self._row(quantile_name(level), moments.BinQuantile(self.estimates, level), true))
+        return self._answer("quantiles", rows, quantity="reading")
 
     def mean(self) -> Answer:
         """Mean of a number and, where it is known, standard deviation; readings count as bins' middles."""
@@ -210,12 +200,10 @@ class FleetEstimate(Tables):
         rows = [self._row("mean", moments.mean(self.estimates), true)]
         note = moments.bins_note(self.estimates, self.unit, (rows[0].high - rows[0].low) / 2)
         if moments.has_deviation(self.estimates):
-            spread = moments.deviation(self.estimates)
             if true is not None and self.truth is not None:
                 true = float(np.sqrt(self.truth @ (middles - true) ** 2))
-            ends = spread.interval(self.confidence)
-            rows.append(Row("standard deviation", spread.value, *ends, true))
-        return self._answer("moments", rows, note)
+            rows.append(self._row("standard deviation", moments.deviation(self.estimates), true))
+        return self._answer("moments", rows, note, quantity="reading")
 
     def top(self, k: int) -> Answers:
         """The k most common values, each with the probability that it is one; below, others that may be.
@@ -231,12 +219,12 @@ class FleetEstimate(Tables):
         return Answers(tables)
 
     def _ranked(self, values: Sequence[RankedValue]) -> list[TopRow]:
-        names, rows = index_names(self.experiment), []
+        names, rows = index_names(self.experiment), list[TopRow]()
         for one in values:
-            edges = range_edges(self.experiment, IndexRange(one.index, one.index + 1, ""))
-            truth = self._true_share(one.index, one.index + 1)
-            row = self._row(names[one.index], one.frequency, truth, *edges)
-            rows.append(TopRow(**asdict(row), probability=one.probability))
+            i, end = one.index, one.index + 1
+            edges = range_edges(self.experiment, IndexRange(i, end, ""))
+            row = self._row(names[i], one.frequency, self._true_share(i, end), *edges)
+            rows.append(TopRow(**vars(row), probability=one.probability))
         return rows
 
     def summary(self, rows: int = 16) -> Answers:
@@ -262,26 +250,24 @@ class FleetEstimate(Tables):
         where reports are on both sides.
         """
         check_apart(before.sources, self.sources)
+        sides, frame = (before.estimates, self.estimates), replace(self._frame, against=before.which)
         if self.experiment.type == "pair":
-            changed = self.pairs.change_since(before.estimates, pair, rows)
-            return Answers(replace(one, against=before.which) for one in changed)
-        sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
+            return PairAnswers(self.estimates, frame).change_since(before.estimates, pair, rows)
         if "candidates" in self.answers:
-            shares = changed_candidates(*sides, [*map(range_text, ranges)], self.confidence)
-            return Answers([replace(shares, about=self.which, against=before.which)])
+            return Answers([texts.changed_candidates(*sides, map(range_text, ranges), frame)])
         wanted = parse_ranges(self.experiment, ranges)
         note = moved_note(self.experiment, wanted, self.unit)
         can, tables = self.answers & before.answers, list[Answer]()
         if "ranges" in can:
             wanted = wanted or histogram_ranges(self.experiment, rows)
-            tables.append(replace(change.changed_shares(*sides, wanted, *common), note=note))
+            tables.append(replace(change.changed_shares(*sides, wanted, frame), note=note))
         if cdf:
             names = edge_names(bin_edges(self.experiment))
             below = [IndexRange(0, i, f"below {names[i]}") for i in range(1, self.estimates.domain)]
-            tables.append(change.changed_shares(*sides, below, *common))
+            tables.append(change.changed_shares(*sides, below, frame))
         if "mean" in can:
-            tables.append(change.changed_readings(*sides, quantiles, *common))
-        return Answers(replace(one, about=self.which, against=before.which) for one in tables)
+            tables.append(change.changed_readings(*sides, quantiles, frame))
+        return Answers(tables)
 
     @property
     def which(self) -> str:
@@ -295,20 +281,18 @@ class FleetEstimate(Tables):
     def _require(self, *words: str) -> None:
         require(self.estimates.versions, words)
 
-    def _answer(self, kind: Kind, rows: Sequence[Row], note: str = "", post: str = "") -> Answer:
-        quantity = "reading" if kind in ("quantiles", "moments") else "share"
-        common = (kind, self.experiment.name, quantity, self.unit, self.reports, self.confidence)
-        return Answer(*common, tuple(rows), note, self.which, post=post)
+    @property
+    def _frame(self) -> Frame:
+        unit = "" if self.experiment.type == "text" else self.unit
+        return Frame(unit, self.confidence, self.which)
 
-    def _row(
-        self,
-        name: str,
-        statistic: Statistic,
-        truth: float | None,
-        lower: float | None = None,
-        upper: float | None = None,
-    ) -> Row:
-        return Row(name, statistic.value, *statistic.interval(self.confidence), truth, lower, upper)
+    def _answer(
+        self, kind: Kind, rows: Sequence[Row], note: str = "", quantity: Quantity = "share", post: str = ""
+    ) -> Answer:
+        return self._frame.answer(kind, self.estimates, rows, quantity, note=note, post=post)
+
+    def _row(self, name: str, told: Told, truth: float | None, *edges: float | None) -> Row:
+        return Row(name, told.value, *told.interval(self.confidence), truth, *edges)
 
     def _true_share(self, low: int, high: int) -> float | None:
         return None if self.truth is None else float(self.truth[low:high].sum())
@@ -354,42 +338,37 @@ def parse_ranges(experiment: Experiment, ranges: Sequence[Range]) -> list[IndexR
 def trend(
     windows: Mapping[str, Estimates],
     statistics: Sequence[str],
-    unit: str = "",
-    confidence: float = CONFIDENCE,
+    frame: Frame = PLAIN,
     quantiles: Sequence[float] = (),
-    about: str = "",
     pair: PairQuestion = NO_QUESTION,
 ) -> Answers:
     """How statistics went over the windows: tables of shares, of a number's mean, and of its quantiles.
 
     statistics: ranges and labels, and "mean" for a number's; without any, and without quantiles, a number's
-    mean, the shares of all labels, or that of "yes". about: of which reports, in words. pair: of a pair, what
-    is asked. Raises EstimateError for fewer than two windows, UnitsError as parse_range(), and for quantiles
-    of another type than a number.
+    mean, the shares of all labels, or that of "yes". pair: of a pair, what is asked. Raises EstimateError for
+    fewer than two windows, UnitsError as parse_range(), and for quantiles of another type than a number.
     """
-    experiment, which = next(iter(windows.values())).experiment, headline.about(about, list(windows))
+    experiment, each = next(iter(windows.values())).experiment, list(windows.values())
     if experiment.type == "text":
-        return Answers([replace(candidates_over_time(windows, statistics, confidence), about=which)])
+        return Answers([texts.candidates_over_time(windows, statistics, replace(frame, unit=""))])
     if experiment.type == "pair":
-        shown = pairs.trend(windows, pair, unit, confidence)
-        return Answers(replace(one, about=which) for one in shown)
+        return pairs.trend(windows, pair, frame)
     number = experiment.type == "number"
     ranges = parse_ranges(experiment, [text for text in statistics if not (number and text == MEAN)])
-    note = moved_note(experiment, ranges, unit)
+    note = moved_note(experiment, ranges, frame.unit)
     if not ranges and not number and not quantiles:
         ranges = histogram_ranges(experiment, experiment.domain)
         ranges = ranges[1:] if experiment.type == "bool" else ranges
     tables: list[Answer] = []
     if ranges:
-        shares: dict[str, Callable[[Estimates], Statistic]] = {
-            r.text: partial(Estimates.range, lo=r.low, hi=r.high) for r in ranges
-        }
-        shown = change.trend(windows, shares, "share", unit, confidence)
+        change.check_windows(windows)
+        told = {r.text: [e.range(r.low, r.high) for e in each] for r in ranges}
         edges = {r.text: range_edges(experiment, r) for r in ranges}
+        shown = change.trend(windows, told, frame)
         placed = [replace(row, lower=edges[row.name][0], upper=edges[row.name][1]) for row in shown.rows]
         tables.append(replace(shown, rows=tuple(placed), note=f"{note}\n{shown.note}".strip()))
     if number and (MEAN in statistics or not (ranges or quantiles)):
-        tables.append(change.trend(windows, {MEAN: moments.mean}, "reading", unit, confidence))
+        tables.append(change.trend(windows, {MEAN: list(map(moments.mean, each))}, frame, "reading"))
     if quantiles:
-        tables.append(change.quantile_trend(windows, quantiles, unit, confidence))
-    return Answers(replace(one, about=which) for one in tables)
+        tables.append(change.quantile_trend(windows, quantiles, frame))
+    return Answers(tables)

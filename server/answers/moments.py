@@ -56,6 +56,24 @@ def bin_middles(estimate: Estimates) -> Floats:
     return (edges[:-1] + edges[1:]) / 2
 
 
+@dataclass(frozen=True)
+class BinQuantile:
+    """A quantile of a number, q from 0 to 1: the middle of its bin; its interval runs over whole bins."""
+
+    estimate: Estimates
+    q: float
+
+    @property
+    def value(self) -> float:
+        """The middle of the quantile's bin, in whole units."""
+        return float(bin_middles(self.estimate)[self.estimate.quantile(self.q).index])
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Outer edges of the bins of Estimates.quantile()'s interval, in whole units."""
+        edges, quantile = bin_edges(self.estimate.experiment), self.estimate.quantile(self.q, confidence)
+        return float(edges[quantile.low]), float(edges[quantile.high + 1])
+
+
 def mean(estimate: Estimates) -> Statistic:
     """Mean of a number in whole units. Raises UnitsError for another type."""
     return estimate.linear(bin_middles(estimate))
@@ -76,10 +94,8 @@ def _unbiased(experiment: Experiment, statistics: Floats) -> bool:
     if "frequencies" in mechanism.answers:
         return True
     weights, constant = mechanism.weights(statistics, mechanism.drawn)
-    classes = [
-        np.zeros((len(size), len(constant))) if w is None else w
-        for w, size in zip(weights, mechanism.class_sizes, strict=True)
-    ]
+    both = zip(weights, mechanism.class_sizes, strict=True)
+    classes = [np.zeros((len(size), len(constant))) if w is None else w for w, size in both]
     for i, constant_part in enumerate(constant):
         expected = mechanism.law_transposed([w[:, i] for w in classes]) + constant_part
         if np.abs(expected - statistics[:, i]).max() > _BIASED:

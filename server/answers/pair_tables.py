@@ -20,13 +20,12 @@ from ..experiments import cells
 from ..experiments.cells import CellCondition
 from ..experiments.units import edges_between
 from ..mechanisms.views.factors import parts_of
+from .rows import Quantity
 
 MOST_CELLS = 40
 """Cells of a joint table that is shown unasked."""
 _MOST_JOINT = 4_096  # that is shown at all
 _MOST_ROWS = 1_000  # of shares and means given something
-
-Quantity = Literal["share", "reading"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,7 @@ class PairQuestion:
     def arguments(self) -> list[str]:
         """The options of the command `estimate` that ask the same."""
         asked = [f"--of={self.of}"] if self.of else []
-        asked += [f"--given={self.given}"] if self.given else []
-        asked += ["--versus", *self.versus] if self.versus else []
+        asked += [f"--given={given}" for given in self.versus or (self.given,) if given]
         return asked + (["--joint"] if self.joint else [])
 
 
@@ -107,13 +105,9 @@ def statistics(estimates: Estimates, asked: Sequence[PairStatistic]) -> list[Sta
     given = np.stack([one.given.cells for one in asked if one.given], axis=1)
     if asked[0].versus is None:
         return list(ratios(estimates, of * given, given))
-    result: list[Statistic] = []
-    for one in asked:
-        assert one.given is not None
-        assert one.versus is not None
-        both = np.stack([one.given.cells, one.versus.cells], axis=1)
-        result.append(difference_of_two(estimates, one.of[:, None] * both, both))
-    return result
+    sides = [(one.of[:, None], one.given, one.versus) for one in asked if one.given and one.versus]
+    both = [(of, np.stack([first.cells, second.cells], axis=1)) for of, first, second in sides]
+    return [difference_of_two(estimates, of * two, two) for of, two in both]
 
 
 def denominators(one: PairStatistic, statistic: Statistic) -> list[tuple[CellCondition, Ratio]]:
@@ -160,17 +154,13 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
     wanted, quantity = _wanted(experiment, of, given)
     conditions, text = _conditions(experiment, given, wanted, rows)
     if "=" in given:
-        _check_open(wanted, conditions, "--given")
+        _check_open(wanted, conditions)
     if len(wanted) * len(conditions) > _MOST_ROWS:
         raise UsageError(f"that is more than {_MOST_ROWS:,} rows: ask for one of them with --of or --given")
     single = len(wanted) == 1
     asked = tuple(
-        PairStatistic(
-            condition.text if single else f"{one.text} given {condition.text}",
-            one.cells,
-            condition,
-        )
-        for condition in conditions
+        PairStatistic(c.text if single else f"{one.text} given {c.text}", one.cells, c)
+        for c in conditions
         for one in wanted
     )
     shown = wanted[0].text if single else _part_of(experiment, wanted[0])
@@ -181,14 +171,12 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
     """What `of` names among those of each of two conditions, and the first less the second."""
     first, second = (cells.parse(experiment, text) for text in versus)
     if np.array_equal(first.cells, second.cells):
-        raise UsageError(f"both conditions of --versus hold the same, {first.text}: name two that differ")
+        raise UsageError(f"both conditions of --given hold the same, {first.text}: name two that differ")
     wanted, quantity = _wanted(experiment, of, "", first.parts + second.parts)
     if len(wanted) > 1:
-        name = _part_of(experiment, wanted[0])
-        raise UsageError(
-            f'a difference is of one share: name a value of {name}, as in --of "{wanted[0].text}"'
-        )
-    _check_open(wanted, (first, second), "--versus")
+        name = f"a value of {_part_of(experiment, wanted[0])}"
+        raise UsageError(f'a difference is of one share: name {name}, as in --of "{wanted[0].text}"')
+    _check_open(wanted, (first, second))
     (one,) = wanted
     title = f"{one.text} given"
     sides = tuple(PairStatistic(side.text, one.cells, side) for side in (first, second))
@@ -212,11 +200,9 @@ def summary(experiment: Experiment, rows: int) -> list[PairTable]:
 def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[PairTable]:
     """All that a question asks for, in the order in which it is shown."""
     if question.joint and (question.of or question.given or question.versus):
-        raise UsageError(
-            "--joint shows every cell, and --of, --given and --versus some: leave one or the other out"
-        )
+        raise UsageError("--joint shows every cell, and --of and --given some: leave one or the other out")
     if question.versus and question.given:
-        raise UsageError("--versus has two conditions, and --given a third: leave one of them out")
+        raise UsageError("versus has two conditions, and given a third: leave one of them out")
     if not question:
         return summary(experiment, rows)
     if question.joint:
@@ -272,7 +258,7 @@ def _conditions(
     return cells.groups(experiment, part, rows), f"each {parts_of(experiment)[part].name}"
 
 
-def _check_open(wanted: Sequence[CellCondition], conditions: Sequence[CellCondition], option: str) -> None:
+def _check_open(wanted: Sequence[CellCondition], conditions: Sequence[CellCondition]) -> None:
     """Raise UsageError where the words of a condition say already what is asked for."""
     for condition in conditions:
         for one in wanted if len(wanted) == 1 else ():
@@ -280,7 +266,7 @@ def _check_open(wanted: Sequence[CellCondition], conditions: Sequence[CellCondit
             if inside.min() == inside.max():
                 raise UsageError(
                     f"{condition.text} says already what {one.text} is: name a condition of another part "
-                    f"with {option}"
+                    "with --given"
                 )
 
 

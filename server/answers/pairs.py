@@ -7,17 +7,20 @@ from dataclasses import dataclass, replace
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
-from ..estimate.conditional import Ratio, difference_apart, reports_needed
+from ..estimate.conditional import Ratio, reports_needed
 from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity
-from ..estimate.statistic import EstimateError, Statistic, difference
+from ..estimate.statistic import EstimateError, Statistic
 from ..experiments.cells import CellCondition
 from . import change, pair_tables
-from .answer import Answer, Answers
+from .answer import PLAIN, Answer, Answers, Frame
 from .pair_tables import PairQuestion, PairStatistic, PairTable
-from .rows import CONFIDENCE, CellRow, ChangeRow, DifferenceRow, Row
+from .rows import CellRow, DifferenceRow, Row
 
 ROWS = 16
+
+_Lost = tuple[CellCondition, Ratio, int]
+"""A condition that too few boards meet, the ratio with it, and the reports that it rests on."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,7 @@ class PairAnswers:
     """
 
     estimates: Estimates
-    about: str = ""
-    unit: str = ""
-    confidence: float = CONFIDENCE
+    frame: Frame = PLAIN
     truth: Floats | None = None
 
     @property
@@ -85,98 +86,79 @@ class PairAnswers:
     def change_since(self, before: Estimates, question: PairQuestion, rows: int = ROWS) -> Answers:
         """What changed of it since other estimates, which share no reports with these."""
         check_same_quantity([before, self.estimates])
+        sides, confidence = (before, self.estimates), self.frame.confidence
         shown: list[Answer] = []
         for table in pair_tables.tables(self._experiment, question, rows):
-            old = pair_tables.statistics(before, table.asked)
-            new = pair_tables.statistics(self.estimates, table.asked)
-            made, lost = list[ChangeRow](), list[tuple[CellCondition, Ratio, int]]()
-            for one, a, b in zip(table.asked, old, new, strict=True):
-                unknown = [*_unknown(one, a, before.reports), *_unknown(one, b, self.estimates.reports)]
-                lost += unknown
-                if not unknown:
-                    made.append(self._changed(one.name, a, b))
-            note = _note(made, lost)
-            common = {"quantity": table.quantity, "unit": self.unit, "confidence": self.confidence}
-            answer = change.together(before, self.estimates, made, **common)
-            shown.append(replace(answer, note=note, about=self.about, title=f"change of {table.title}"))
+            known, note = _known(table, sides)
+            made = [change.change_row(one.name, old, new, confidence) for one, (old, new) in known]
+            more = {"note": note, "title": f"change of {table.title}", "quantity": table.quantity}
+            shown.append(change.together(*sides, made, self.frame, **more))
         return Answers(shown)
 
-    def _changed(self, name: str, before: Statistic, after: Statistic) -> ChangeRow:
-        if isinstance(before, Ratio) and isinstance(after, Ratio):
-            moved = difference_apart(after, before)
-        else:
-            moved = difference(after, before)
-        ends = moved.interval(self.confidence)
-        return ChangeRow(name, moved.value, *ends, before=before.value, after=after.value, p=moved.p)
-
     def _answer(self, table: PairTable) -> Answer:
-        found = pair_tables.statistics(self.estimates, table.asked)
-        made, lost = list[Row](), list[tuple[CellCondition, Ratio, int]]()
-        for one, statistic in zip(table.asked, found, strict=True):
-            unknown = _unknown(one, statistic, self.estimates.reports)
-            lost += unknown
-            if not unknown:
-                made.append(self._row(one, statistic))
-        note = _note(made, lost)
-        common = (self._experiment.name, table.quantity, self.unit, self.estimates.reports, self.confidence)
-        return Answer(table.kind, *common, tuple(made), note, self.about, title=table.title)
+        known, note = _known(table, [self.estimates])
+        rows = [self._row(one, statistic) for one, (statistic,) in known]
+        return self.frame.answer(
+            table.kind, self.estimates, rows, table.quantity, note=note, title=table.title
+        )
 
     def _row(self, one: PairStatistic, statistic: Statistic) -> Row:
         truth = None if self.truth is None else one.of_truth(self.truth)
-        row = Row(one.name, statistic.value, *statistic.interval(self.confidence), truth)
+        row = Row(one.name, statistic.value, *statistic.interval(self.frame.confidence), truth)
         if one.cell:
             return CellRow(**vars(row), cell=one.cell)
         if one.versus:
-            sides = (ratio.value for _, ratio in pair_tables.denominators(one, statistic))
-            first, second = sides
+            first, second = (ratio.value for _, ratio in pair_tables.denominators(one, statistic))
             return DifferenceRow(**vars(row), first=first, second=second, p=statistic.p_value())
         return row
 
 
 def trend(
-    windows: Mapping[str, Estimates],
-    question: PairQuestion,
-    unit: str = "",
-    confidence: float = CONFIDENCE,
-    rows: int = ROWS,
+    windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame, rows: int = ROWS
 ) -> Answers:
     """How what a question asks for went over the windows; without one, the last part given the first.
 
     Raises EstimateError for fewer than two windows, and where none of it is known in all of them.
     """
-    experiment = next(iter(windows.values())).experiment
-    asked = pair_tables.tables(experiment, question, rows)
+    asked = pair_tables.tables(next(iter(windows.values())).experiment, question, ROWS)
     shown: list[Answer] = []
     for table in asked if question else asked[-1:]:
-        by_window = {w: pair_tables.statistics(e, table.asked) for w, e in windows.items()}
-        lost: list[tuple[CellCondition, Ratio, int]] = []
-        known: dict[str, dict[str, Statistic]] = {}
-        for number, one in enumerate(table.asked):
-            unknown = [x for w, e in windows.items() for x in _unknown(one, by_window[w][number], e.reports)]
-            lost += unknown[:1]
-            if not unknown:
-                name = "difference" if one.versus else one.name  # which the title has
-                known[name] = {w: found[number] for w, found in by_window.items()}
-        note = _note(list(known), lost)
-        answer = change.trend_of(windows, known, table.quantity, unit, confidence)
+        known, note = _known(table, list(windows.values()))
+        # The title has what a difference is of.
+        told = {"difference" if one.versus else one.name: each for one, each in known}
+        answer = change.trend(windows, told, frame, table.quantity)
         title = f"{table.title}, over time"
         shown.append(replace(answer, note=f"{note}\n{answer.note}".strip(), title=title))
     return Answers(shown)
 
 
-def _unknown(
-    one: PairStatistic, statistic: Statistic, reports: int
-) -> list[tuple[CellCondition, Ratio, int]]:
-    """The conditions that too few boards meet for a statistic, with the reports that it rests on."""
-    return [(c, ratio, reports) for c, ratio in pair_tables.denominators(one, statistic) if not ratio.known]
+def _known(
+    table: PairTable, of: Sequence[Estimates]
+) -> tuple[list[tuple[PairStatistic, list[Statistic]]], str]:
+    """A table's statistics that all estimates tell, in each of them, and a note on those left out."""
+    each = [pair_tables.statistics(estimates, table.asked) for estimates in of]
+    known: list[tuple[PairStatistic, list[Statistic]]] = []
+    lost: list[_Lost] = []
+    for number, one in enumerate(table.asked):
+        told = [found[number] for found in each]
+        unknown = [
+            (condition, ratio, estimates.reports)
+            for estimates, statistic in zip(of, told, strict=True)
+            for condition, ratio in pair_tables.denominators(one, statistic)
+            if not ratio.known
+        ]
+        lost += unknown
+        if not unknown:
+            known.append((one, told))
+    return known, _note(known, lost)
 
 
-def _note(made: Sequence[object], lost: Sequence[tuple[CellCondition, Ratio, int]]) -> str:
+def _note(made: Sequence[object], lost: Sequence[_Lost]) -> str:
     """What is left out, in words; raises EstimateError where that is all."""
     if not lost:
         return ""
-    conditions = dict.fromkeys(condition.text for condition, _, _ in lost)
     first = {condition.text: ratio.below for condition, ratio, _ in reversed(lost)}
+    conditions = dict.fromkeys(condition.text for condition, _, _ in lost)
     shares = (
         f"{text} ({100 * first[text].value:.2g} ± {196 * first[text].stderr:.2g} %)" for text in conditions
     )

@@ -1,48 +1,124 @@
-"""Pictures of answers: bars at their places, intervals side by side, distributions, lines over time."""
+"""Pictures of answers: bars, intervals side by side, distributions, lines over time, heat maps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..arrays import Floats
-from . import heat_map
-from .figure import (
-    BAR,
-    COLOURS,
-    ERROR,
-    LINE_ROWS,
-    QUIET,
-    TRUTH,
-    date_axis,
-    figure,
-    heading,
-    intervals,
-    lines_and_band,
-    moments_of,
-    named_rows,
-    number_axis,
-    style,
-)
+from ..plain_text import shortened
+from . import figure as pictures
+from .figure import COLOURS, LINE_ROWS, QUIET, number_axis
 from .headline import titled
-from .rows import AnswerRows, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
+from .rows import AnswerRows, CellRow, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
 
-_INTERVAL = {"ecolor": ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
+_INTERVAL = {"ecolor": pictures.ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
 _PROCESSED = {"s": 48, "marker": "D", "facecolors": "none", "edgecolors": COLOURS[1], "zorder": 4}
+_ZERO = {"color": "#555555", "linewidth": 0.8}
+_OUTSIDE = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # of a legend: where no data is
 _PANEL_INCHES, _ROW_INCHES, _HIGHEST_INCHES = 4.6, 0.3, 24.0
 _OF_SHARES = {"conditional": "share of those devices, %", "difference": "difference, % points"}
 _MOST_LINES = 6  # of a picture: more cannot be told apart
 _CHANGED: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": COLOURS[1]}
 _TAKEN_AWAY: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": "white"}
 _CHANCE: dict[str, Any] = {"color": QUIET, "markerfacecolor": QUIET}
+_MAP = LinearSegmentedColormap.from_list("shares", ["#ffffff", "#9ec3e6", COLOURS[0], "#08306b"])
+_MOST_WRITTEN = 12  # rows and columns whose numbers have room in their cells
+_LONGEST_NAME = 16  # of a row or a column of cells
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """An answer and where it is drawn; arrays of shape (rows,), shares as percentages."""
+
+    axes: Axes
+    answer: AnswerRows
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        return self.answer.rows
+
+    @property
+    def scale(self) -> float:
+        return 100.0 if self.answer.quantity == "share" else 1.0
+
+    @property
+    def unit(self) -> str:
+        return self.answer.unit or self.answer.experiment
+
+    @property
+    def quantity(self) -> str:
+        """What values are called."""
+        shares = _OF_SHARES.get(self.answer.kind, "share of devices, %")
+        return shares if self.answer.quantity == "share" else self.unit
+
+    @property
+    def interval_name(self) -> str:
+        return f"{self.answer.confidence * 100:g} % interval"
+
+    @property
+    def of_the_estimate(self) -> str:
+        return self.interval_name + (" of the estimate" if self.answer.post else "")
+
+    def _all(self, name: str, scale: float = 1.0) -> Floats:
+        return np.array([getattr(row, name) for row in self.rows], float) * scale
+
+    @cached_property
+    def values(self) -> Floats:
+        return self._all("value", self.scale)
+
+    @cached_property
+    def ends(self) -> tuple[Floats, Floats]:
+        """Ends of the intervals."""
+        return self._all("low", self.scale), self._all("high", self.scale)
+
+    @cached_property
+    def errors(self) -> Floats:
+        """How far the intervals reach to both sides, shape (2, rows)."""
+        low, high = self.ends
+        return np.maximum([self.values - low, high - self.values], 0)
+
+    @cached_property
+    def truths(self) -> Floats:
+        """NaN where they are not known."""
+        return self._all("truth", self.scale)
+
+    @property
+    def truth_known(self) -> bool:
+        return bool(np.isfinite(self.truths).any())
+
+    @property
+    def processed(self) -> list[float]:
+        """The post-processed shares, none where there are none."""
+        return [row.processed * self.scale for row in self.rows if isinstance(row, PostRow)]
+
+    @cached_property
+    def edges(self) -> tuple[Floats, Floats]:
+        """Lower and upper edges of rows that have them."""
+        return self._all("lower"), self._all("upper")
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether all rows begin at the lowest edge."""
+        return len(self.rows) > 1 and _has_places(self.answer) and len({row.lower for row in self.rows}) == 1
+
+    def number_axes(self) -> None:
+        number_axis(self.axes.xaxis, 14)
+        number_axis(self.axes.yaxis)
+
+
+_Labels = tuple[str, str]  # of the horizontal and the vertical axis
 
 
 def plot(path: Path | None, answers: Sequence[AnswerRows], title: str = "", subtitle: str = "") -> Figure:
@@ -52,17 +128,18 @@ def plot(path: Path | None, answers: Sequence[AnswerRows], title: str = "", subt
     reports and what is drawn.
     """
     heights = [_inches(answer) for answer in answers] or [_PANEL_INCHES]
-    with figure(path, rows=max(1, len(answers)), heights=heights) as (made, panels):
+    with pictures.figure(path, rows=max(1, len(answers)), heights=heights) as (made, panels):
         for i, (axes, answer) in enumerate(zip(panels, answers, strict=False)):
-            labels = _drawing(answer)(axes, answer)
-            head = title or _title(answer) if len(answers) == 1 else _panel_title(answer)
-            said = subtitle or _subtitle(answer, alone=len(answers) == 1)
-            style(axes, head, "" if i else said, *labels)
+            panel, alone = _Panel(axes, answer), len(answers) == 1
+            labels = _drawing(answer)(panel)
+            head = title or _title(answer) if alone else _panel_title(panel)
+            said = subtitle or _subtitle(panel, alone)
+            pictures.style(axes, head, "" if i else said, *labels)
             axes.grid(visible=not _rows_are_named(answer), axis="y")
-            if answer.kind == "joint" and heat_map.fits(answer):
+            if _drawing(answer) is _heat_map:
                 axes.grid(visible=False)
         if len(answers) > 1:
-            heading(made, title or _title(answers[0]))
+            pictures.heading(made, title or _title(answers[0]))
     return made
 
 
@@ -72,25 +149,24 @@ def _title(answer: AnswerRows) -> str:
     return f"{head}\nagainst {answer.against}" if answer.against else head
 
 
-def _panel_title(answer: AnswerRows) -> str:
+def _panel_title(panel: _Panel) -> str:
+    answer = panel.answer
     if answer.title or answer.kind not in ("change", "trend"):
         return answer.heading
     if answer.kind == "trend" and len({row.name for row in answer.rows}) == 1:
         return answer.rows[0].name
     if answer.quantity == "reading":
         return "readings"
-    return "share of the fleet below" if _cumulative(answer) else "share of the fleet"
+    return "share of the fleet below" if panel.cumulative else "share of the fleet"
 
 
-def _subtitle(answer: AnswerRows, alone: bool) -> str:
+def _subtitle(panel: _Panel, alone: bool) -> str:
+    answer = panel.answer
     about = f"{answer.title}; " if answer.title and alone else ""
-    if answer.kind == "joint" and heat_map.fits(answer):
-        about += f"a cell ±{heat_map.half_width(answer):.2g} points; "
-    return f"{about}{answer.reports:,} private reports, {_interval_name(answer)}s"
-
-
-def _interval_name(answer: AnswerRows) -> str:
-    return f"{answer.confidence * 100:g} % interval"
+    if _drawing(answer) is _heat_map:
+        half = float(np.median([50 * (row.high - row.low) for row in answer.rows]))
+        about += f"a cell ±{half:.2g} points; "
+    return f"{about}{answer.reports:,} private reports, {panel.interval_name}s"
 
 
 def _has_places(answer: AnswerRows) -> bool:
@@ -98,14 +174,9 @@ def _has_places(answer: AnswerRows) -> bool:
     return all(row.upper is not None for row in answer.rows)
 
 
-def _cumulative(answer: AnswerRows) -> bool:
-    """Whether all rows begin at the lowest edge."""
-    return len(answer.rows) > 1 and _has_places(answer) and len({row.lower for row in answer.rows}) == 1
-
-
-def _drawing(answer: AnswerRows):
-    if answer.kind == "joint" and heat_map.fits(answer):
-        return heat_map.draw
+def _drawing(answer: AnswerRows) -> Callable[[_Panel], _Labels]:
+    if answer.kind == "joint" and all(isinstance(row, CellRow) and len(row.cell) == 2 for row in answer.rows):
+        return _heat_map
     if answer.kind in ("joint", "marginal"):
         return _labels
     if answer.kind == "histogram":
@@ -126,128 +197,85 @@ def _inches(answer: AnswerRows) -> float:
     return min(_HIGHEST_INCHES, 1.9 + _ROW_INCHES * lines * len(answer.rows))
 
 
-def _quantity(answer: AnswerRows) -> tuple[float, str]:
-    """What values are multiplied with, and what they are then called."""
-    if answer.quantity == "share":
-        return 100.0, _OF_SHARES.get(answer.kind, "share of devices, %")
-    return 1.0, answer.unit or answer.experiment
-
-
-def _numbers(rows: Sequence[Row], scale: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Values, ends of the intervals, and truths, NaN where not known, each of shape (n,)."""
-    value, low, high = (np.array([getattr(row, name) for row in rows]) for name in ("value", "low", "high"))
-    truths = np.array([np.nan if row.truth is None else row.truth for row in rows])
-    return value * scale, low * scale, high * scale, truths * scale
-
-
-def _edges(rows: Sequence[Row]) -> tuple[Floats, Floats]:
-    """Lower and upper edges of rows that have them."""
-    return np.array([row.lower for row in rows], float), np.array([row.upper for row in rows], float)
-
-
-def _processed(answer: AnswerRows, scale: float) -> list[float]:
-    """The post-processed shares, none where there are none."""
-    return [row.processed * scale for row in answer.rows if isinstance(row, PostRow)]
-
-
-def _histogram(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
+def _histogram(p: _Panel) -> _Labels:
     """Bars of a number, each from edge to edge; intervals of many rows are a band."""
-    scale, ylabel = _quantity(answer)
-    values, low, high, truths = _numbers(answer.rows, scale)
-    lower, upper = _edges(answer.rows)
-    middles, many = (lower + upper) / 2, len(answer.rows) > LINE_ROWS
-    name = f"{_interval_name(answer)}{' of the estimate' if answer.post else ''}"
+    axes, (lower, upper) = p.axes, p.edges
+    middles, many, method = (lower + upper) / 2, len(p.rows) > LINE_ROWS, p.answer.post
     if many:
-        axes.step(middles, values, where="mid", color=COLOURS[0], linewidth=1.2, label="estimate")
-        axes.fill_between(middles, low, high, step="mid", color=BAR, alpha=0.6, linewidth=0, label=name)
+        axes.step(middles, p.values, where="mid", color=COLOURS[0], linewidth=1.2, label="estimate")
+        band = {"step": "mid", "color": pictures.BAR, "alpha": 0.6, "linewidth": 0}
+        axes.fill_between(middles, *p.ends, label=p.of_the_estimate, **band)
     else:
         gap = 0.08 * (upper - lower)
-        width = upper - lower - gap
-        axes.bar(lower + gap / 2, values, width=width, align="edge", color=BAR, label="estimate")
-        errors = np.maximum([values - low, high - values], 0)
-        axes.errorbar(middles, values, errors, fmt="none", label=name, **_INTERVAL)
-    if np.isfinite(truths).any():
-        axes.hlines(truths, lower, upper, color=TRUTH, linewidth=2, zorder=4, label="truth")
-    processed = _processed(answer, scale)
-    if processed and many:
-        axes.plot(middles, processed, color=COLOURS[1], linewidth=1.8, zorder=4, label=answer.post)
-    elif processed:
-        axes.scatter(middles, processed, label=answer.post, **_PROCESSED)
-    axes.axhline(0, color="#555555", linewidth=0.8)
+        bars = {"width": upper - lower - gap, "align": "edge", "color": pictures.BAR}
+        axes.bar(lower + gap / 2, p.values, label="estimate", **bars)
+        axes.errorbar(middles, p.values, p.errors, fmt="none", label=p.of_the_estimate, **_INTERVAL)
+    if p.truth_known:
+        axes.hlines(p.truths, lower, upper, color=pictures.TRUTH, linewidth=2, zorder=4, label="truth")
+    if p.processed and many:
+        axes.plot(middles, p.processed, color=COLOURS[1], linewidth=1.8, zorder=4, label=method)
+    elif p.processed:
+        axes.scatter(middles, p.processed, label=method, **_PROCESSED)
+    axes.axhline(0, **_ZERO)
     axes.set_xlim(lower[0], upper[-1])
-    number_axis(axes.xaxis, 14)
-    number_axis(axes.yaxis)
+    p.number_axes()
     axes.legend(*_estimate_first(axes))
     outer = "bins" if many else "bars"
-    return f"{answer.unit or answer.experiment} (the outer {outer} hold all that lies beyond)", ylabel
+    return f"{p.unit} (the outer {outer} hold all that lies beyond)", p.quantity
 
 
-def _labels(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
+def _labels(p: _Panel) -> _Labels:
     """A bar for each label, from the top down."""
-    scale, xlabel = _quantity(answer)
-    values, low, high, truths = _numbers(answer.rows, scale)
-    at = named_rows(axes, [row.name for row in answer.rows])
-    axes.barh(at, values, height=0.72, color=BAR, label="estimate")
-    name = f"{_interval_name(answer)}{' of the estimate' if answer.post else ''}"
-    errors = np.maximum([values - low, high - values], 0)
-    axes.errorbar(values, at, xerr=errors, fmt="none", label=name, **_INTERVAL)
-    _beside(axes, answer, at, truths, scale)
-    axes.axvline(0, color="#555555", linewidth=0.8)
+    axes, at = p.axes, pictures.named_rows(p.axes, [row.name for row in p.rows])
+    axes.barh(at, p.values, height=0.72, color=pictures.BAR, label="estimate")
+    axes.errorbar(p.values, at, xerr=p.errors, fmt="none", label=p.of_the_estimate, **_INTERVAL)
+    _beside(p, at)
+    axes.axvline(0, **_ZERO)
     number_axis(axes.xaxis)
-    _legend(axes)
-    return xlabel, ""
+    axes.legend(*_estimate_first(axes), **_OUTSIDE)
+    return p.quantity, ""
 
 
-def _beside(axes: Axes, answer: AnswerRows, at: np.ndarray, truths: Floats, scale: float) -> None:
+def _beside(p: _Panel, at: np.ndarray) -> None:
     """Mark the truth and the post-processed shares of named rows, where there are any."""
-    if np.isfinite(truths).any():
-        axes.scatter(truths, at, s=160, marker="|", linewidths=2.6, color=TRUTH, zorder=4, label="truth")
-    processed = _processed(answer, scale)
-    if processed:
-        axes.scatter(processed, at, label=answer.post, **_PROCESSED)
-
-
-def _legend(axes: Axes) -> None:
-    """Write the legend to the right of the panel, where no data is."""
-    axes.legend(*_estimate_first(axes), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    if p.truth_known:
+        mark = {"s": 160, "marker": "|", "linewidths": 2.6, "color": pictures.TRUTH}
+        p.axes.scatter(p.truths, at, zorder=4, label="truth", **mark)
+    if p.processed:
+        p.axes.scatter(p.processed, at, label=p.answer.post, **_PROCESSED)
 
 
 def _estimate_first(axes: Axes) -> tuple[list[Artist], list[str]]:
     """Handles and names of a legend; a remark in brackets comes last."""
-    handles, names = axes.get_legend_handles_labels()
-    order = sorted(
-        range(len(names)), key=lambda i: names[i].startswith("(") - names[i].startswith("estimate")
-    )
-    return [handles[i] for i in order], [names[i] for i in order]
+    both = zip(*axes.get_legend_handles_labels(), strict=True)
+    ordered = sorted(both, key=lambda one: one[1].startswith("(") - one[1].startswith("estimate"))
+    return [handle for handle, _ in ordered], [name for _, name in ordered]
 
 
-def _side_by_side(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
+def _side_by_side(p: _Panel) -> _Labels:
     """A line for each row: the value and its interval; changes are marked by what they are."""
-    scale, xlabel = _quantity(answer)
+    axes, answer = p.axes, p.answer
     if not answer.rows:
         axes.set_axis_off()
-        axes.text(
-            0.5, 0.5, "\n".join(answer.notes), transform=axes.transAxes, ha="center", va="center", wrap=True
-        )
+        middle = {"transform": axes.transAxes, "ha": "center", "va": "center", "wrap": True}
+        axes.text(0.5, 0.5, "\n".join(answer.notes), **middle)
         return "", ""
-    values, low, high, truths = _numbers(answer.rows, scale)
-    at = named_rows(axes, list(map(_side_name, answer.rows)))
-    label = f"estimate and its {_interval_name(answer)}"
+    at = pictures.named_rows(axes, list(map(_side_name, answer.rows)))
+    label = f"estimate and its {p.interval_name}"
     for i, row in enumerate(answer.rows):
-        error = np.maximum([[values[i] - low[i]], [high[i] - values[i]]], 0)
         mark = {"markersize": 6, "elinewidth": 2, "capsize": 4, "label": "" if i else label}
-        axes.errorbar(values[i], at[i], xerr=error, fmt="o", **mark, **_look(row, answer.confidence))
-    _beside(axes, answer, at, truths, scale)
+        look = _look(row, answer.confidence)
+        axes.errorbar(p.values[i], at[i], xerr=p.errors[:, [i]], fmt="o", **mark, **look)
+    _beside(p, at)
     number_axis(axes.xaxis)
-    if answer.kind == "difference":
-        axes.axvline(0, color="#555555", linewidth=0.8)
+    if answer.kind in ("change", "difference"):
+        axes.axvline(0, **_ZERO)
     if answer.kind == "change":
-        axes.axvline(0, color="#555555", linewidth=0.8)
-        _change_legend(axes, answer)
-        return f"change of {xlabel}" + (" points" if answer.quantity == "share" else ""), ""
+        _change_legend(p)
+        return f"change of {p.quantity}" + (" points" if answer.quantity == "share" else ""), ""
     if len(axes.get_legend_handles_labels()[1]) > 1:
-        _legend(axes)
-    return xlabel, ""
+        axes.legend(*_estimate_first(axes), **_OUTSIDE)
+    return p.quantity, ""
 
 
 def _side_name(row: Row) -> str:
@@ -265,79 +293,106 @@ def _look(row: Row, confidence: float) -> dict[str, Any]:
     return _TAKEN_AWAY if row.adjusted_away(confidence) else _CHANCE
 
 
-def _change_legend(axes: Axes, answer: AnswerRows) -> None:
+def _change_legend(p: _Panel) -> None:
     looks = {"changed": _CHANGED, "may be chance": _CHANCE}
-    if any(isinstance(row, ChangeRow) and row.adjusted_away(answer.confidence) for row in answer.rows):
+    if any(_look(row, p.answer.confidence) is _TAKEN_AWAY for row in p.rows):
         looks["changed if looked at alone,\nmay be chance among so many rows"] = _TAKEN_AWAY
     handles = [Line2D([], [], marker="o", linestyle="-", label=name, **look) for name, look in looks.items()]
-    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    p.axes.legend(handles=handles, **_OUTSIDE)
 
 
-def _change_along(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
+def _change_along(p: _Panel) -> _Labels:
     """Many changes of a number, along its axis: what counts as changed has dots."""
-    scale, _ = _quantity(answer)
-    values, low, high, _ = _numbers(answer.rows, scale)
-    lower, upper = _edges(answer.rows)
-    cumulative = _cumulative(answer)
-    x = upper if cumulative else (lower + upper) / 2
-    lines_and_band(axes, x, values, low, high, QUIET, _interval_name(answer), label="change")
-    looks = [_look(row, answer.confidence) for row in answer.rows]
-    changed = np.array([look is _CHANGED for look in looks])
-    axes.plot(x[changed], values[changed], "o", color=COLOURS[1], markersize=4, label="changed")
-    axes.axhline(0, color="#555555", linewidth=0.8)
-    number_axis(axes.xaxis, 14)
-    number_axis(axes.yaxis)
-    axes.legend()
-    below = " below" if cumulative else ""
-    return answer.unit or answer.experiment, f"change of share of devices{below}, % points"
+    lower, upper = p.edges
+    x = upper if p.cumulative else (lower + upper) / 2
+    pictures.lines_and_band(p.axes, x, p.values, *p.ends, QUIET, p.interval_name, label="change")
+    changed = np.array([_look(row, p.answer.confidence) is _CHANGED for row in p.rows])
+    p.axes.plot(x[changed], p.values[changed], "o", color=COLOURS[1], markersize=4, label="changed")
+    p.axes.axhline(0, **_ZERO)
+    p.number_axes()
+    p.axes.legend()
+    return p.unit, f"change of share of devices{' below' if p.cumulative else ''}, % points"
 
 
-def _cdf(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
-    scale, _ = _quantity(answer)
-    values, low, high, truths = _numbers(answer.rows, scale)
-    _, x = _edges(answer.rows)
-    lines_and_band(axes, x, values, low, high, label="estimate", band_label=_interval_name(answer))
-    if np.isfinite(truths).any():
-        axes.plot(x, truths, color=TRUTH, linestyle="--", label="truth")
+def _cdf(p: _Panel) -> _Labels:
+    _, x = p.edges
+    pictures.lines_and_band(p.axes, x, p.values, *p.ends, label="estimate", band_label=p.interval_name)
+    if p.truth_known:
+        p.axes.plot(x, p.truths, color=pictures.TRUTH, linestyle="--", label="truth")
     for share in (0, 100):
-        axes.axhline(share, color="#555555", linewidth=0.8)
-    number_axis(axes.xaxis, 14)
-    number_axis(axes.yaxis)
-    axes.legend()
-    return answer.unit or answer.experiment, "share of devices below, %"
+        p.axes.axhline(share, **_ZERO)
+    p.number_axes()
+    p.axes.legend()
+    return p.unit, "share of devices below, %"
 
 
-def _trend(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
+def _trend(p: _Panel) -> _Labels:
     """A line for each statistic over the windows, dates to scale; of many the largest."""
-    scale, ylabel = _quantity(answer)
-    rows = [row for row in answer.rows if isinstance(row, TrendRow)]
-    windows = list(dict.fromkeys(row.window for row in rows))
-    by_name: dict[str, list[TrendRow]] = {}
-    for row in rows:
-        by_name.setdefault(row.name, []).append(row)
-    largest = sorted(by_name, key=lambda name: -sum(row.value for row in by_name[name]))[:_MOST_LINES]
-    shown = [name for name in by_name if name in largest]
-    moments = moments_of(windows)
+    axes = p.axes
+    windows = list(dict.fromkeys(row.window for row in p.rows if isinstance(row, TrendRow)))
+    names = list(dict.fromkeys(row.name for row in p.rows))
+    total = {name: sum(row.value for row in p.rows if row.name == name) for name in names}
+    largest = sorted(names, key=lambda name: -total[name])[:_MOST_LINES]
+    shown = [name for name in names if name in largest]
+    moments = pictures.moments_of(windows)
     places = np.arange(len(windows)) if moments is None else np.asarray(date2num(moments))
     closest = float(np.diff(np.sort(places)).min()) if len(places) > 1 else 1.0
-    where = dict(zip(windows, places, strict=True))
     for number, name in enumerate(shown):
-        values, low, high, _ = _numbers(by_name[name], scale)
+        of = np.array([row.name == name for row in p.rows])
         # Side by side, so that error bars of several lines can be told apart.
         aside = 0.0 if len(windows) > LINE_ROWS else 0.05 * closest * (number - (len(shown) - 1) / 2)
-        at = np.array([where[row.window] for row in by_name[name]]) + aside
-        intervals(axes, at, values, low, high, COLOURS[number], name)
-    if len(shown) < len(by_name):
-        axes.plot([], [], " ", label=f"(the table has {len(by_name) - len(shown)} more)")
+        at, low, high = places + aside, p.ends[0][of], p.ends[1][of]
+        pictures.intervals(axes, at, p.values[of], low, high, COLOURS[number], name)
+    if len(shown) < len(names):
+        axes.plot([], [], " ", label=f"(the table has {len(names) - len(shown)} more)")
     if moments is None:
         axes.set_xticks(places, windows)
     else:
         axes.xaxis_date()
-        date_axis(axes.xaxis, min(5, len(windows)) if closest >= 1 else 5)
+        pictures.date_axis(axes.xaxis, min(5, len(windows)) if closest >= 1 else 5)
     number_axis(axes.yaxis)
+    unit = p.answer.unit
     if len(shown) > 1:
-        _legend(axes)
-        return "", ylabel
-    if answer.quantity == "share":
-        return "", f"{shown[0]} {answer.unit}".strip() + f": {ylabel}"
-    return "", f"{shown[0]}, {answer.unit}" if answer.unit else f"{shown[0]} of {answer.experiment}"
+        axes.legend(*_estimate_first(axes), **_OUTSIDE)
+        return "", p.quantity
+    if p.answer.quantity == "share":
+        return "", f"{shown[0]} {unit}".strip() + f": {p.quantity}"
+    return "", f"{shown[0]}, {unit}" if unit else f"{shown[0]} of {p.answer.experiment}"
+
+
+def _heat_map(p: _Panel) -> _Labels:
+    """A joint table of two parts: a cell for each pair of values, coloured by its share.
+
+    A small table has the share and half its interval in each cell; in a larger one a small cross marks the
+    cells whose interval holds 0.
+    """
+    axes = p.axes
+    cells = [row.cell for row in p.rows if isinstance(row, CellRow)]
+    ((across, down),) = {tuple(part for part, _ in cell) for cell in cells}
+    columns, lines = (list(dict.fromkeys(cell[i][1] for cell in cells)) for i in (0, 1))
+    shape = (len(columns), len(lines))
+    low, high = p.ends
+    shares, half = p.values.reshape(shape).T, ((high - low) / 2).reshape(shape).T
+    image = axes.pcolormesh(np.clip(shares, 0, None), cmap=_MAP, vmin=0, edgecolors="white", linewidth=1)
+    bar = axes.figure.colorbar(image, ax=axes, pad=0.02)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.set_label("share of devices, %")
+    for axis, names in ((axes.xaxis, columns), (axes.yaxis, lines)):
+        axis.set_ticks(np.arange(len(names)) + 0.5, [shortened(name, _LONGEST_NAME) for name in names])
+        axis.set_tick_params(length=0)
+    if max(map(len, columns), default=0) * len(columns) > 70:
+        axes.tick_params(axis="x", labelrotation=45)
+        for label in axes.get_xticklabels():
+            label.set_horizontalalignment("right")
+    if max(shape) <= _MOST_WRITTEN:
+        dark = np.nanmax(shares) * 0.55
+        for (y, x), share in np.ndenumerate(shares):
+            text, colour = f"{share + 0.0:.1f}\n±{half[y, x]:.1f}", "white" if share > dark else "#222222"
+            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8.5, color=colour)
+    else:
+        y, x = np.nonzero(low.reshape(shape).T <= 0)
+        cross = {"s": 200 / max(shape), "marker": "x", "linewidths": 0.7, "color": QUIET}
+        axes.scatter(x + 0.5, y + 0.5, label="may be 0", **cross)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderpad=0, handletextpad=0.1)
+    axes.invert_yaxis()
+    return across, down

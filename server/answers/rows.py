@@ -13,23 +13,10 @@ from typing import Any, Literal, Self
 
 CONFIDENCE = 0.95
 
-Kind = Literal[
-    "histogram",
-    "ranges",
-    "cdf",
-    "quantiles",
-    "moments",
-    "top",
-    "ties",
-    "change",
-    "trend",
-    "joint",
-    "marginal",
-    "conditional",
-    "difference",
-    "candidates",
-    "discovery",
-]
+_OfValues = Literal["histogram", "ranges", "cdf", "quantiles", "moments", "top", "ties"]
+_OfPairs = Literal["joint", "marginal", "conditional", "difference"]
+Kind = _OfValues | _OfPairs | Literal["candidates", "discovery", "change", "trend"]
+Quantity = Literal["share", "reading"]
 
 TITLES: dict[Kind, str] = {
     "histogram": "share of the fleet",
@@ -130,9 +117,8 @@ class CellRow(Row):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; each part has a key of its own."""
-        plain = super().to_dict()
-        del plain["cell"]
-        return {f"part_{part}": value for part, value in self.cell} | plain
+        parts = {f"part_{part}": value for part, value in self.cell}
+        return parts | {name: one for name, one in super().to_dict().items() if name != "cell"}
 
 
 @dataclass(frozen=True)
@@ -187,7 +173,7 @@ class AnswerRows:
 
     kind: Kind
     experiment: str
-    quantity: Literal["share", "reading"]
+    quantity: Quantity
     unit: str
     reports: int
     confidence: float
@@ -216,13 +202,8 @@ class AnswerRows:
         """Sentences that belong below the table: `note`, and what its numbers need to be understood."""
         notes = [self.note] if self.note else []
         if self.quantity == "share" and any(map(_outside, self.shown().rows)):
-            processed = self.kind in ("histogram", "ranges") and not self.post
-            better = (
-                " Post-processing (--post nonnegative of estimate) gives possible shares."
-                if processed
-                else ""
-            )
-            notes.append(OUTSIDE + better)
+            better = " Post-processing (--post nonnegative of estimate) gives possible shares."
+            notes.append(OUTSIDE + better * (self.kind in ("histogram", "ranges") and not self.post))
         changes = [row for row in self.rows if isinstance(row, ChangeRow)]
         if len(changes) > 1:
             alone = sum(row.adjusted_away(self.confidence) for row in changes)
@@ -241,11 +222,13 @@ class AnswerRows:
 
 def _outside(row: Row) -> bool:
     """Whether a share is shown as less than nothing or more than all."""
-    shown = [row.value, row.low, row.high]
-    if isinstance(row, ChangeRow):
-        shown = [row.before, row.after]
-    elif isinstance(row, DifferenceRow):
-        shown = [row.first, row.second]
+    match row:
+        case ChangeRow():
+            shown = [row.before, row.after]
+        case DifferenceRow():
+            shown = [row.first, row.second]
+        case _:
+            shown = [row.value, row.low, row.high]
     return min(shown) * 100 < -0.005 or max(shown) * 100 > 100.005
 
 

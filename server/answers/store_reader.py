@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UsageError
 from ..store.store import Store
 from . import second_epsilon
 from .answer import Answers
-from .ask import estimate_of, over_time
+from .ask import EstimateQuestion, estimate_of, over_time
 from .fleet_estimate import FleetEstimate
 from .pair_tables import NO_QUESTION, PairQuestion
 from .query import Facts, Selected, Selection, WeighBy, the_name
-from .question import EstimateQuestion
 from .rows import CONFIDENCE
 from .second_epsilon import Shuffling, TwoEpsilons
 
@@ -60,12 +60,12 @@ class StoreReader:
         return f"<store {self._store.where}>"
 
 
+@dataclass(frozen=True, repr=False)
 class FleetReader:
     """A fleet of a store; made by StoreReader.fleet()."""
 
-    def __init__(self, reader: StoreReader, name: str) -> None:
-        self._reader = reader
-        self.name = name
+    _reader: StoreReader
+    name: str
 
     @property
     def experiments(self) -> tuple[str, ...]:
@@ -77,30 +77,25 @@ class FleetReader:
 
         unit: what readings are in, such as "°C"; left out, what the store says. UsageError for another name.
         """
-        where = f"in fleet {self.name}"
-        return ExperimentReader(
-            self._reader, self.name, the_name("experiment", name, self.experiments, where), unit
-        )
+        found = the_name("experiment", name, self.experiments, f"in fleet {self.name}")
+        return ExperimentReader(self._reader, self.name, found, unit)
 
     def __repr__(self) -> str:
         return f"<fleet {self.name}>"
 
 
+@dataclass(frozen=True, repr=False)
 class ExperimentReader:
-    """An experiment of a fleet; made by FleetReader.experiment().
+    """An experiment of a fleet; made by FleetReader.experiment()."""
 
-    unit: what readings are in: as it was given, or as the experiment's file said; empty where neither did.
-    """
-
-    def __init__(self, reader: StoreReader, fleet: str, name: str, unit: str | None) -> None:
-        self._reader = reader
-        self.fleet = fleet
-        self.name = name
-        self._unit = unit
+    _reader: StoreReader
+    fleet: str
+    name: str
+    _unit: str | None
 
     @property
     def unit(self) -> str:
-        """What readings are in; empty where nobody said it."""
+        """What readings are in: as it was given, or as the experiment's file said; else empty."""
         return self._selected.unit if self._unit is None else self._unit
 
     @property
@@ -147,13 +142,10 @@ class ExperimentReader:
         Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row has
         the ε of its window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
-        question = self._question(
-            windows, version, weigh=weigh, confidence=confidence, quantiles=tuple(quantiles), pair=pair
-        )
-        facts = self._facts
-        return second_epsilon.beside(
-            facts, over_time(facts, question, statistics), question.selection, shuffling
-        )
+        how = {"weigh": weigh, "confidence": confidence, "quantiles": tuple(quantiles), "pair": pair}
+        facts, question = self._facts, self._question(windows, version, **how)
+        trends = over_time(facts, question, statistics)
+        return second_epsilon.beside(facts, trends, question.selection, shuffling)
 
     def two_epsilons(
         self,

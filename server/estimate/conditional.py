@@ -20,7 +20,7 @@ import numpy as np
 
 from ..arrays import Floats
 from .estimate import Estimates
-from .statistic import Difference, EstimateError, Statistic, difference, normal_quantile
+from .statistic import Difference, EstimateError, Statistic, Told, difference, normal_quantile
 
 ONE = Statistic(1.0, 0.0)
 LEAST_ERRORS = 3.0
@@ -65,6 +65,36 @@ NOTHING = Ratio(0.0, 0.0)
 
 
 @dataclass(frozen=True)
+class Apart:
+    """One less another, its interval made of both's own; correlation: of their errors."""
+
+    first: Told
+    second: Told
+    correlation: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """The difference."""
+        return self.first.value - self.second.value
+
+    @property
+    def p(self) -> float:
+        """Two-sided p value of no difference."""
+        return p_of(self, 0.0)
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Interval that holds the population's difference with probability confidence."""
+        (l1, u1), (l2, u2) = self.first.interval(confidence), self.second.interval(confidence)
+        a, b = self.first.value, self.second.value
+        if not all(map(math.isfinite, (l1, u1, l2, u2))):
+            return -math.inf, math.inf
+        return self.value - self._length(a - l1, u2 - b), self.value + self._length(u1 - a, b - l2)
+
+    def _length(self, one: float, other: float) -> float:
+        return math.sqrt(max(one**2 + other**2 - 2 * self.correlation * one * other, 0.0))
+
+
+@dataclass(frozen=True)
 class RatioDifference(Difference):
     """A ratio less another, with the interval that both have; correlation: of the two ratios' errors."""
 
@@ -79,21 +109,14 @@ class RatioDifference(Difference):
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Interval that holds the population's difference with probability confidence."""
-        (l1, u1), (l2, u2) = self.first.interval(confidence), self.second.interval(confidence)
-        a, b = self.first.value, self.second.value
-        if not all(map(math.isfinite, (l1, u1, l2, u2))):
-            return -math.inf, math.inf
-        return self.value - self._length(a - l1, u2 - b), self.value + self._length(u1 - a, b - l2)
+        return Apart(self.first, self.second, self.correlation).interval(confidence)
 
     def p_value(self, value: float = 0.0) -> float:
         """Two-sided p value of the population's difference: where interval() first holds this value."""
         return p_of(self, value)
 
-    def _length(self, one: float, other: float) -> float:
-        return math.sqrt(max(one**2 + other**2 - 2 * self.correlation * one * other, 0.0))
 
-
-def p_of(statistic: Statistic, value: float) -> float:
+def p_of(statistic: Told, value: float) -> float:
     """One less the confidence at which a statistic's interval first reaches a value, rounded up."""
     low, high = 0.0, 1.0 - 1e-12
     for _ in range(50):

@@ -10,6 +10,7 @@ Wilson, "Probable inference", JASA 1927; Hall, "On the removal of skewness by tr
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Protocol
 
 import numpy as np
 
@@ -34,6 +35,14 @@ def intervals(value: Floats, stderr: Floats, skew: Floats, confidence: float = 0
     normal, shift = z * stderr, z * z * skew / 2
     score = np.hypot(shift, normal)
     return value + np.minimum(shift - score, -normal), value + np.maximum(shift + score, normal)
+
+
+class Told(Protocol):
+    """What has a value and an interval: a Statistic, or a number's standard deviation or quantile."""
+
+    @property
+    def value(self) -> float: ...
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)

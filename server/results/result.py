@@ -11,9 +11,8 @@ from typing import Any, Literal
 from ...device.ldp_client import Experiment
 from ..answers import second_epsilon
 from ..answers.answer import Answers
-from ..answers.ask import asked_of, estimate_of
+from ..answers.ask import EstimateQuestion, asked_of, estimate_of
 from ..answers.query import Facts, Selected, Selection
-from ..answers.question import EstimateQuestion
 from ..answers.rows import CONFIDENCE, Row
 from ..answers.second_epsilon import ENDED, LEARNS_SINGLE
 from ..answers.windows import has_ended

@@ -125,7 +125,7 @@ def test_texts_have_trends_and_changes(hushmote):
     trend = ask(hushmote, "--range", "1.0", "--range", "1.1", "--trend")
     assert [row["window"] for row in trend] == [*DAYS, *DAYS]
     assert all(abs(row["value"] - TRUE[row["name"]]) < (row["high"] - row["low"]) for row in trend)
-    change = ask(hushmote, "--range", "1.0", "--range", "1.1", "--against-fleet", "old")
+    change = ask(hushmote, "--range", "1.0", "--range", "1.1", "--against", "fleet=old")
     by_name = {row["name"]: row for row in change}
     assert by_name["1.0"]["low"] < -0.1 < by_name["1.0"]["high"] < -0.05
     assert by_name["1.0"]["p_adjusted"] < 1e-6
@@ -180,9 +180,8 @@ def test_a_file_that_does_not_do_is_one_line(hushmote, tmp_path, content, said):
         (("fw", "--candidates", "many.txt", "--trend"), "a trend shows 20 texts at most, not 30: name those"),
         (("fw", "--range", "a", "--quantile", "0.5"), "texts that you name: leave --quantile out"),
         (("fw", "--range", "a", "--post", "smooth"), "texts that you name: leave --post out"),
-        (("fw", "--above", "3"), "--above and --below are for numbers; fw is a text"),
     ],
-    ids=["nothing", "no file", "a number", "twice", "trends", "quantile", "post", "above"],
+    ids=["nothing", "no file", "a number", "twice", "trends", "quantile", "post"],
 )
 def test_what_texts_do_not_answer_is_one_line(hushmote, tmp_path, arguments, said):
     many = tmp_path / "many.txt"

@@ -1,4 +1,4 @@
-"""`hushmote estimate --discover`: texts that nobody listed, of a simulated fleet, and mistakes."""
+"""`hushmote estimate` of prefixes: texts that nobody listed, of a simulated fleet, and mistakes."""
 
 import csv
 import json
@@ -43,7 +43,7 @@ def asked(folder: Path, *options: str, expect: int = 0) -> str:
 
 
 def test_it_lists_what_boards_hold_and_says_what_is_not_listed(folder: Path):
-    shown = asked(folder, "--discover", "--alphabet", "A-Z0-9")
+    shown = asked(folder, "--alphabet", "A-Z0-9")
     for text in ("E42 ", "W7 ", "E421…", "(an empty text)"):
         assert text in shown
     assert re.search(r"\d+ texts came to the last level, whether anybody sent them or not: 4", shown)
@@ -56,9 +56,9 @@ def test_it_lists_what_boards_hold_and_says_what_is_not_listed(folder: Path):
 
 def test_it_says_what_has_no_name(folder: Path):
     """Without W in the alphabet nobody can name 30 % of the reports; with neither E nor W nothing else."""
-    shown = " ".join(asked(folder, "--discover", "--alphabet", "E0-9").split())
+    shown = " ".join(asked(folder, "--alphabet", "E0-9").split())
     assert re.search(r"1 slot holds (29|30|31) % that no candidate explains: other letters\?", shown)
-    shown = " ".join(asked(folder, "--discover", "--alphabet", "XYZ").split())
+    shown = " ".join(asked(folder, "--alphabet", "XYZ").split())
     assert re.search(r"3 slots hold (88|89|90|91|92) % that no candidate explains", shown)
 
 
@@ -99,7 +99,7 @@ def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
     hushmote("simulate", "e.toml", *options, "--days", "2", "--store", STORE, cwd=tmp_path)
     files = [tmp_path / "d.csv", tmp_path / "d.json", tmp_path / "d.png"]
     options = [part for file in files for part in ("--output", str(file))]
-    shown = " ".join(asked(tmp_path, "--discover", "--alphabet", "x-z", *options).split())
+    shown = " ".join(asked(tmp_path, "--alphabet", "x-z", *options).split())
     assert "No text stands out; one is found about 9 times in 10 from a share of" in shown
     assert "How exact: No text stands out" in shown
     assert "What next: Four times as many reports" in shown
@@ -124,14 +124,14 @@ def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
     [
         (["--alphabet", ""], 'an alphabet needs a character, such as "a-z0-9._-"'),
         (["--alphabet", "z-a"], "in an alphabet a range rises: a-z, not z-a"),
-        (["--range", "E42"], "leave --range, --above and --below out"),
+        (["--range", "E42"], "leave --range out"),
         (["--top", "3"], "leave --top out"),
         (["--trend"], "leave --trend out"),
         (["--quantile", "0.5"], "leave --quantile out"),
     ],
 )
 def test_what_cannot_be_asked_gets_one_line(folder: Path, options: list[str], reason: str):
-    assert reason in asked(folder, "--discover", *options, expect=1)
+    assert reason in asked(folder, *options, expect=1)
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from command_line import Run, hushmote_process, runner
 from designs import bell, choice_payload, number_payload
 
 from hushmote.server.answers.answer import Answers
+from hushmote.server.answers.ask import EstimateQuestion
 from hushmote.server.answers.ask import ask as reply
 from hushmote.server.answers.query import Facts, Selection
-from hushmote.server.answers.question import EstimateQuestion
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 from hushmote.simulator import vectorised
 
 MODES = np.array([6, 3, 1, 0]) / 10
-PAIR = ("--fleet", "home", "--against-fleet", "lab")
+PAIR = ("--fleet", "home", "--against", "fleet=lab")
 DAYS = ("2026-11-19", "2026-11-20", "2026-11-21")
 
 
@@ -72,29 +72,31 @@ def test_windows_add_up_and_versions_pool(store: Path, hushmote):
 
 
 def test_shares_above_and_below_are_in_the_readings_unit(store: Path, hushmote):
-    found = ask(hushmote, "temp", "--above", "16", "--below", "16", "--range", "14:18", "--confidence", "0.9")
+    found = ask(
+        hushmote, "temp", "--range", "16:", "--range", ":16", "--range", "14:18", "--confidence", "0.9"
+    )
     shares = {row["name"]: row["value"] for row in found["answers"][1]["rows"]}
-    assert list(shares) == ["14 to 18", "16 and above", "below 16"]
+    assert list(shares) == ["16 and above", "below 16", "14 to 18"]
     assert shares["16 and above"] + shares["below 16"] == pytest.approx(1, abs=1e-6)
     assert found["confidence"] == 0.9
 
 
 def test_what_changed_since_a_day_and_against_another_fleet(store: Path, hushmote):
     """Means differ by 4 and by 3 degrees; their errors are below 0.5: six of them are 2e-9."""
-    since = ask(hushmote, "temp", "--window", DAYS[2], "--against-window", DAYS[0])
+    since = ask(hushmote, "temp", "--window", DAYS[2], "--against", DAYS[0])
     mean = since["answers"][1]["rows"][0]
     assert (since["answers"][0]["kind"], mean["name"]) == ("change", "mean")
     assert abs(mean["value"] - 4) < 6 * 0.5
     assert mean["p_adjusted"] < 1e-3
-    fleets = ask(hushmote, "temp", "--against-fleet", "lab", "--quantile", "0.5")
+    fleets = ask(hushmote, "temp", "--against", "fleet=lab", "--quantile", "0.5")
     assert abs(fleets["answers"][1]["rows"][0]["value"] + 3) < 6 * 0.5
-    text = hushmote("temp", "--against-fleet", "lab")
+    text = hushmote("temp", "--against", "fleet=lab")
     assert "against fleet lab" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_trend_has_every_window(store: Path, hushmote):
-    found = ask(hushmote, "temp", "--trend", "--above", "16")
+    found = ask(hushmote, "temp", "--trend", "--range", "16:")
     share, mean = found["answers"]
     assert [row["window"] for row in share["rows"]] == list(DAYS)
     assert [row["value"] for row in share["rows"]] == sorted(row["value"] for row in share["rows"])
@@ -168,18 +170,18 @@ def test_trends_and_changes_take_quantiles_and_the_cdf_or_say_what_to_ask(store:
     assert medians[0]["value"] < medians[1]["value"] < medians[2]["value"]
     assert all(row["low"] < row["value"] < row["high"] for row in medians)
     assert float(trend[1]["notes"][0].split("median: p = ")[1].split(",")[0]) < 1e-6
-    change = ask(hushmote, "temp", "--against-fleet", "lab", "--cdf")["answers"]
+    change = ask(hushmote, "temp", "--against", "fleet=lab", "--cdf")["answers"]
     below = change[1]["rows"]
     assert (len(below), below[11]["name"]) == (31, "below 12")
     assert below[11]["value"] > 0.05
     refused = {
         ("--trend", "--top", "3"): "--trend has no --top: ask for the shares of single values, --range LABEL",
-        ("--trend", "--cdf"): "--trend has no --cdf: ask for --below or --quantile",
+        ("--trend", "--cdf"): "--trend has no --cdf: ask for --range :HIGH or --quantile",
         ("--trend", "--post", "smooth"): "--trend has no --post: processed shares have no intervals",
         ("--trend", "--rows", "8"): "--rows is for histograms",
-        ("--against-fleet", "lab", "--top", "3"): "--against has no --top",
-        ("--against-fleet", "lab", "--post", "nonnegative"): "--against has no --post",
-        ("--against-fleet", "lab", "--rows", "8", "--range", "4:8"): "--rows is for histograms",
+        ("--against", "fleet=lab", "--top", "3"): "--against has no --top",
+        ("--against", "fleet=lab", "--post", "nonnegative"): "--against has no --post",
+        ("--against", "fleet=lab", "--rows", "8", "--range", "4:8"): "--rows is for histograms",
     }
     for options, text in refused.items():
         assert text in hushmote("temp", *options, expect=1), options
@@ -187,7 +189,7 @@ def test_trends_and_changes_take_quantiles_and_the_cdf_or_say_what_to_ask(store:
 
 def test_a_range_that_is_no_edge_says_so_everywhere(store: Path, hushmote):
     note = "14.2:18 is counted as 14 to 18: bins are 1 °C wide, from 0."
-    for options in ((), ("--trend",), ("--against-fleet", "lab")):
+    for options in ((), ("--trend",), ("--against", "fleet=lab")):
         asked = ("temp", "--range", "14.2:18", "--unit", "°C", *options)
         answers = ask(hushmote, *asked)["answers"]
         assert (
@@ -253,16 +255,27 @@ def test_mistakes_are_one_line_and_say_what_would_be_right(store: Path, hushmote
         ("temp", "--fleet", "attic"): "no fleet attic in this store; its fleets: home, lab",
         ("temp", "--window", "2027-01-01"): "no reports in window 2027-01-01; it has 2026-11-19, 2026-11-20",
         ("temp", "--version", "zz"): "temp has no version zz; its versions: ",
-        ("temp", "--against-fleet", "home"): "both sides are the same",
-        ("temp", "--against-window", DAYS[0]): f"reports of {DAYS[0]} would be on both sides",
-        ("temp", "--trend", "--against-fleet", "lab"): "two questions: ask one at a time",
+        ("temp", "--against", "fleet=home"): "both sides are the same",
+        ("temp", "--against", DAYS[0]): f"reports of {DAYS[0]} would be on both sides",
+        ("temp", "--trend", "--against", "fleet=lab"): "two questions: ask one at a time",
         ("temp", "--trend", "--window", DAYS[0]): "a trend needs at least 2 windows",
         ("temp", "--range", "20:10"): "a range goes from low to high, not 20:10",
         ("temp", "--range", "90:95"): "holds no whole bin of 0 to 32",
         ("temp", "--quantile", "1"): "a quantile is between 0 and 1, 0.5 for the median, not 1",
         ("temp", "--confidence", "1"): "confidence must be between 0 and 1, not 1",
         ("temp", "--top", "32"): "k",
-        ("mode", "--above", "3"): "--above and --below are for numbers; mode is a choice",
+        (
+            "temp",
+            "--against",
+            "flet=lab",
+        ): "--against takes a window, fleet=NAME or version",
+        (
+            "temp",
+            "--against",
+            "fleet=a",
+            "--against",
+            "fleet=b",
+        ): "takes one fleet, and one version",
         ("mode", "--quantile", "0.5"): "mode answers only shares: leave --quantile out",
     }
     for arguments, text in cases.items():

@@ -87,16 +87,16 @@ def test_one_part_given_another(hushmote):
 
 
 def test_do_old_versions_crash_more(hushmote):
-    both, less = ask(hushmote, "--of", "crashed=yes", "--versus", "version=1.2", "version=1.3")
+    both, less = ask(hushmote, "--of", "crashed=yes", "--given", "version=1.2", "--given", "version=1.3")
     near(less["rows"][0], 0.15)
     assert less["rows"][0]["p"] < 1e-9
     assert less["rows"][0]["first"] == both["rows"][0]["value"]
-    text = hushmote("crash_by_version", "--versus", "version=1.2", "version=1.3")
+    text = hushmote("crash_by_version", "--given", "version=1.2", "--given", "version=1.3")
     assert "version=1.2 less version=1.3" in text
 
 
 def test_days_are_compared_and_followed(hushmote):
-    (change,) = ask(hushmote, "--window", DAYS[1], "--against-window", DAYS[0], "--of", "crashed")
+    (change,) = ask(hushmote, "--window", DAYS[1], "--against", DAYS[0], "--of", "crashed")
     assert change["kind"] == "change"
     for row in change["rows"]:
         near(row, 0.0)
@@ -127,10 +127,11 @@ def test_pictures_tables_and_files_agree(hushmote, tmp_path):
         (["crash_by_version", "--post", "nonnegative"], "leave --post out"),
         (["crash_by_version", "--of", "crashed=maybe"], "crashed has no label maybe; it has no, yes"),
         (["crash_by_version", "--given", "weather"], "has no part weather; it has version, crashed"),
-        (["door", "--of", "crashed=yes"], "leave --of, --given, --versus and --joint out"),
-        (["crash_by_version", "--versus", "version=1.2", "x"], "a condition reads part=value"),
+        (["door", "--of", "crashed=yes"], "leave --of, --given and --joint out"),
+        (["crash_by_version", "--given", "version=1.2", "--given", "x"], "a condition reads part=value"),
+        (["crash_by_version", *["--given", "crashed"] * 3], "--given is there once, or twice"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_mistakes_get_one_line(hushmote, arguments, text):
     assert text in hushmote(*arguments, expect=1)

@@ -70,7 +70,7 @@ def test_texts_are_asked_by_a_command_that_the_page_gives(page: str, browser: Br
 def test_what_nobody_listed_is_a_table(page: str, browser: Browser):
     browser.open(f"{page}/experiment/home/crash")
     browser.until(lambda: "1.0.0" in text(browser, "tables"), "nothing found")
-    assert "--discover" in text(browser, "command-ask")
+    assert text(browser, "command-ask").startswith("hushmote estimate crash --fleet home --store ")
     assert not barriers(browser)
     assert not browser.errors()
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from ...server.answers import second_epsilon
 from ...server.answers.answer import Answer, Answers
-from ...server.answers.ask import answered
+from ...server.answers.ask import EstimateQuestion, answered
 from ...server.answers.query import Facts, Kept, Selected, Selection
-from ...server.answers.question import EstimateQuestion
 from ...server.answers.rows import TrendRow
 from ...server.answers.second_epsilon import Overview, TwoEpsilons
 from ...server.answers.store_reader import StoreReader

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, parse_qsl, urlencode
 
 from ...device.ldp_client import Experiment
+from ...server.answers.ask import EstimateQuestion
 from ...server.answers.fleet_estimate import MEAN
 from ...server.answers.query import Selected
-from ...server.answers.question import EstimateQuestion
 from ...server.answers.rows import CONFIDENCE
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.units import UnitsError, bin_edges, index_names, parse_range

@@ -14,9 +14,8 @@ from fastapi.responses import PlainTextResponse, Response
 from nicegui import app
 from sqlalchemy.engine import make_url
 
-from ...server.answers.ask import Reply, ask
+from ...server.answers.ask import EstimateQuestion, Reply, ask
 from ...server.answers.query import Facts, Selected, Selection
-from ...server.answers.question import EstimateQuestion
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
 from ..page import Page

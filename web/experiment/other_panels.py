@@ -19,7 +19,7 @@ _ASKED = {
         "Write the texts that you ask about into a file, one a line, and run:",
         "--candidates=FILE",
     ),
-    "discovery": ("This lists the texts that many boards sent:", "--discover"),
+    "discovery": ("This lists the texts that many boards sent:", ""),
     "pairs": ("This asks the same. --help lists what else can be asked:", ""),
 }
 

@@ -12,8 +12,8 @@ from typing import Any
 from nicegui import background_tasks, context, ui
 
 from ...server.answers.answer import Answers
+from ...server.answers.ask import FINE, EstimateQuestion
 from ...server.answers.query import Selected, Selection
-from ...server.answers.question import FINE, EstimateQuestion
 from ...server.answers.rows import Kind
 from ...server.epsilon import nats
 from ...server.errors import HushmoteError, UsageError

@@ -12,6 +12,7 @@ import pytest
 from designs import bell, choice, draw, number
 
 from hushmote.server.answers import answer, change, tables
+from hushmote.server.answers.answer import Frame
 from hushmote.server.answers.fleet_estimate import FleetEstimate
 from hushmote.server.answers.rows import PostRow, Row, TopRow, coverage
 from hushmote.server.estimate.statistic import EstimateError
@@ -38,9 +39,11 @@ def all_kinds() -> list[answer.Answer]:
         known.quantile(0.05, 0.5, 0.95),
         known.mean(),
         FleetEstimate(COMMON, truth=np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0])).top(2)[0],
-        change.changed_shares(FOUND, other, wanted, "°C"),
-        change.changed_readings(FOUND, other, [0.5], "°C"),
-        change.trend({"monday": FOUND, "tuesday": other}, {"0 to 4": lambda e: e.range(16, 20)}, "share"),
+        change.changed_shares(FOUND, other, wanted, Frame("°C")),
+        change.changed_readings(FOUND, other, [0.5], Frame("°C")),
+        change.trend(
+            {"monday": FOUND, "tuesday": other}, {"0 to 4": [e.range(16, 20) for e in (FOUND, other)]}
+        ),
     ]
 
 

@@ -7,9 +7,8 @@ import pytest
 from experiments import experiment_json
 from filled import fill
 
-from hushmote.server.answers.ask import ask
+from hushmote.server.answers.ask import EstimateQuestion, ask
 from hushmote.server.answers.query import Facts, Selection
-from hushmote.server.answers.question import EstimateQuestion
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 

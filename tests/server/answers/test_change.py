@@ -11,6 +11,7 @@ from scipy import stats
 
 from hushmote.server import estimate as estimates
 from hushmote.server.answers import change, moments
+from hushmote.server.answers.answer import Frame
 from hushmote.server.answers.rows import ChangeRow, TrendRow
 from hushmote.server.estimate.fisher import fisher
 from hushmote.server.estimate.pooling import pool
@@ -70,7 +71,7 @@ def test_a_quantiles_p_value_agrees_with_its_interval():
     for shift in (0, 0.5, 1, 1.5):
         a, b = draw(NUMBER, F, 20_000, rng), draw(NUMBER, bell(32, 14 + shift, 4), 20_000, rng)
         for confidence in (0.8, 0.95, 0.99):
-            row = changes(change.changed_readings(a, b, [0.5], confidence=confidence))[2]
+            row = changes(change.changed_readings(a, b, [0.5], Frame(confidence=confidence)))[2]
             assert (row.p < 1 - confidence) == (not row.low < 0 < row.high)
             assert row.low <= row.value <= row.high
 
@@ -160,18 +161,22 @@ def test_the_interval_of_a_changed_deviation_takes_each_end_from_the_right_sides
 
 def test_a_trend_has_a_row_for_each_window_and_a_test_that_notices():
     rng = np.random.default_rng(4)
-    share = {"below 12": lambda e: e.range(0, 12)}
+
+    def share(windows):
+        return {"below 12": [e.range(0, 12) for e in windows.values()]}
+
     steady = {f"2026-11-{d}": draw(NUMBER, F, 20_000, rng) for d in range(10, 17)}
     moving = {f"2026-11-{d}": draw(NUMBER, bell(32, 4 + d, 4), 20_000, rng) for d in range(10, 17)}
-    flat, rising = (change.trend(w, share, "share") for w in (steady, moving))
+    flat, rising = (change.trend(w, share(w)) for w in (steady, moving))
     assert [row.window for row in flat.rows if isinstance(row, TrendRow)] == list(steady)
     assert all(row.reports == 20_000 for row in flat.rows if isinstance(row, TrendRow))
     p = [float(a.note.rpartition("p = ")[2]) for a in (flat, rising)]
     assert p[0] > 1e-9  # one case: this is its chance to fail
     assert p[1] < 1e-12
-    assert change.trend(moving, {"mean": moments.mean}, "reading", "°C").unit == "°C"
+    means = {"mean": [moments.mean(e) for e in moving.values()]}
+    assert change.trend(moving, means, Frame("°C"), "reading").unit == "°C"
     with pytest.raises(EstimateError, match="at least 2 windows"):
-        change.trend({"2026-11-10": flat_estimate()}, share, "share")
+        change.trend({"2026-11-10": flat_estimate()}, {})
 
 
 def flat_estimate():
@@ -196,7 +201,7 @@ def test_only_the_same_quantity_is_compared():
     for call in (
         lambda: change.changed_shares(mine, other, RANGES),
         lambda: change.changed_readings(mine, other),
-        lambda: change.trend({"a": mine, "b": other}, {}, "share"),
+        lambda: change.trend({"a": mine, "b": other}, {}),
     ):
         with pytest.raises(EstimateError, match="high is the same, not 32000 and 40000"):
             call()
@@ -225,7 +230,7 @@ def test_quantiles_over_windows_are_called_changed_no_more_often_than_announced(
 def test_quantiles_over_windows_are_called_changed_where_they_are():
     rng = np.random.default_rng(10)
     moved = {f"2026-11-{d}": draw(NUMBER, bell(32, 4 + d, 4), 20_000, rng) for d in range(10, 14)}
-    answer = change.quantile_trend(moved, [0.25, 0.5], "°C")
+    answer = change.quantile_trend(moved, [0.25, 0.5], Frame("°C"))
     assert [row.name for row in answer.rows] == ["25 % quantile"] * 4 + ["median"] * 4
     assert float(answer.note.rpartition("p = ")[2]) < 1e-9
     for row, (window, estimate) in zip(answer.rows[4:], moved.items(), strict=True):

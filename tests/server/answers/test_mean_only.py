@@ -7,6 +7,7 @@ import pytest
 from experiments import number_json
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.answers.answer import Frame
 from hushmote.server.answers.fleet_estimate import FleetEstimate, trend
 from hushmote.server.answers.rows import ChangeRow, PostRow
 from hushmote.server.arrays import Floats
@@ -63,7 +64,7 @@ def test_a_change_of_the_mean_is_seen_between_versions_of_other_reach():
 def test_its_windows_have_a_trend_of_the_mean_with_a_test():
     """Three equal windows and one that differs; intervals of 1 - 1e-9."""
     windows = {f"2026-11-2{i}": fleet(version(10), 15, 10 + i) for i in range(3)}
-    (calm,) = trend(windows, ["mean"], confidence=1 - 1e-9)
+    (calm,) = trend(windows, ["mean"], Frame(confidence=1 - 1e-9))
     assert dict(calm.p_values)["mean"] > 1e-9
     assert all(row.low < mean_of(15) < row.high for row in calm.rows)
     (moved,) = trend(windows | {"2026-11-24": fleet(version(10), 19, 14)}, ["mean"])

@@ -149,14 +149,14 @@ def test_where_parts_are_asked_apart_their_tables_are_shown_and_the_rest_is_said
         (
             PairQuestion(given="version", versus=("version=1.2", "version=1.3")),
             UsageError,
-            "and --given a third",
+            "and given a third",
         ),
         (PairQuestion(of="speed"), UnitsError, "no part speed"),
         (PairQuestion(versus=("version=1.2", "version=1.2")), UsageError, "name two that differ"),
         (
             PairQuestion(of="crashed=yes", versus=("version=1.2", "crashed=no")),
             UsageError,
-            "crashed=no says already what crashed=yes is: name a condition of another part with --versus",
+            "crashed=no says already what crashed=yes is: name a condition of another part with --given",
         ),
         (
             PairQuestion(of="crashed=yes", given="crashed=yes"),

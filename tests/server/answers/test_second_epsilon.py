@@ -117,7 +117,7 @@ def test_estimate_shows_both_with_the_limits(folder: Path) -> None:
     rows = trend["answers"][0]["rows"]
     assert [row["histogram_epsilon"] for row in rows] == [histogram_epsilon(ASKED, n) for n in DAYS.values()]
     assert trend["epsilon"]["histogram"] == rows[0]["histogram_epsilon"]
-    day = ("--window", "2026-11-20", "--against-window", "2026-11-21")
+    day = ("--window", "2026-11-20", "--against", "2026-11-21")
     change = json.loads(hushmote("estimate", "door", *day, "--json", cwd=folder))
     assert change["epsilon"]["histogram"] == histogram_epsilon(ASKED, 2_000)
     assert max(map(len, hushmote("estimate", "door", "--trend", cwd=folder).splitlines())) <= 80
@@ -191,7 +191,7 @@ def test_estimate_and_status_show_a_dash_and_why_while_a_window_runs(folder: Pat
         (),
         ("--window", RUNS),
         ("--trend",),
-        ("--window", RUNS, "--against-window", "2026-11-20"),
+        ("--window", RUNS, "--against", "2026-11-20"),
     ):
         text = " ".join(hushmote("estimate", "door", *options, cwd=folder).split())
         assert f"–: only the ε of a report holds: window {RUNS} has not ended, {LEARNS}." in text

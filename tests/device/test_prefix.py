@@ -1,4 +1,7 @@
-"""Prefix levels on the board: private by enumeration, one level's slot in each report, drawn alike."""
+"""Prefix levels on the board: one level's slot in each report, drawn alike whatever the reading.
+
+Privacy is proven in tests/contracts/test_epsilon.py, that of report() in test_privacy.py.
+"""
 
 from collections import Counter
 from fractions import Fraction
@@ -6,19 +9,13 @@ from itertools import product
 from typing import Any
 
 import pytest
-from enumeration import POLICY, assert_private, distribution, memory
+from enumeration import distribution
 from experiments import experiment_json
 
-from hushmote.device import ldp_client
-from hushmote.device.ldp_client import DRBG, Client, Experiment, ExperimentRefused
+from hushmote.device.ldp_client import DRBG, Experiment, ExperimentRefused
 
 TEXTS: tuple[Any, ...] = (None, "", "a", "ab", "ab\0", "abcdefgh", "ä" * 200, b"\xff\xfe", "\ud800")
-SMALL = (
-    {"slots": 4, "prefixes": [1, 2, 2], "q": 2, "weights": [1, 2, 3]},
-    {"slots": 8, "prefixes": [1, 1], "q": 3, "weights": [3, 1]},
-    {"slots": 4, "prefixes": [2, 3], "q": 3},
-)
-EPSILONS = (1_000, 500_000, 4_000_000)
+SMALL = {"slots": 4, "prefixes": [1, 2, 2], "q": 2, "weights": [1, 2, 3]}
 LARGE = {"slots": 1 << 16, "prefixes": [2, 3, 4, 5, 6, 6], "q": 53, "weights": [1, 2, 2, 2, 2, 4]}
 
 
@@ -32,35 +29,18 @@ def exact(payload: bytes, index: int | None) -> dict[int, Fraction]:
     return distribution(lambda rng: experiment.randomize(index, rng))
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("fields", SMALL, ids=["three levels", "two alike", "two"])
-def test_no_code_is_likelier_than_epsilon_allows_for_any_two_indices(fields, epsilon):
-    payload = prefix_json(**fields, epsilon=epsilon)
-    domain = fields["slots"] ** len(fields["prefixes"])
-    assert_private({index: exact(payload, index) for index in (None, *range(domain))}, epsilon)
-
-
 def test_a_report_is_of_one_level_s_slot_alone():
     """Exactly: the levels by their weights, each with the distribution of pgr over its slots."""
-    fields = SMALL[0]
-    experiment = Experiment.parse(prefix_json(**fields))
+    experiment = Experiment.parse(prefix_json(**SMALL))
     assert [level.weight for level in experiment.levels] == [1, 2, 3]
     for index in (0, 1, 6, 27, 63):
         expected: Counter[int] = Counter()
         for number, level in enumerate(experiment.levels):
             alone = distribution(lambda rng, slot=index // 4**number % 4, x=level: x.respond(slot, rng))
             expected.update({code: chance * level.weight / 6 for code, chance in alone.items()})
-        assert exact(prefix_json(**fields), index) == expected
+        assert exact(prefix_json(**SMALL), index) == expected
     ends = [level.offset + level.code_count for level in experiment.levels]
     assert [0, *ends] == [*(level.offset for level in experiment.levels), experiment.code_count]
-
-
-def test_no_reading_is_any_slot():
-    fields = SMALL[1]
-    mean: Counter[int] = Counter()
-    for index in range(64):
-        mean.update({code: chance / 64 for code, chance in exact(prefix_json(**fields), index).items()})
-    assert exact(prefix_json(**fields), None) == mean
 
 
 class _Counting:
@@ -94,23 +74,6 @@ def test_draws_are_the_same_whatever_the_reading():
         experiment.randomize(experiment.domain, DRBG(b"0" * 32))
 
 
-def test_report_is_private_for_every_text_and_for_none():
-    """All branches of report(), with what is long, empty, not UTF-8 or not there."""
-    payload = prefix_json(slots=4, prefixes=[1, 2], q=2, epsilon=1_000_000)
-
-    def run(rng: Any, text: Any) -> bytes | None:
-        storage = memory()
-        ldp_client.provision(storage)
-        client = Client(POLICY, storage, device_id="b")
-        client.enroll(payload)
-        client.rng = rng
-        return client.report("e", text)
-
-    values = {number: distribution(lambda rng, x=text: run(rng, x)) for number, text in enumerate(TEXTS)}
-    assert None not in set().union(*values.values())
-    assert assert_private(values, 1_000_000) > 2  # texts differ: it was not one slot for all
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -130,11 +93,11 @@ def test_report_is_private_for_every_text_and_for_none():
 )
 def test_an_experiment_that_does_not_fit_is_refused_with_the_reason(changes, reason):
     with pytest.raises(ExperimentRefused, match=reason):
-        Experiment.parse(prefix_json(**SMALL[0] | changes))
+        Experiment.parse(prefix_json(**SMALL | changes))
 
 
 def test_weights_are_equal_where_none_are_given():
-    fields = SMALL[0] | {"weights": None}
+    fields = SMALL | {"weights": None}
     assert {level.weight for level in Experiment.parse(prefix_json(**fields)).levels} == {1}
 
 

@@ -1,13 +1,11 @@
-"""Texts on the board: every text has a slot, the same on both sides, and reports of it are private."""
+"""Texts on the board: every text has a slot, the same on both sides; test_privacy.py has the privacy."""
 
 import hashlib
-from collections.abc import Hashable
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from enumeration import POLICY, assert_private, distribution, memory
+from enumeration import POLICY, memory
 from experiments import experiment_json
 from reference_board import slot_of
 
@@ -111,59 +109,24 @@ def test_an_experiment_that_does_not_fit_is_refused_with_the_reason(changes, rea
         Experiment.parse(text_json(**changes))
 
 
-class _Scripted:
-    """A client's source of randomness, whose primitives are those of an enumeration."""
-
-    def __init__(self, rng: Any) -> None:
-        self.bernoulli, self.below = rng.bernoulli, rng.below
-
-
-def reports(payload: bytes, value: Any, numbers: int = 1) -> dict[Any, Fraction]:
-    """Exact distribution of what report() returns, for a board that was never asked before."""
-
-    def run(rng: Any) -> Hashable:
-        storage = memory()
-        ldp_client.provision(storage)
-        client = Client(POLICY, storage, device_id="b")
-        client.enroll(payload)
-        client.rng = _Scripted(rng)
-        return tuple(client.report("e", value) for _ in range(numbers))
-
-    return distribution(run)
-
-
-@pytest.mark.parametrize(
-    "mechanism", [{"mechanism": "grr"}, {"mechanism": "olh", "g": 3}], ids=["grr", "olh"]
-)
-@pytest.mark.parametrize("every", [1, 3])
-def test_report_is_private_for_every_text_no_reading_and_silence(mechanism, every):
-    """All branches of report(), with what is long, empty, not UTF-8 or not there."""
-    payload = text_json(8, epsilon=1_000_000, every=every, **mechanism)
-    values = {repr(v)[:20]: reports(payload, v) for v in (None, *TEXTS)}
-    for outputs in values.values():
-        assert sum(p for report, p in outputs.items() if report == (None,)) == Fraction(every - 1, every)
-    ratio = assert_private(values, 1_000_000)
-    assert ratio > 1  # texts differ: it was not one slot for all
-    first, *others = (set(outputs) for outputs in values.values())
-    assert all(first == other for other in others)
+def enrolled(payload: bytes) -> Client:
+    storage = memory()
+    ldp_client.provision(storage)
+    client = Client(POLICY, storage, device_id="b")
+    client.enroll(payload)
+    return client
 
 
 @each_text
 def test_a_text_is_always_reported(text):
-    storage = memory()
-    ldp_client.provision(storage)
-    client = Client(POLICY, storage, device_id="b")
-    client.enroll(text_json(1024, mechanism="olh", g=5, budget={"rule": "count", "cap": 30}))
+    client = enrolled(text_json(1024, mechanism="olh", g=5, budget={"rule": "count", "cap": 30}))
     made: list[Any] = [client.report("e", text) for _ in range(10)]
     assert None not in made
     assert [b[8] - a[8] for a, b in pairwise(made)] == [1] * 9  # the report's number
 
 
 def test_a_wrong_type_spends_nothing():
-    storage = memory()
-    ldp_client.provision(storage)
-    client = Client(POLICY, storage, device_id="b")
-    client.enroll(text_json())
+    client = enrolled(text_json())
     with pytest.raises(TypeError):
         client.report("e", 1.5)
     assert client.status()["sum"] == 0

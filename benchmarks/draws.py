@@ -19,7 +19,7 @@ from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.experiments import units
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.simulator import vectorised
-from hushmote.simulator.demo import temperatures
+from hushmote.simulator.demo_questions import temperatures
 from hushmote.simulator.population import Recorded
 
 Floats = np.ndarray

@@ -74,7 +74,7 @@ def filled(folder: Path, boards: int) -> str:
     """A store with the reports of so many boards; returns its URL."""
     (folder / "room_temp.toml").write_text(_EXPERIMENT, encoding="utf-8")
     url = f"sqlite:///{folder / 'store.sqlite'}"
-    command = [sys.executable, "-m", "hushmote", "simulate", str(folder / "room_temp.toml"), "--store", url]
+    command = [sys.executable, "-m", "hushmote", "simulate", str(folder / "room_temp.toml"), "--to", url]
     run = subprocess.run([*command, "--devices", str(boards)], capture_output=True, text=True, check=False)
     if run.returncode:
         raise SystemExit(run.stderr)

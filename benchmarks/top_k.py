@@ -26,7 +26,7 @@ from results_file import run
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.top_k import top
 from hushmote.simulator import vectorised
-from hushmote.simulator.demo import temperatures
+from hushmote.simulator.demo_questions import temperatures
 
 KS = (1, 3, 5, 10)
 MECHANISMS = ("grr", "olh", "hh")

@@ -11,8 +11,8 @@ import typer
 
 from ..server.errors import UsageError
 from ..server.ingest.broker_url import NatsAddress
-from ..simulator import demo, demo_questions, live_demo
-from ..simulator.demo_fleet import Place
+from ..simulator import demo, live_demo
+from ..simulator.stage import Place
 from .broker import settings
 from .options import AsJson, print_json
 from .progress import progress
@@ -55,9 +55,6 @@ def demo_command(
         bool,
         typer.Option("--page", help="Go on reporting, and look at it in a browser, until Ctrl-C."),
     ] = False,
-    http: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where that page listens.")
-    ] = "127.0.0.1:9419",
     as_json: AsJson = False,
 ) -> None:
     """Watch thousands of devices report real readings through a real broker, and what is learned of them.
@@ -67,19 +64,16 @@ def demo_command(
     where = settings(broker).address() if "://" in broker else broker
     if (broker == "nats" or isinstance(where, NatsAddress)) and find_spec("nats") is None:
         raise UsageError("a demo on NATS needs more: pip install 'hushmote[cluster]'")
-    if page:
-        if question is not None:
-            raise UsageError("the page shows the demo without --question: leave one of them out")
-        if find_spec("nicegui") is None:
-            raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]', or make page in a clone")
-        live_demo.run(where, out, http, _opened, progress)
-    place = Place(where, out, as_json, progress)
-    if question is None:
-        whole = demo.run(place, devices)
-        print_json(whole.to_dict()) if as_json else demo.show_outcome(whole)
+    if not page:
+        asked = demo.TEMPERATURES if question is None else question.value
+        outcome = demo.run(Place(where, out, as_json, progress), devices, asked)
+        print_json(outcome.to_dict()) if as_json else demo.show_outcome(outcome)
         return
-    answered = demo_questions.run(place, question.value, devices)
-    print_json(answered.to_dict()) if as_json else demo_questions.show_outcome(answered)
+    if question is not None:
+        raise UsageError("the page shows the demo without --question: leave one of them out")
+    if find_spec("nicegui") is None:
+        raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]', or make page in a clone")
+    live_demo.run(Place(where, out, True, progress), _opened)
 
 
 def _opened(live: live_demo.Opened) -> None:

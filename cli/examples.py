@@ -10,7 +10,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "simulate": (
         "hushmote simulate room_temp.toml --population normal:21:3",
-        "hushmote simulate room_temp.toml --days 30 --store sqlite:///hushmote.sqlite",
+        "hushmote simulate room_temp.toml --days 30 --to sqlite:///hushmote.sqlite",
     ),
     "plan": (
         "hushmote plan",

@@ -8,7 +8,7 @@ Gong, "Data Poisoning Attacks to Local Differential Privacy Protocols", USENIX S
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -37,12 +37,14 @@ class Attack:
     low     the target's indices low to high, half-open; of random nothing is promoted and they are empty
     high
     target  their name
+    share   of the devices that are fake, above 0 and below 1
     """
 
     kind: Kind
     low: int
     high: int
     target: str
+    share: float = 0.05
 
     def weights(self, experiment: Experiment) -> Floats:
         """1.0 for each index of the target, shape (domain,)."""
@@ -139,29 +141,33 @@ def run(
 
 
 def parse(experiment: Experiment, text: str) -> Attack:
-    """Read an attack: random, promote:VALUE, shift:LOW:HIGH or flood:VALUE; VALUE in the reading's unit.
+    """Read an attack: random:SHARE, promote:VALUE:SHARE, shift:LOW:HIGH:SHARE or flood:VALUE:SHARE.
 
-    Raises AttackError for another text or a value that the experiment does not have.
+    VALUE, LOW, HIGH: in the reading's unit. SHARE: of the devices that are fake. Raises AttackError for
+    another text, or a value that the experiment does not have.
     """
-    kind, colon, rest = text.partition(":")
-    if kind == "random" and not colon:
-        return Attack("random", 0, 0, "nothing")
-    if kind not in ("promote", "shift", "flood") or not rest:
-        how = "an attack is random, promote:VALUE, shift:LOW:HIGH or flood:VALUE"
+    how = "an attack is random:SHARE, promote:VALUE:SHARE, shift:LOW:HIGH:SHARE or flood:VALUE:SHARE"
+    asked, _, last = text.rpartition(":")
+    kind, _, rest = asked.partition(":")
+    try:
+        share = float(last)
+    except ValueError:
+        share = 0.0
+    if kind not in get_args(Kind) or bool(rest) == (kind == "random"):
         raise AttackError(f"{how}, not {text}")
+    if not 0 < share < 1:
+        raise AttackError(f"SHARE, of the devices that are fake, is above 0 and below 1, not {last}: {how}")
+    if kind == "random":
+        return Attack("random", 0, 0, "nothing", share)
     if kind == "shift":
         try:
-            asked = parse_range(experiment, rest)
+            wanted = parse_range(experiment, rest)
         except UnitsError as e:
             raise AttackError(str(e)) from None
-        return Attack(kind, asked.low, asked.high, asked.text)
+        return Attack("shift", wanted.low, wanted.high, wanted.text, share)
     index = _index(experiment, rest)
-    return Attack(
-        "promote" if kind == "promote" else "flood",
-        index,
-        index + 1,
-        range_name(experiment, index, index + 1),
-    )
+    name = range_name(experiment, index, index + 1)
+    return Attack("promote" if kind == "promote" else "flood", index, index + 1, name, share)
 
 
 def forged(experiment: Experiment, attack: Attack, reports: int, rng: np.random.Generator) -> Counts:

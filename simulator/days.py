@@ -1,4 +1,4 @@
-"""A store as it would be if boards had reported for some days: their windows, report numbers and budgets.
+"""Some days of a simulated fleet, and a store as it would be if its boards had reported.
 
 Each board calls report() on a fixed rhythm from a moment of its own, the coin of `every` decides which calls
 make a report, and the budget ends them. What is written is what an aggregator would have: histograms by
@@ -11,6 +11,7 @@ import contextlib
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,16 +32,16 @@ from ..server.ingest.clock import SIMULATED
 from ..server.mechanisms.views.factors import parts_of
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
-from ..server.wire.experiments import parse_experiment
 from . import vectorised
 from .calls import check_reports, most_of_a_board
 from .drift import moved
 from .faithful import random_ids
-from .population import Population, reported_shares
+from .population import Population, PopulationError, reported_shares
 from .texts import text_shares
 
 FLEET = "simulated"
 MOST_DAYS = 3660
+MOST_CALLS = 86_400
 _USED = 2 / 3  # of a board's budget, over the days, at the usual rhythm
 _CHUNK = 50_000  # boards drawn and written together
 
@@ -55,8 +56,14 @@ class Course:
 
     people: what boards hold on the first day; it moves by drift each day, see drift.moved(). calls_per_day:
     of one board, above 0; 0.1 is a call every ten days. The days are whole, UTC, the last one before `today`.
+
+    Raises SimulatedFleetError for a fleet whose name does not begin with "sim", DefinitionError for an
+    expired experiment, PopulationError for readings that do not fit, more reports than are drawn, or days and
+    calls out of range.
     """
 
+    fleet: str
+    definition: Definition
     devices: int
     people: Population
     days: int
@@ -64,10 +71,94 @@ class Course:
     drift: float
     today: datetime.date
 
+    def __post_init__(self) -> None:
+        if not self.fleet.startswith(SIMULATED):
+            raise SimulatedFleetError(
+                f"simulated reports go to a fleet whose name begins with {SIMULATED}, such as {FLEET}, "
+                f"not to {self.fleet}: they could never be told from real ones again"
+            )
+        if not 1 <= self.days <= MOST_DAYS:
+            raise PopulationError(f"--days must be from 1 to {MOST_DAYS:,}, not {self.days}")
+        if not 0 < self.calls_per_day <= MOST_CALLS:
+            raise PopulationError(
+                f"--calls a day must be above 0 and at most {MOST_CALLS}, not {self.calls_per_day:g}"
+            )
+        self.definition.check_not_expired()
+        most = most_of_a_board(self.experiment)
+        wanted = self.days * self.calls_per_day / self.experiment.every
+        check_reports(self.devices * (wanted if most is None else min(most, wanted)))
+        assert len(self.chances) == self.days
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """As it is published."""
+        return self.definition.experiment()
+
+    @cached_property
+    def chances(self) -> list[Floats]:
+        """Of each index, and last of no reading, an array for each day, shape (domain + 1,)."""
+        held = (moved(self.people, self.experiment, self.drift * day) for day in range(self.days))
+        return [people.probabilities(self.experiment) for people in held]
+
+    @cached_property
+    def indices(self) -> Sequence[int] | None:
+        """What chances are of, where there are more indices than an array holds."""
+        return self.people.indices(self.experiment)
+
     @property
     def dates(self) -> list[datetime.date]:
         """The days, oldest first."""
         return [self.today - datetime.timedelta(days=n) for n in range(self.days, 0, -1)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"experiment": self.experiment.name, "fleet": self.fleet, "devices": self.devices}
+
+
+def usual_calls(experiment: Experiment, days: int) -> float:
+    """Calls a day that use two thirds of a board's budget in these days; a report a day without a budget."""
+    most = most_of_a_board(experiment)
+    reports = float(days) if most is None else _USED * most
+    return float(f"{reports * experiment.every / days:.2g}")
+
+
+def speaking(course: Course, n: int, rng: np.random.Generator) -> Iterator[tuple[int, Counts, Floats]]:
+    """Yield 1, 2, 3, ...: which of n boards make a report of that number, and when, in days from the first.
+
+    Between two reports a board is silent for a geometric number of calls, which is what a coin at each gives.
+    """
+    phase = rng.random(n)
+    calls = np.full(n, -1.0)  # before a board's last one that made a report
+    able = np.arange(n)
+    most, number = most_of_a_board(course.experiment), 0
+    while most is None or number < most:
+        calls[able] += rng.geometric(1 / course.experiment.every, len(able))
+        days = (calls[able] + phase[able]) / course.calls_per_day
+        within = days < course.days
+        able, days, number = able[within], days[within], number + 1
+        if not len(able):
+            return
+        yield number, able, days
+
+
+def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
+    """What is shown beside estimates: a number's mean, the share of "yes", of the first label or text.
+
+    Of a pair it is the share of its first part's first value. truth: shares of the indices, shape (domain,);
+    of a text it is that of all texts in its slot.
+    """
+    experiment = course.experiment
+    if experiment.type == "pair":
+        first = groups(experiment, 0, ROWS)[0]
+        return first.text, float(truth @ first.cells)
+    if experiment.type == "number":
+        edges = bin_edges(experiment)
+        return "mean", float(truth @ (edges[:-1] + edges[1:]) / 2)
+    if experiment.type == "text":
+        text = next(iter(text_shares(course.people) or ()), "")
+        return text, float(truth[experiment.bucket(text) or 0])
+    index = int(experiment.type == "bool")
+    return index_names(experiment)[index], float(truth[index])
 
 
 @dataclass(frozen=True)
@@ -92,8 +183,6 @@ class FilledFleet:
     truths: of the first window, the last one, and all together, where there are enough reports.
     """
 
-    experiment: Experiment
-    fleet: str
     course: Course
     spoke: int
     spent: int
@@ -107,13 +196,11 @@ class FilledFleet:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {
-            "experiment": self.experiment.name,
-            "fleet": self.fleet,
-            "devices": self.course.devices,
-            "days": self.course.days,
-            "calls_per_day": self.course.calls_per_day,
-            "drift_per_day": self.course.drift,
+        course = self.course
+        return course.to_dict() | {
+            "days": course.days,
+            "calls_per_day": course.calls_per_day,
+            "drift_per_day": course.drift,
             "spoke": self.spoke,
             "spent": self.spent,
             "reports": self.reports,
@@ -122,86 +209,42 @@ class FilledFleet:
         }
 
 
-def usual_calls(experiment: Experiment, days: int) -> float:
-    """Calls a day that use two thirds of a board's budget in these days; a report a day without a budget."""
-    most = most_of_a_board(experiment)
-    reports = float(days) if most is None else _USED * most
-    return float(f"{reports * experiment.every / days:.2g}")
-
-
-@dataclass(frozen=True)
-class Script:
-    """What is to be written, checked: for which fleet, the experiment as published, readings by the day.
-
-    chances: of each index, and last of no reading, one array for each day, shape (domain + 1,). of: the
-    indices that they are of, where there are more than an array holds.
-    """
-
-    fleet: str
-    definition: Definition
-    payload: bytes
-    course: Course
-    chances: tuple[Floats, ...]
-    of: Sequence[int] | None = None
-
-
-def prepare(fleet: str, definition: Definition, course: Course) -> Script:
-    """Check what needs no store.
-
-    Raises SimulatedFleetError for a fleet whose name does not begin with "sim", DefinitionError for an
-    expired experiment, PopulationError for readings that do not fit or more reports than are drawn.
-    """
-    if not fleet.startswith(SIMULATED):
-        raise SimulatedFleetError(
-            f"simulated reports go to a fleet whose name begins with {SIMULATED}, such as {FLEET}, "
-            f"not to {fleet}: they could never be told from real ones again"
-        )
-    definition.check_not_expired()
-    payload = definition.payload()
-    experiment = parse_experiment(payload)
-    most = most_of_a_board(experiment)
-    wanted = course.days * course.calls_per_day / experiment.every
-    check_reports(course.devices * (wanted if most is None else min(most, wanted)))
-    held = (moved(course.people, experiment, course.drift * day) for day in range(course.days))
-    chances = tuple(people.probabilities(experiment) for people in held)
-    return Script(fleet, definition, payload, course, chances, course.people.indices(experiment))
-
-
 def fill(
     store: Store,
-    script: Script,
+    course: Course,
     rng: np.random.Generator,
-    advance: Callable[[float], None] = lambda more: None,
+    advance: Callable[[float], object] = lambda more: None,
 ) -> FilledFleet:
     """Add the experiment and write the days into the store, all of them or none.
 
-    advance: told how much more of twice the number of devices is done. Raises SimulatedFleetError for a keyed
-    fleet, or one that has reports of the experiment already, and StoreError.
+    advance: told how much more is done, in parts of 1. Raises SimulatedFleetError for a keyed fleet, or one
+    that has reports of the experiment already, and StoreError.
     """
-    fleet, definition, course = script.fleet, script.definition, script.course
-    experiment = parse_experiment(script.payload)
+    fleet, definition, experiment = course.fleet, course.definition, course.experiment
     if store.fleets().get(fleet):
         raise SimulatedFleetError(f"fleet {fleet} is keyed: simulated reports go to an open or a new fleet")
     if experiment.name in store.participation(fleet):
         raise SimulatedFleetError(
             f"fleet {fleet} has reports of {experiment.name} already: take another name, such as "
-            f"--fleet {SIMULATED}-2, or another --store"
+            f"--fleet {SIMULATED}-2, or another store"
         )
     store.add_fleet(fleet, keyed=False)
     described = definition.description()
-    store.add_experiment(fleet, script.payload, definition.expires, description=described)
-    versions = store.experiments(fleet)
-    version = next(v for v in versions if v.experiment.digest == experiment.digest)
+    store.add_experiment(fleet, definition.payload(), definition.expires, description=described)
+    version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
     hours = 24 if experiment.window == "hour" else 1
     slots = np.zeros(course.days * hours, np.int64)
     most = most_of_a_board(experiment)
     spoke = spent = 0
+    windows: dict[str, int] = {}
+    ends: list[tuple[str, Counts, Counts]] = []
+    together = np.zeros(len(course.chances[0]), np.int64), np.zeros(experiment.code_count, np.int64)
     with store.ingest() as transaction:
         ids = sorted(random_ids(course.devices, rng))
         for start in range(0, course.devices, _CHUNK):
             some = ids[start : start + _CHUNK]
             made = np.zeros(len(some), np.int64)
-            for number, boards, times in speaking(experiment, course, len(some), rng):
+            for number, boards, times in speaking(course, len(some), rng):
                 made[boards] = number
                 slots += np.bincount((times * hours).astype(np.int64), minlength=len(slots))
             spoke += int(np.count_nonzero(made))
@@ -211,121 +254,53 @@ def fill(
             transaction.write(
                 {(fleet, experiment.name, device): sets[n] for device, n in numbers if n}, {}, {}
             )
-            advance(len(some))
-        indices = len(script.chances[0]) - 1
-        tally = _Tally(experiment, course.people, definition.unit, indices)
-        for window, readings in _windows(experiment, script, slots, hours, rng):
+            advance(len(some) / course.devices / 2)
+        for window, readings in _windows(course, slots, hours, rng):
             none = int(readings[-1])
-            counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=none, of=script.of)
+            counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=none, of=course.indices)
             codes = np.flatnonzero(counts)
             rows = zip(codes.tolist(), counts[codes].tolist(), strict=True)
             transaction.write({}, {(version.id, window, code): n for code, n in rows}, {})
-            tally.add(window, readings, counts)
-            advance(course.devices / len(slots))
-    return FilledFleet(experiment, fleet, course, spoke, spent, tally.windows, tally.truths())
-
-
-def speaking(
-    experiment: Experiment, course: Course, n: int, rng: np.random.Generator
-) -> Iterator[tuple[int, Counts, Floats]]:
-    """Yield 1, 2, 3, ...: which of n boards make a report of that number, and when, in days from the first.
-
-    Between two reports a board is silent for a geometric number of calls, which is what a coin at each gives.
-    """
-    phase = rng.random(n)
-    calls = np.full(n, -1.0)  # before a board's last one that made a report
-    able = np.arange(n)
-    most, number = most_of_a_board(experiment), 0
-    while most is None or number < most:
-        calls[able] += rng.geometric(1 / experiment.every, len(able))
-        days = (calls[able] + phase[able]) / course.calls_per_day
-        within = days < course.days
-        able, days, number = able[within], days[within], number + 1
-        if not len(able):
-            return
-        yield number, able, days
+            windows[window] = int(counts.sum())
+            ends[1:] = [(window, readings, counts)]
+            for total, more in zip(together, (readings, counts), strict=True):
+                total += more
+            advance(0.5 / len(slots))
+    truths = _truths(course, [*(ends if len(ends) > 1 else []), ("all", *together)])
+    return FilledFleet(course, spoke, spent, windows, truths)
 
 
 def _windows(
-    experiment: Experiment,
-    script: Script,
-    slots: Counts,
-    per_day: int,
-    rng: np.random.Generator,
+    course: Course, slots: Counts, per_day: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, Counts]]:
     """Each window's readings by index, and last how many reports had none, shape (domain + 1,)."""
-    together = np.zeros(len(script.chances[0]), np.int64)
+    together = np.zeros(len(course.chances[0]), np.int64)
     for i, reports in enumerate(slots.tolist()):
-        readings = rng.multinomial(reports, script.chances[i // per_day])
-        if experiment.window == "all":
+        readings = rng.multinomial(reports, course.chances[i // per_day])
+        if course.experiment.window == "all":
             together += readings
         elif reports:
-            day = script.course.dates[i // per_day].isoformat()
+            day = course.dates[i // per_day].isoformat()
             yield (f"{day}T{i % per_day:02d}" if per_day > 1 else day), readings
     if together.any():
         yield "all", together
 
 
-def known_truth(experiment: Experiment, truth: Floats, people: Population) -> tuple[str, float]:
-    """What is shown beside estimates: a number's mean, the share of "yes", of the first label or text.
+def _truths(course: Course, windows: Sequence[tuple[str, Counts, Counts]]) -> tuple[WindowTruth, ...]:
+    """What is true and what is estimated in these windows, where that can be: one statistic.
 
-    Of a pair it is the share of its first part's first value. truth: shares of the indices, shape (domain,);
-    of a text it is that of all texts in its slot.
+    windows: each with its readings and its codes. Of texts that nobody listed there is none to ask about.
     """
-    if experiment.type == "pair":
-        first = groups(experiment, 0, ROWS)[0]
-        return first.text, float(truth @ first.cells)
-    if experiment.type == "number":
-        edges = bin_edges(experiment)
-        return "mean", float(truth @ (edges[:-1] + edges[1:]) / 2)
-    if experiment.type == "text":
-        text = next(iter(text_shares(people) or ()), "")
-        return text, float(truth[experiment.bucket(text) or 0])
-    index = int(experiment.type == "bool")
-    return index_names(experiment)[index], float(truth[index])
-
-
-class _Tally:
-    """Readings and codes of the first window, the last one, and all together."""
-
-    def __init__(self, experiment: Experiment, people: Population, unit: str, indices: int) -> None:
-        self._experiment = experiment
-        self._people = people
-        self._unit = unit
-        self._ends: list[tuple[str, Counts, Counts]] = []
-        self._all = np.zeros(indices + 1, np.int64), np.zeros(experiment.code_count, np.int64)
-        self.windows: dict[str, int] = {}
-
-    def add(self, window: str, readings: Counts, codes: Counts) -> None:
-        """Count a window."""
-        self.windows[window] = int(codes.sum())
-        self._ends[1:] = [(window, readings, codes)]
-        for total, more in zip(self._all, (readings, codes), strict=True):
-            total += more
-
-    def truths(self) -> tuple[WindowTruth, ...]:
-        """What is true and what is estimated, where that can be: one statistic.
-
-        Of texts that nobody listed there is none to ask about.
-        """
-        e = self._experiment
-        if "discovery" in answers_of(e):
-            return ()
-        ends = self._ends if len(self._ends) > 1 else []
-        truths: list[WindowTruth] = []
-        for window, readings, codes in [*ends, ("all", *self._all)]:
-            truth = reported_shares(readings[:-1], int(readings[-1]))
-            with contextlib.suppress(EstimateError):  # too few reports to estimate anything
-                fleet = FleetEstimate(estimate(e, codes), unit=self._unit, truth=truth)
-                statistic, true = known_truth(e, truth, self._people)
-                row = replace(_shown(fleet, statistic), truth=true)
-                truths.append(WindowTruth(window, int(codes.sum()), statistic, row))
-        return tuple(truths)
-
-
-def _shown(fleet: FleetEstimate, statistic: str) -> Row:
-    """The row of known_truth()'s statistic."""
-    e = fleet.experiment
-    if e.type == "pair":
-        return fleet.pairs.marginal(parts_of(e)[0].name, ROWS).rows[0]
-    return (fleet.mean() if e.type == "number" else fleet.share(statistic)).rows[0]
+    e, truths = course.experiment, list[WindowTruth]()
+    for window, readings, codes in [] if "discovery" in answers_of(e) else windows:
+        truth = reported_shares(readings[:-1], int(readings[-1]))
+        with contextlib.suppress(EstimateError):  # too few reports to estimate anything
+            fleet = FleetEstimate(estimate(e, codes), unit=course.definition.unit, truth=truth)
+            statistic, true = known_truth(course, truth)
+            if e.type == "pair":
+                answer = fleet.pairs.marginal(parts_of(e)[0].name, ROWS)
+            else:
+                answer = fleet.mean() if e.type == "number" else fleet.share(statistic)
+            row = replace(answer.rows[0], truth=true)
+            truths.append(WindowTruth(window, int(codes.sum()), statistic, row))
+    return tuple(truths)

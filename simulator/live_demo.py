@@ -8,94 +8,68 @@ from __future__ import annotations
 
 import datetime
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 
-from ..server.answers.files import output_folder
 from ..server.experiments import definition
-from ..server.ingest.broker_url import BrokerAddress, NatsAddress
-from ..server.provisioning import master_key
-from ..server.service.bounded_http import listen, parse_endpoint
+from ..server.experiments.definition import Definition
+from ..server.service.bounded_http import EndpointError, listen
 from ..server.store.store import Store
-from ..server.wire import keys, topics
-from . import days, demo, server_process
-from .broker import Broker
-from .demo_fleet import FLEET, DemoError, Progress, gateways_to, retained
+from . import days
+from .broker import free_port
+from .demo_questions import DEFINITION, NAME, temperatures
 from .faithful import Delivery, SimulatedFleet
-from .gateway import GatewayError, Gateways
+from .gateway import GatewayError, gateways_at
 from .nats_servers import NatsServers
-from .open_broker import open_broker
-from .population import Reading, normal
+from .population import normal
+from .stage import FLEET, DemoError, Place, Stage, broker_of, process, staged
 
 VISITORS = "visitors"
 PER_S = 100.0  # reports a second of the airports' devices
+HOST, PORT = "127.0.0.1", 9419  # of the page
 AT_ONCE = 2_000  # of them come before the page opens
 HISTORY_DAYS = 30
 HISTORY_BOARDS = 200_000
-_EXPIRES = "expires = 9999-12-31"  # made a year ahead when the demo starts
-_HISTORY = f"""
-name = "room_temp"
-purpose = "How warm are rooms, and does it change?"
+_FILE = """
+name = "{name}"
+purpose = "{purpose}"
 owner = "demo@example.org"
-{_EXPIRES}
-type = "number"
-unit = "°C"
-low = 8
-high = 32
-bins = 96
-epsilon = 2.0
-every = 15
-statistics = "ranges"
+expires = {expires}
+{more}
 [budget]
 rule = "sum"
-cap = 8.0
+cap = {cap}
 """
+_ROOM = 'type = "number"\nunit = "°C"\nhigh = 32\nepsilon = 2.0\n'
+_HISTORY = {
+    "name": "room_temp",
+    "purpose": "How warm are rooms, and does it change?",
+    "more": f'{_ROOM}low = 8\nbins = 96\nevery = 15\nstatistics = "ranges"',
+    "cap": 8.0,
+}
 _VISITED = (
-    f"""
-name = "room_now"
-purpose = "How warm is it where you are?"
-owner = "demo@example.org"
-{_EXPIRES}
-type = "number"
-unit = "°C"
-low = 12
-high = 32
-bins = 20
-epsilon = 2.0
-statistics = "frequencies"
-[budget]
-rule = "sum"
-cap = 8.0
-""",
-    f"""
-name = "slept_well"
-purpose = "Did you sleep well?"
-owner = "demo@example.org"
-{_EXPIRES}
-type = "bool"
-epsilon = 1.0
-[budget]
-rule = "sum"
-cap = 4.0
-""",
-    f"""
-name = "breakfast"
-purpose = "What did you have for breakfast?"
-owner = "demo@example.org"
-{_EXPIRES}
-type = "choice"
-labels = ["bread", "cereal", "eggs", "fruit", "nothing"]
-epsilon = 2.0
-[budget]
-rule = "sum"
-cap = 6.0
-""",
+    {
+        "name": "room_now",
+        "purpose": "How warm is it where you are?",
+        "more": f'{_ROOM}low = 12\nbins = 20\nstatistics = "frequencies"',
+        "cap": 8.0,
+    },
+    {
+        "name": "slept_well",
+        "purpose": "Did you sleep well?",
+        "more": 'type = "bool"\nepsilon = 1.0',
+        "cap": 4.0,
+    },
+    {
+        "name": "breakfast",
+        "purpose": "What did you have for breakfast?",
+        "more": 'type = "choice"\nlabels = ["bread", "cereal", "eggs", "fruit", "nothing"]\nepsilon = 2.0',
+        "cap": 6.0,
+    },
 )
 
 
@@ -109,116 +83,77 @@ class Opened:
     servers: tuple[int, ...] = ()
 
 
-def run(
-    broker_choice: str | BrokerAddress | NatsAddress,
-    folder: Path,
-    http: str,
-    opened: Callable[[Opened], object],
-    progress: Progress,
-) -> NoReturn:
-    """Run until KeyboardInterrupt; opened: told once the page can be looked at.
+def run(place: Place, opened: Callable[[Opened], object]) -> NoReturn:
+    """Run until KeyboardInterrupt; opened: told once the page can be looked at, on PORT or a free one.
 
-    Raises DemoError, EndpointError, BrokerError, GatewayError, ServerProcessError and StoreError with one
-    line.
+    Raises DemoError, BrokerError, GatewayError and StoreError with one line.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the processes below would outlive it
-    listen(*parse_endpoint(http)).close()  # a port that is taken is said now, not after all the work
-    readings = demo.temperatures()
-    output_folder(folder)
-    for old in folder.glob("page.sqlite*"):
-        old.unlink()
-    key_file = folder / "page-master.key"
-    key_file.unlink(missing_ok=True)
-    fleet_keys = master_key.create_keys(key_file)
-    url = f"sqlite:///{folder / 'page.sqlite'}"
-    with open_broker(broker_choice) as broker, Store(url) as store:
-        _fill(store)
-        at_http = f"127.0.0.1:{_free_port()}"
-        log = folder / "aggregator.log"
-        with server_process.aggregator(broker, url, key_file, log, ("--http", at_http)) as counting:
-            fleet = _Joining(broker, fleet_keys, readings)
-            with progress("reporting", AT_ONCE) as advance:
-                fleet.at_once(AT_ONCE, advance)
-            options = ("--http", http, "--aggregator", f"http://{at_http}")
-            environment = server_process.broker_of(broker)
-            with server_process.page(url, folder / "page.log", options, environment) as (page, where):
-                opened(Opened(where, url, broker.description, _pids(broker)))
-                fleet.go_on(lambda: counting.poll() is None and page.poll() is None)
-                ended = "page" if counting.poll() is None else "aggregator"
-                raise DemoError(f"the {ended} ended: its log in {folder} says why")
+    readings = temperatures()
+    at_http = f"{HOST}:{free_port()}"
+    with staged(place, "page", _fill, ("--http", at_http)) as stage:
+        rng, announced = np.random.default_rng(), stage.retained(NAME)
+
+        def joining(devices: int) -> tuple[SimulatedFleet, Iterator[Delivery]]:
+            """Devices of the airports' fleet that join and report once."""
+            fleet = stage.fleet(announced, devices, rng)
+            drawn = rng.integers(len(readings), size=devices)
+            return fleet, fleet.round({NAME: [readings[i] for i in drawn]})
+
+        with gateways_at(stage.broker) as gateways, place.progress("reporting", AT_ONCE) as advance:
+            gateways.deliver(*joining(AT_ONCE), advance)
+        options = ("--store", stage.url, "--http", _where(), "--aggregator", f"http://{at_http}")
+        environment, log = broker_of(stage.broker), place.folder / "page.log"
+        with process(("page", *options), environment, log, "http") as (page, line):
+            opened(Opened(line.split()[-1], stage.url, stage.broker.description, _pids(stage)))
+
+            def alive() -> bool:
+                return stage.process.poll() is None and page.poll() is None
+
+            while alive():
+                try:
+                    with gateways_at(stage.broker) as gateways:
+                        while alive():
+                            fleet, reports = joining(int(PER_S))
+                            gateways.deliver(fleet, _paced(reports))
+                except GatewayError:  # a broker that is away is waited for
+                    time.sleep(1.0)
+            ended = "page" if stage.process.poll() is None else "aggregator"
+            raise DemoError(f"the {ended} ended: its log in {place.folder} says why")
 
 
-def _pids(broker: Broker) -> tuple[int, ...]:
-    if not isinstance(broker, NatsServers):
+def _where() -> str:
+    try:
+        listen(HOST, PORT).close()
+    except EndpointError:
+        return f"{HOST}:0"
+    return f"{HOST}:{PORT}"
+
+
+def _pids(stage: Stage) -> tuple[int, ...]:
+    if not isinstance(stage.broker, NatsServers):
         return ()
-    return tuple(pid for number in range(len(broker.nodes)) if (pid := broker.pid(number)) is not None)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+    pids = map(stage.broker.pid, range(len(stage.broker.nodes)))
+    return tuple(pid for pid in pids if pid is not None)
 
 
 def _fill(store: Store) -> None:
     """Put a month of simulated boards into a store, and ask the other fleets."""
     today = datetime.datetime.now(datetime.UTC).date()
-    in_a_year = f"expires = {today + datetime.timedelta(days=365)}"
+    in_a_year = today + datetime.timedelta(days=365)
 
-    def parsed(text: str) -> definition.Definition:
-        return definition.parse(text.replace(_EXPIRES, in_a_year))
+    def parsed(asked: dict[str, object]) -> Definition:
+        return definition.parse(_FILE.format(expires=in_a_year, **asked))
 
-    asked = parsed(_HISTORY)
-    course = days.Course(HISTORY_BOARDS, normal(19, 3), HISTORY_DAYS, 1.0, 0.1, today)
-    script = days.prepare(days.FLEET, asked, course)
-    days.fill(store, script, np.random.default_rng())
+    asked, people = parsed(_HISTORY), normal(19, 3)
+    course = days.Course(days.FLEET, asked, HISTORY_BOARDS, people, HISTORY_DAYS, 1.0, 0.1, today)
+    days.fill(store, course, np.random.default_rng())
     store.add_fleet(FLEET, keyed=True)
     store.add_fleet(VISITORS, keyed=False)
-    temperatures = parsed(demo.DEFINITION.replace('window = "all"', 'window = "day"'))
-    for fleet, one in [(FLEET, temperatures), *((VISITORS, parsed(v)) for v in _VISITED)]:
+    text = DEFINITION.replace('window = "all"', 'window = "day"')
+    warmth = definition.parse(text.replace("9999-12-31", str(in_a_year)))
+    for fleet, one in [(FLEET, warmth), *((VISITORS, parsed(v)) for v in _VISITED)]:
         store.add_experiment(fleet, one.payload(), one.expires, description=one.description())
-
-
-class _Joining:
-    """Devices of the airports' fleet, each with its own client, that join and report once."""
-
-    def __init__(self, broker: Broker, fleet_keys: keys.FleetKeys, readings: list[Reading]) -> None:
-        self._broker, self._keys, self._readings = broker, fleet_keys, readings
-        self._rng = np.random.default_rng()
-        self._announced = retained(broker, topics.experiment_topic(FLEET, demo.NAME))
-
-    def at_once(self, devices: int, advance: Callable[[float], object]) -> None:
-        """Let this many report; raises GatewayError."""
-        with self._gateways() as gateways:
-            fleet = self._fleet(devices)
-            gateways.deliver(fleet, self._reports(fleet), advance)
-
-    def go_on(self, alive: Callable[[], bool]) -> None:
-        """Let PER_S a second report while alive() holds; a broker that is away is waited for."""
-        while alive():
-            try:
-                with self._gateways() as gateways:
-                    while alive():
-                        fleet = self._fleet(int(PER_S))
-                        gateways.deliver(fleet, _paced(self._reports(fleet)))
-            except GatewayError:
-                time.sleep(1.0)
-
-    def _gateways(self) -> Gateways:
-        return gateways_to(self._broker)
-
-    def _fleet(self, devices: int) -> SimulatedFleet:
-        return SimulatedFleet(
-            FLEET,
-            [self._announced],
-            size=devices,
-            rng=self._rng,
-            device_key=lambda device: keys.device_key(self._keys.masters[0], FLEET, device),
-            announce_key=keys.public_key_bytes(self._keys.signing),
-        )
-
-    def _reports(self, fleet: SimulatedFleet) -> Iterator[Delivery]:
-        drawn = self._rng.integers(len(self._readings), size=len(fleet))
-        return fleet.round({demo.NAME: [self._readings[i] for i in drawn]})
 
 
 def _paced(deliveries: Iterable[Delivery]) -> Iterator[Delivery]:

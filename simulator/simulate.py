@@ -39,7 +39,7 @@ _BATCH = 1 << 22  # reports drawn between two steps of progress
 class SimulatedEstimate(FleetEstimate):
     """The estimate of a simulated fleet; its answers have the truth beside each value.
 
-    devices: how many there were, fake ones among them. held: what they held, as a spec or FILE:COLUMN.
+    devices: how many there were, fake ones among them. held: what they held, as a spec.
     reporting: what became of the calls of those that are not fake. attack: what those came to, None without
     any. convergence: the estimates as the reports came in, where they were asked for.
     """
@@ -56,11 +56,9 @@ def simulate(
     *,
     devices: int = 100_000,
     population: str | None = None,
-    input: str | None = None,
     calls: int | None = None,
     faults: Faults | None = None,
     attack: str | None = None,
-    attackers: float = 0.05,
     seed: int | None = None,
     confidence: float = CONFIDENCE,
     convergence: Showing | None = None,
@@ -69,14 +67,13 @@ def simulate(
 ) -> SimulatedEstimate:
     """Simulate a fleet of an experiment file and estimate what its reports say.
 
-    devices: 2 or more. population: what they hold, such as "normal:21:3"; or input: "FILE:COLUMN" of
-    readings, drawn from with replacement; without either what drift.usual() says. calls: calls to report()
-    of each device; without it each makes the reports that its budget holds, 10 at most. faults: run the real
-    client on every device with these, Faults() for none; otherwise reports are drawn in NumPy, from the same
-    distribution. attack: what a share attackers of the devices sends, such as "promote:30". seed: repeat a
-    run exactly. convergence: also estimate while the reports come in, Showing() for the largest shares.
-    workers: what runs real clients; the numbers are the same. advance: told how much more of the work is
-    done, in parts of 1.
+    devices: 2 or more. population: what they hold, such as "normal:21:3" or "file:FILE:COLUMN", see
+    drift.chosen(). calls: calls to report() of each device; without it each makes the reports that its
+    budget holds, 10 at most. faults: run the real client on every device with these, Faults() for none;
+    otherwise reports are drawn in NumPy, from the same distribution. attack: what a share of the devices
+    sends, such as "promote:30:0.05". seed: repeat a run exactly. convergence: also estimate while the
+    reports come in, Showing() for the largest shares. workers: what runs real clients; the numbers are the
+    same. advance: told how much more of the work is done, in parts of 1.
 
     Raises DefinitionError, PopulationError, AttackError, ConvergenceError, EstimateError or WorkersError with
     one line.
@@ -84,18 +81,16 @@ def simulate(
     definition = load(Path(file))
     payload = definition.payload()
     experiment = parse_experiment(payload)
-    people, held = chosen(definition, population, input)
+    people, held = chosen(definition, population)
     rng = np.random.default_rng(seed)
     forgery, fake, outcome = None, 0, None
     if attack is not None:
         if faults is not None:
             raise AttackError("fake devices do not run the real client: --attack is without --faithful")
-        fake = round(devices * attackers) if 0 < attackers < 1 else 0
-        if not 0 < fake < devices - 1:
-            raise AttackError(
-                f"attackers must be a share of {devices} devices from 0 to 1, not {attackers:g}"
-            )
         forgery = attacks.parse(experiment, attack)
+        fake = round(devices * forgery.share)
+        if not 0 < fake < devices - 1:
+            raise AttackError(f"of {devices:,} devices, {forgery.share:g} are none, or all of them")
     if convergence is not None and attack is not None:
         raise ConvergenceError("a picture of convergence has no fake devices: it is without --attack")
     for asked, option in ((convergence, "the picture of convergence"), (attack, "the attack")):

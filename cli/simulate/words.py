@@ -87,7 +87,7 @@ def conclusion(estimate: SimulatedEstimate, file: Path, answers: Answers) -> Non
     if width := half_width(about):  # else nothing was found that could be known
         say("how exact", _exact(estimate, answers, about, width))
     say("what next", "Fill a store with 30 days of such boards, then ask it:")
-    show.out.print(f"  hushmote simulate {file} --store {DEFAULT_STORE}", soft_wrap=True)
+    show.out.print(f"  hushmote simulate {file} --to {DEFAULT_STORE}", soft_wrap=True)
 
 
 def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: float) -> str:

@@ -66,7 +66,7 @@ def test_every_command_goes_on_with_another_server(tmp_path: Path):
             told = hushmote("status", "--broker", servers.url, "--json", cwd=tmp_path)
             assert [(b["device"], b["locked"]) for b in json.loads(told)["devices"]] == [("k3f9", True)]
             sent = hushmote(
-                *("simulate", "sim.toml", "--publish", servers.url, "--devices", "200", "--days", "1"),
+                *("simulate", "sim.toml", "--to", servers.url, "--devices", "200", "--days", "1"),
                 *("--seed", "1", "--json"),
                 cwd=tmp_path,
                 environment=environment,

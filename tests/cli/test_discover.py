@@ -96,7 +96,7 @@ def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
     rows = "".join(f"{i:04x},1\n" for i in range(3000, 6000))
     (tmp_path / "held.csv").write_text(f"text,share\n{rows}", encoding="utf-8")
     options = ["--population", "file:held.csv", "--devices", "3000", "--drift", "0", "--seed", "1"]
-    hushmote("simulate", "e.toml", *options, "--days", "2", "--store", STORE, cwd=tmp_path)
+    hushmote("simulate", "e.toml", *options, "--days", "2", "--to", STORE, cwd=tmp_path)
     files = [tmp_path / "d.csv", tmp_path / "d.json", tmp_path / "d.png"]
     options = [part for file in files for part in ("--output", str(file))]
     shown = " ".join(asked(tmp_path, "--alphabet", "x-z", *options).split())

@@ -105,7 +105,7 @@ def calm(text: str) -> bool:
             ("mode.toml", "--devices", "2000", "--population", "zipf:1", "--range", LABELS[0]),
             LABELS[0],
         ),
-        ("simulate", ("mode.toml", "--devices", "2000", "--input", "people.csv:x"), ""),
+        ("simulate", ("mode.toml", "--devices", "2000", "--population", "file:people.csv:x"), ""),
         ("epsilon", ("mode.toml",), ""),
         ("epsilon", ("mode.toml", "--about", LABELS[0]), LABELS[0]),
         ("plan", ("--devices", "1000", "--epsilon", "1", "--labels", ",".join(LABELS)), ""),

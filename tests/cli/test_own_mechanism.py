@@ -53,7 +53,7 @@ def test_every_command_that_reads_an_experiment_takes_it(cups: Path):
     assert json.loads(shown["payload"])["mechanism"] == "unary:Unary"
     store = ("--store", "sqlite:///s.sqlite")
     simulated = ("--population", "normal:30:12", "--devices", "2000", "--seed", "1")
-    hushmote_process("simulate", "cups.toml", *simulated, "--days", "2", *store, cwd=cups)
+    hushmote_process("simulate", "cups.toml", *simulated, "--days", "2", "--to", store[1], cwd=cups)
     counted = json.loads(hushmote_process("status", "--json", *store, cwd=cups))["experiments"][0]
     found = json.loads(hushmote_process("estimate", "cups", "--json", *store, cwd=cups))
     assert found["reports"] == counted["reports"] > 1000

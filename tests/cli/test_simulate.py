@@ -82,12 +82,11 @@ def test_what_a_simulation_writes_is_never_overwritten_unasked(folder: Path):
     assert (folder / "a.csv").read_text().startswith("kind,quantity,name,value")
     (folder / "a.png").write_text("mine")
     assert "a.png is there already" in hushmote(*arguments, *files[4:], cwd=folder, expect=1)
-    picture = ("--plot-convergence", "a.png")
-    assert "a.png is there already" in hushmote(*arguments, *picture, cwd=folder, expect=1)
+    picture = ("--output", "convergence.png")
     assert (folder / "a.png").read_text() == "mine"
-    (folder / "a.png").unlink()
     hushmote(*arguments, *picture, cwd=folder)
-    assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "convergence.png is there already" in hushmote(*arguments, *picture, cwd=folder, expect=1)
+    assert (folder / "convergence.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -96,14 +95,21 @@ def test_what_a_simulation_writes_is_never_overwritten_unasked(folder: Path):
         (("room.toml", "--devices", str(10**15)), "more than the 1,000,000,000 that are drawn"),
         (("room.toml", "--devices", str(10**15), "--calls", "90"), "more than the 1,000,000,000 that"),
         (("room.toml", "--devices", str(10**15), "--faithful"), "calls of real clients, more than"),
-        (("room.toml", "--devices", str(10**15), "--store", "sqlite:///a.sqlite"), "more than the 1,000"),
+        (("room.toml", "--devices", str(10**15), "--to", "sqlite:///a.sqlite"), "more than the 1,000"),
         (("room.toml", "--devices", "3", "--calls", "1"), "take more --devices or --calls"),
         (("room.toml", "--days", "3", "--drift", "1"), "or leave out --days, --drift"),
-        (("room.toml", "--store", "sqlite:///a.sqlite", "--calls", "3"), "leave out --calls"),
-        (("room.toml", "--store", "sqlite:///a.sqlite", "--days", "0"), "--days must be from 1 to 3,660"),
-        (("room.toml", "--store", "sqlite:///a.sqlite", "--fleet", "home"), "begins with sim"),
-        (("room.toml", "--store", "sqlite:///a.sqlite", "--calls-per-day", "0"), "must be above 0"),
-        (("door.toml", "--store", "sqlite:///a.sqlite", "--drift", "2"), "from 0 to 1"),
+        (("room.toml", "--calls", "2.5"), "a whole number, not 2.5"),
+        (("room.toml", "--to", "sqlite:///a.sqlite", "--faithful"), "leave out --faithful"),
+        (("room.toml", "--fault", "offline=2"), "offline must be a probability"),
+        (
+            ("room.toml", "--fault", "hail=0.1"),
+            "a fault is offline, online, duplicate, late, reboot, such as",
+        ),
+        (("room.toml", "--fault", "late"), "a chance from 0 to 1, such as offline=0.1, not late"),
+        (("room.toml", "--to", "sqlite:///a.sqlite", "--days", "0"), "--days must be from 1 to 3,660"),
+        (("room.toml", "--to", "sqlite:///a.sqlite", "--fleet", "home"), "begins with sim"),
+        (("room.toml", "--to", "sqlite:///a.sqlite", "--calls", "0"), "must be above 0"),
+        (("door.toml", "--to", "sqlite:///a.sqlite", "--drift", "2"), "from 0 to 1"),
     ],
 )
 def test_a_mistake_is_one_line_and_no_store_is_made(folder: Path, arguments, text):
@@ -122,7 +128,7 @@ def test_a_store_can_be_asked_with_the_commands_that_are_printed(folder: Path, f
     told = hushmote(
         "simulate",
         file,
-        "--store",
+        "--to",
         "sqlite:///hushmote.sqlite",
         "--days",
         "5",
@@ -137,14 +143,14 @@ def test_a_store_can_be_asked_with_the_commands_that_are_printed(folder: Path, f
         hushmote(*command[1:], cwd=folder)
     sound = hushmote("store", "check", "sqlite:///hushmote.sqlite", cwd=folder)
     assert "hushmote.sqlite is sound" in sound
-    again = ("simulate", file, "--store", "sqlite:///hushmote.sqlite", "--days", "5")
+    again = ("simulate", file, "--to", "sqlite:///hushmote.sqlite", "--days", "5")
     assert "has reports of" in hushmote(*again, cwd=folder, expect=1)
 
 
 def test_a_seed_repeats_the_days(folder: Path):
     told = []
     for store in ("a", "b"):
-        arguments = ("--store", f"sqlite:///{store}.sqlite", "--seed", "5", "--days", "3", "--json")
+        arguments = ("--to", f"sqlite:///{store}.sqlite", "--seed", "5", "--days", "3", "--json")
         told.append(json.loads(hushmote("simulate", "room.toml", *arguments, cwd=folder)))
     assert told[0] == told[1]
     assert told[0]["seed"] == 5
@@ -159,7 +165,7 @@ def test_no_clock_of_a_real_fleet_is_hurried(folder: Path):
     refused = hushmote("serve", "--simulated-days", "3", cwd=folder, expect=1)
     assert "hushmote.sqlite has home: give simulated fleets a store of their own" in refused
     for fleet, text in (("home", "begins with sim"), ("simulated", "no MQTT broker at 127.0.0.1:1")):
-        arguments = ("--publish", "mqtt://127.0.0.1:1", "--fleet", fleet)
+        arguments = ("--to", "mqtt://127.0.0.1:1", "--fleet", fleet)
         assert text in hushmote("simulate", "room.toml", *arguments, cwd=folder, expect=1)
 
 
@@ -177,6 +183,6 @@ def test_a_mean_stands_beside_its_truth(folder: Path):
         mean = said["moments"][0]
         assert mean["truth"] == pytest.approx(16, abs=0.5)
         assert said["half_width"] == pytest.approx((mean["high"] - mean["low"]) / 2)
-    for option in (("--attack", "random"), ("--plot-convergence", "c.png"), ("--range", "1:5")):
+    for option in (("--attack", "random:0.1"), ("--output", "convergence.png"), ("--range", "1:5")):
         line = hushmote(*arguments, *option, cwd=folder, expect=1)
         assert "room_temp answers only its mean: leave" in line

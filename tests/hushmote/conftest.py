@@ -11,10 +11,10 @@ from designs import bell, choice_payload, number_payload
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.experiments import definition
 from hushmote.server.store import Description, Store
-from hushmote.simulator import demo, demo_fleet, vectorised
+from hushmote.simulator import demo_questions, stage, vectorised
 
 WEEKS = ("2026-11-14", "2026-11-21")
-UNITS = {"room_temp": "°C", demo.NAME: "°F"}
+UNITS = {"room_temp": "°C", demo_questions.NAME: "°F"}
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 Shares = Callable[[Experiment, str, str], np.ndarray]
@@ -63,8 +63,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def after_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder examples beside out/demo.sqlite, as `make demo` leaves it but with simulated reports."""
     folder = tmp_path_factory.mktemp("checkout")
-    payload = definition.parse(demo.DEFINITION).payload()
+    payload = definition.parse(demo_questions.DEFINITION).payload()
     store = folder / "out" / "demo.sqlite"
-    _fill(store, (demo_fleet.FLEET,), [payload], ("all",), lambda *_: bell(64, 27, 8))
+    _fill(store, (stage.FLEET,), [payload], ("all",), lambda *_: bell(64, 27, 8))
     shutil.copytree(EXAMPLES, folder / "examples")
     return folder / "examples"

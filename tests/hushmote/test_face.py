@@ -271,8 +271,8 @@ def test_a_simulated_fleet_has_the_truth_beside_its_answers(after_demo: Path):
         file, devices=200, population="normal:21:3", calls=300, faults=hushmote.Faults(late=0.1)
     )
     assert 0 < few.reports <= 200 * 4
-    attacked = hushmote.simulate(file, population="normal:21:3", attack="promote:30", attackers=0.1)
+    attacked = hushmote.simulate(file, population="normal:21:3", attack="promote:30:0.1")
     assert attacked.attack
     assert attacked.attack.fake_devices == 10_000
-    with pytest.raises(hushmote.HushmoteError, match="not both"):
-        hushmote.simulate(file, population="normal:21:3", input="a.csv:x")
+    with pytest.raises(hushmote.HushmoteError, match="cannot read"):
+        hushmote.simulate(file, population="file:a.csv:x")

@@ -25,7 +25,7 @@ EXPERIMENTS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["random", "promote:0.1", "shift:0:0.5", "flood:0.1"])
+@pytest.mark.parametrize("kind", ["random:0.1", "promote:0.1:0.1", "shift:0:0.5:0.1", "flood:0.1:0.1"])
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: f"{e.mechanism}{e.domain}")
 def test_the_gain_is_what_theory_says(experiment: Experiment, kind: str):
     """200,000 reports, a tenth forged: within 6.5 standard errors of all reports' own estimate (1e-10 each).
@@ -41,7 +41,7 @@ def test_the_gain_is_what_theory_says(experiment: Experiment, kind: str):
     assert outcome.reports == counts.sum() == 200_000
     assert outcome.share == 0.1
     weights = plan.weights(experiment)
-    if kind == "random":
+    if plan.kind == "random":
         weights[np.argmax(truth)] = 1
     error = estimate(experiment, counts).linear(weights).stderr
     assert abs(outcome.attacked - outcome.truth - outcome.theory) < 6.5 * error
@@ -55,7 +55,7 @@ def test_promoting_a_value_gains_what_the_paper_says():
     powers = [designed("olh", 81, 1, g=3), designed("olh", 49, 2, g=7)]
     for experiment in EXPERIMENTS[:4] + powers:
         truth = np.full(experiment.domain, 1 / experiment.domain)
-        plan = attack.parse(experiment, "promote:0.1")
+        plan = attack.parse(experiment, "promote:0.1:0.1")
         channel = level_channel(experiment.levels[0])
         paper = 0.05 * ((1 - channel.q) / (channel.p - channel.q) - truth[0])
         found = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
@@ -68,7 +68,7 @@ def test_promoting_a_value_gains_what_the_paper_says():
 def test_no_code_gains_more_than_those_that_are_sent():
     experiment = designed("olh", 64, 1, g=3)
     truth = np.full(64, 1 / 64)
-    plan = attack.parse(experiment, "shift:0.2:0.5")
+    plan = attack.parse(experiment, "shift:0.2:0.5:0.1")
     best = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
     rng = np.random.default_rng(1)
     honest = np.zeros(experiment.code_count, int)
@@ -86,7 +86,7 @@ def test_a_fake_device_sends_no_more_than_its_cap():
     fields = {"budget": {"rule": "sum", "cap": 3_000_000}, "every": 10}
     experiment = designed("grr", 16, 1, **fields)
     honest = np.full(16, 100)
-    plan = attack.parse(experiment, "promote:0.1")
+    plan = attack.parse(experiment, "promote:0.1:0.1")
     for calls, reports in ((2, 2), (3, 3), (1000, 3)):
         outcome, _ = attack.run(
             experiment, plan, 10, calls, honest, np.full(16, 1 / 16), np.random.default_rng(1)
@@ -101,7 +101,7 @@ def test_floods_are_seen_and_those_who_draw_as_boards_do_are_not():
         people = np.full(experiment.domain, 95_000 // experiment.domain)
         honest = vectorised.histogram(experiment, people, rng)
         for kind, seen in (("flood", True), ("promote", False)):
-            plan = attack.parse(experiment, f"{kind}:0.1")
+            plan = attack.parse(experiment, f"{kind}:0.1:0.1")
             outcome, _ = attack.run(experiment, plan, 5000, 1, honest, people / people.sum(), rng)
             assert outcome.plausibility.implausible == seen
 
@@ -109,25 +109,28 @@ def test_floods_are_seen_and_those_who_draw_as_boards_do_are_not():
 def test_an_attack_that_cannot_be_read_is_refused():
     temperature, mode = designed("grr", 16, 1), choice(["a", "b"], 1)
     for experiment, text, words in [
-        (temperature, "bribe", "an attack is random, promote:VALUE"),
+        (temperature, "bribe", "an attack is random:SHARE, promote:VALUE:SHARE"),
         (temperature, "promote", "not promote"),
-        (temperature, "random:3", "not random:3"),
-        (temperature, "promote:warm", "a reading such as 21.5, not warm"),
-        (temperature, "promote:nan", "must be finite"),
-        (temperature, "shift:9", "a range reads low:high"),
-        (mode, "flood:c", "mode has no value c; it has a, b, other"),
+        (temperature, "promote:0.1", "not promote:0.1"),
+        (temperature, "random:0.1:0.1", "not random:0.1:0.1"),
+        (temperature, "random:1", "above 0 and below 1, not 1"),
+        (temperature, "random:nan", "above 0 and below 1, not nan"),
+        (temperature, "promote:warm:0.1", "a reading such as 21.5, not warm"),
+        (temperature, "promote:nan:0.1", "must be finite"),
+        (temperature, "shift:9:0.1", "a range reads low:high"),
+        (mode, "flood:c:0.1", "mode has no value c; it has a, b, other"),
     ]:
         with pytest.raises(AttackError, match=words):
             attack.parse(experiment, text)
-    assert attack.parse(mode, "promote:b").low == 1
-    assert attack.parse(temperature, "shift:0.25:0.5").target == "0.25 to 0.5"
+    assert attack.parse(mode, "promote:b:0.1").low == 1
+    assert attack.parse(temperature, "shift:0.25:0.5:0.1").target == "0.25 to 0.5"
 
 
 @pytest.mark.slow
 def test_simulate_shows_the_attack_beside_the_honest_estimate(tmp_path: Path):
     (tmp_path / "door.toml").write_text(DOOR)
     base = ("simulate", "door.toml", "--population", "weights:7:3", "--calls", "1", "--seed", "1")
-    forge = (*base, "--attack", "promote:yes", "--attackers", "0.1")
+    forge = (*base, "--attack", "promote:yes:0.1")
     found = json.loads(hushmote(*forge, "--json", cwd=tmp_path))["attack"]
     # 0.1 * ((1 - q) / (p - q) - 0.3) at ε = 2; the true share differs from 0.3 by 0.0015.
     assert found["theory"] == pytest.approx(0.1 * (1.1565 - 0.3), abs=0.001)
@@ -137,8 +140,8 @@ def test_simulate_shows_the_attack_beside_the_honest_estimate(tmp_path: Path):
     assert "10,000 fake devices sent 10,000 of 100,000 reports (10.00 %)" in text
     assert max(map(len, text.splitlines())) <= 80
     for more, words in [
-        (("--attack", "random", "--attackers", "nan"), "attackers must be a share"),
-        (("--attack", "random", "--faithful"), "--attack is without --faithful"),
+        (("--attack", "random:1e-6"), "of 100,000 devices, 1e-06 are none"),
+        (("--attack", "random:0.1", "--faithful"), "--attack is without --faithful"),
     ]:
         assert words in hushmote(*base, *more, cwd=tmp_path, expect=1)
 
@@ -173,7 +176,7 @@ def test_the_page_says_what_theory_and_the_checks_say(name: str):
     if experiment.domain == 2:
         attacks = ("promote:40", "shift:32:64", "flood:40", "random")
     for text, cell in zip(attacks, cells, strict=True):
-        plan = attack.parse(experiment, text)
+        plan = attack.parse(experiment, f"{text}:0.05")
         outcome, _ = attack.run(experiment, plan, 5000, 1, honest, truth, rng)
         if text != "random":  # its target is the most common of values that are equally common
             theory = float(cell[cell.index("(") + 1 : cell.index(")")])

@@ -135,15 +135,15 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_the_command_writes_the_picture_of_every_type(folder: Path, name, population, more):
     arguments = ("simulate", f"{name}.toml", "--population", population, "--devices", "900", "--seed", "3")
-    text = hushmote(*arguments, *more, "--plot-convergence", "c.png", cwd=folder)
-    assert "written: c.png" in text
-    assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
-    shown = json.loads(hushmote(*arguments, *more, "--plot-convergence", "c.svg", "--json", cwd=folder))
+    text = hushmote(*arguments, *more, "--output", "convergence.png", cwd=folder)
+    assert "written: convergence.png" in text
+    assert (folder / "convergence.png").read_bytes().startswith(b"\x89PNG")
+    shown = json.loads(hushmote(*arguments, *more, "--output", "convergence.svg", "--json", cwd=folder))
     steps = shown["convergence"]
     assert steps["reports"][-1] == shown["reports"]
     assert steps["reports"] == sorted(steps["reports"])
     assert steps["rms_error_in_theory"] == sorted(steps["rms_error_in_theory"], reverse=True)
-    words = (folder / "c.svg").read_text()
+    words = (folder / "convergence.svg").read_text()
     assert words.count("<svg") == 1
 
 
@@ -165,18 +165,15 @@ def test_the_same_seed_gives_the_same_estimate_as_its_last_step(folder: Path):
     ("more", "text"),
     [
         (("--devices", "49"), "a picture of convergence needs 100 reports, not 98"),
-        (("--attack", "random"), "a picture of convergence has no fake devices: it is without --attack"),
+        (("--attack", "random:0.1"), "a picture of convergence has no fake devices: it is without --attack"),
         (("--range", "yes") * 7, "a picture of convergence shows 6 ranges at most"),
-        (
-            ("--plot-convergence", "c.txt"),
-            "c.txt must end in .png or .pdf or .svg: that says what is written",
-        ),
+        (("--output", "c.txt"), "c.txt must end in .csv or .json or .png or .pdf or .svg"),
     ],
 )
 def test_a_mistake_is_one_line(folder: Path, more, text):
-    arguments = ("simulate", "door.toml", "--population", "weights:7:3", "--plot-convergence", "c.png", *more)
+    arguments = ("simulate", "door.toml", "--population", "weights:7:3", "--output", "convergence.png", *more)
     assert text in hushmote(*arguments, cwd=folder, expect=1)
-    assert not (folder / "c.png").exists()
+    assert not (folder / "convergence.png").exists()
 
 
 def test_no_reports_are_an_error_of_one_line():

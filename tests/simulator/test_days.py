@@ -17,8 +17,8 @@ from hushmote.server.store.check import check
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Store
 from hushmote.simulator import days, drift
-from hushmote.simulator.days import Course, SimulatedFleetError, fill, prepare
-from hushmote.simulator.population import PopulationError, normal, parse, zipf
+from hushmote.simulator.days import Course, FilledFleet, SimulatedFleetError, fill
+from hushmote.simulator.population import Population, PopulationError, normal, parse, zipf
 
 TODAY = datetime.date(2026, 11, 22)
 
@@ -29,21 +29,27 @@ def empty(tmp_path) -> Iterator[Store]:
         yield store
 
 
-def written_to(store: Store, fleet: str, asked: Definition, course: Course, rng: np.random.Generator):
-    return fill(store, prepare(fleet, asked, course), rng)
-
-
-def course(devices: int = 3_000, number: int = 4, calls: float = 5, by: float = 0.0) -> Course:
-    return Course(devices, normal(14, 2), number, calls, by, TODAY)
+def filled(
+    store: Store,
+    seed: int,
+    asked: Definition | None = None,
+    devices: int = 3_000,
+    days: int = 4,
+    calls: float = 5,
+    by: float = 0.0,
+    fleet: str = "sim",
+    people: Population | None = None,
+) -> FilledFleet:
+    held = people or normal(14, 2)
+    course = Course(fleet, asked or definition.parse(ROOM), devices, held, days, calls, by, TODAY)
+    return fill(store, course, np.random.default_rng(seed))
 
 
 def test_boards_report_by_the_coin_until_their_budget_is_spent(empty: Store, monkeypatch):
     """Chi-square of 60,000 boards against Binomial(20, 1/3) cut off at 4; a false alarm has p below 1e-9."""
     seen: dict[int, int] = {}
     monkeypatch.setattr(days, "_CHUNK", 25_000)
-    written = written_to(
-        empty, "sim", definition.parse(ROOM), course(60_000, calls=5), np.random.default_rng(1)
-    )
+    written = filled(empty, 1, devices=60_000)
     for _, _, numbers in empty.seen("sim"):
         assert numbers == NumberSet(len(numbers))
         seen[len(numbers)] = seen.get(len(numbers), 0) + 1
@@ -57,7 +63,7 @@ def test_boards_report_by_the_coin_until_their_budget_is_spent(empty: Store, mon
 
 def test_the_store_is_what_an_aggregator_would_have_left(store_url: str):
     with Store(store_url) as store:
-        written = written_to(store, "sim", definition.parse(ROOM), course(by=1), np.random.default_rng(2))
+        written = filled(store, 2, by=1)
         found = check(store)
         assert found.violations == ()
         assert (found.devices, found.reports) == (written.spoke, written.reports)
@@ -71,7 +77,7 @@ def test_the_store_is_what_an_aggregator_would_have_left(store_url: str):
 
 def test_the_truth_moves_from_day_to_day_and_estimates_follow(empty: Store):
     """Means of three windows within 6.5 standard errors of the truth: one false alarm in 4e9."""
-    written = written_to(empty, "sim", definition.parse(ROOM), course(20_000, by=1), np.random.default_rng(3))
+    written = filled(empty, 3, devices=20_000, by=1)
     first, last, together = written.truths
     assert (first.window, last.window, together.window) == ("2026-11-18", "2026-11-21", "all")
     assert together.reports == written.reports
@@ -86,7 +92,7 @@ def test_the_truth_moves_from_day_to_day_and_estimates_follow(empty: Store):
 @pytest.mark.parametrize(("window", "names"), [("hour", 48), ("all", 1)])
 def test_windows_are_those_of_the_file(empty: Store, window: str, names: int):
     asked = definition.parse(ROOM.replace('"day"', f'"{window}"'))
-    written = written_to(empty, "sim", asked, course(number=2, calls=6), np.random.default_rng(4))
+    written = filled(empty, 4, asked, days=2, calls=6)
     assert check(empty).violations == ()
     assert len(written.windows) == names
     assert window == "all" or list(written.windows)[::47] == ["2026-11-20T00", "2026-11-21T23"]
@@ -95,40 +101,30 @@ def test_windows_are_those_of_the_file(empty: Store, window: str, names: int):
 def test_boards_that_call_less_than_daily_are_spread_over_the_days(empty: Store):
     """Each day of 10 has a tenth of 20,000 boards' one call; 7 deviations of Binomial(20000, 0.1) are 297."""
     asked = definition.parse(ROOM.replace("every = 3", "every = 1"))
-    written = written_to(empty, "sim", asked, course(20_000, 10, 0.1), np.random.default_rng(5))
+    written = filled(empty, 5, asked, 20_000, 10, 0.1)
     assert written.reports == 20_000
     assert all(abs(n - 2_000) < 297 for n in written.windows.values())
 
 
 def test_simulated_reports_stay_out_of_real_fleets(empty: Store):
-    asked = definition.parse(ROOM)
-
-    def filled(fleet: str) -> None:
-        written_to(empty, fleet, asked, course(100), np.random.default_rng(6))
-
     empty.add_fleet("sim-keyed", keyed=True)
     with pytest.raises(SimulatedFleetError, match="begins with sim"):
-        filled("home")
+        filled(empty, 6, fleet="home")
     with pytest.raises(SimulatedFleetError, match="is keyed"):
-        filled("sim-keyed")
+        filled(empty, 6, fleet="sim-keyed")
     assert empty.experiments() == ()
-    filled("sim")
+    filled(empty, 6)
     before = empty.window_reports("sim")
     with pytest.raises(SimulatedFleetError, match="has reports of room_temp already"):
-        filled("sim")
+        filled(empty, 6)
     assert empty.window_reports("sim") == before
-    written_to(empty, "sim", definition.parse(DOOR), course_of_labels(), np.random.default_rng(6))
+    filled(empty, 6, definition.parse(DOOR), 500, 3, 1, 0.1, people=parse("weights:7:3"))
     assert check(empty).violations == ()
 
 
-def course_of_labels() -> Course:
-    return Course(500, parse("weights:7:3"), 3, 1, 0.1, TODAY)
-
-
 def test_more_reports_than_can_be_drawn_are_refused(empty: Store):
-    asked = definition.parse(ROOM)
     with pytest.raises(PopulationError, match="more than the 1,000,000,000"):
-        written_to(empty, "sim", asked, course(10**15), np.random.default_rng(7))
+        filled(empty, 7, devices=10**15)
     assert empty.fleets() == {}
 
 

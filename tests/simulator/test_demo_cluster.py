@@ -8,9 +8,10 @@ from command_line import hushmote
 from hushmote.server.experiments import definition
 from hushmote.simulator import demo
 from hushmote.simulator.broker import BrokerError, ExternalCluster
-from hushmote.simulator.demo_fleet import Place, report_all
+from hushmote.simulator.demo_questions import DEFINITION
 from hushmote.simulator.nats_servers import NatsServers
 from hushmote.simulator.open_broker import open_broker
+from hushmote.simulator.stage import Place
 
 
 def test_a_server_dies_halfway_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
@@ -23,9 +24,8 @@ def test_a_server_dies_halfway_and_nothing_is_lost(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(NatsServers, "kill", killed)
     readings = [float(i % 100) for i in range(600)]
-    reported = report_all(
-        Place("nats", tmp_path), definition.parse(demo.DEFINITION), readings, "a temperature"
-    )
+    asked = definition.parse(DEFINITION)
+    reported, _ = demo._reported(Place("nats", tmp_path), asked, readings, "temperature")
     assert died == [0]
     assert len(reported.fleet.acknowledged) == 600
     said = " ".join(capsys.readouterr().out.split())

@@ -133,8 +133,3 @@ def test_both_ways_of_simulating_find_the_truth(toml, tmp_path, faults):
             assert row.truth is not None
             if abs(row.value) < 1.5:  # shares
                 assert abs(row.value - row.truth) < 7 / 1.96 * (row.high - row.low)
-
-
-def test_an_input_is_for_one_column(toml):
-    with pytest.raises(PopulationError, match="--population file:FILE"):
-        simulate(toml, input="a.csv:b")

@@ -12,7 +12,7 @@ from hushmote.server.ingest.clock import HurryingClock
 from hushmote.server.store.check import check
 from hushmote.server.store.store import Store
 from hushmote.simulator.broker import EmbeddedBroker
-from hushmote.simulator.days import Course, SimulatedFleetError, prepare
+from hushmote.simulator.days import Course, SimulatedFleetError
 from hushmote.simulator.gateway import Gateways
 from hushmote.simulator.population import normal
 from hushmote.simulator.publishing import check_announced, publish
@@ -20,9 +20,9 @@ from hushmote.simulator.publishing import check_announced, publish
 ASKED = definition.parse(ROOM)
 
 
-def script(devices: int = 300, fleet: str = "sim"):
+def course(asked: definition.Definition = ASKED) -> Course:
     today = datetime.datetime.now(datetime.UTC).date()
-    return prepare(fleet, ASKED, Course(devices, normal(14, 2), 3, 4, 1.0, today))
+    return Course("sim", asked, 300, normal(14, 2), 3, 4, 1.0, today)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def store(tmp_path):
 
 def test_an_aggregator_counts_each_report_once_and_by_its_own_days(store: Store):
     """Day 1 of 3 takes a second: what is sent in it is counted in its window but for the last batch's."""
-    wanted = script()
+    wanted = course()
     with (
         EmbeddedBroker() as broker,
         running(store, broker, fleets=["sim"], clock=HurryingClock(3, day_s=1), batch_s=0.05) as aggregator,
@@ -50,7 +50,7 @@ def test_an_aggregator_counts_each_report_once_and_by_its_own_days(store: Store)
     found = check(store)
     assert (found.violations, found.reports) == ((), sent.reports)
     (counted,) = store.window_reports("sim").values()
-    first, *_ = (day.isoformat() for day in wanted.course.dates)
+    first, *_ = (day.isoformat() for day in wanted.dates)
     assert min(counted) == first
     assert len(counted) > 1
 
@@ -58,10 +58,9 @@ def test_an_aggregator_counts_each_report_once_and_by_its_own_days(store: Store)
 def test_boards_are_asked_by_the_broker_or_not_at_all(store: Store):
     with EmbeddedBroker() as broker, Gateways(broker.host, broker.port) as gateways:
         with pytest.raises(SimulatedFleetError, match="nobody asks fleet sim for room_temp"):
-            check_announced(gateways, script())
+            check_announced(gateways, course())
         with running(store, broker):
-            check_announced(gateways, script())
+            check_announced(gateways, course())
             other = definition.parse(ROOM.replace("epsilon = 2", "epsilon = 1"))
-            changed = prepare("sim", other, script().course)
             with pytest.raises(SimulatedFleetError, match="another version of room_temp"):
-                check_announced(gateways, changed)
+                check_announced(gateways, course(other))

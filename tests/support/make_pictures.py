@@ -33,7 +33,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, browsing(Path(scratch)) as browser:
         out = Path(scratch) / "out"
-        command = [sys.executable, "-m", "hushmote", "demo", "--page", "--http", "127.0.0.1:0"]
+        command = [sys.executable, "-m", "hushmote", "demo", "--page"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
         process = subprocess.Popen(
             [*command, "--out", out], stdout=subprocess.PIPE, text=True, env=environment

@@ -24,7 +24,7 @@ def demo(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The demo's process in a group of its own, and the page's URL."""
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed")
-    command = [sys.executable, "-m", "hushmote", "demo", "--page", "--http", "127.0.0.1:0", "--out", tmp_path]
+    command = [sys.executable, "-m", "hushmote", "demo", "--page", "--out", tmp_path]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean, process_group=0

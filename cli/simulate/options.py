@@ -1,0 +1,103 @@
+"""The options of `hushmote simulate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..broker import FILE, URLS
+from ..options import AsJson
+from ..output import PICTURES
+from ..workers import WhichWorkers
+
+WRITTEN = (".csv", ".json", *PICTURES)
+CONVERGENCE = "convergence"
+
+
+@dataclass(frozen=True)
+class SimulateOptions:
+    """What was asked for; None where it was left out."""
+
+    file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
+    devices: Annotated[
+        int | None,
+        typer.Option(help="Number of devices.", min=2, show_default="100000; to a broker 20000"),
+    ] = None
+    population: Annotated[
+        str | None,
+        typer.Option(
+            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7; texts: "
+            "zipf:1:FILE; readings: file:FILE:COLUMN; pairs: file:FILE.",
+            show_default="by the experiment's type",
+        ),
+    ] = None
+    calls: Annotated[
+        float | None,
+        typer.Option(
+            help="Calls to report() of each device; with --to, a day.",
+            show_default="until its budget is spent; with --to, 2/3 of it",
+        ),
+    ] = None
+    ranges: Annotated[
+        list[str] | None, typer.Option("--range", help="low:high in the reading's unit, a label, or a text.")
+    ] = None
+    quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None
+    rows: Annotated[int, typer.Option(help="Rows of a number's histogram at most.", min=1)] = 16
+    seed: Annotated[
+        int | None, typer.Option(help="Repeat a run exactly; without it every run differs.", min=0)
+    ] = None
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "--plot",
+            metavar="FILE",
+            help=f"Write a file: {', '.join(WRITTEN)}, by its name's end. {CONVERGENCE}.png shows the "
+            "estimates as the reports come in. May be repeated. HUSHMOTE_OVERWRITE=1 overwrites.",
+        ),
+    ] = None
+    faithful: Annotated[bool, typer.Option("--faithful", help="Run the real client on every device.")] = False
+    faults: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fault",
+            metavar="NAME=CHANCE",
+            help="What happens to real clients: offline, reboot (chances of each call), duplicate (of each "
+            "report), late (share of devices that send only at the end).",
+        ),
+    ] = None
+    attack: Annotated[
+        str | None,
+        typer.Option(
+            help="What a share of fake devices sends: random:SHARE, promote:VALUE:SHARE, "
+            "shift:LOW:HIGH:SHARE or flood:VALUE:SHARE (one code)."
+        ),
+    ] = None
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|FILE.toml",
+            help="Write the reports of some days into a store, by its SQLAlchemy URL, or publish them "
+            f"through a broker, 10 s a day: {URLS}; {FILE}",
+        ),
+    ] = None
+    days: Annotated[
+        int | None,
+        typer.Option(help="Whole days before today, UTC.", show_default="30; to a broker 8"),
+    ] = None
+    fleet: Annotated[
+        str | None,
+        typer.Option(help="A name that begins with sim.", show_default="simulated"),
+    ] = None
+    drift: Annotated[
+        float | None,
+        typer.Option(
+            help="How much readings move a day; else the share that turns to yes or the first label.",
+            show_default="1/8 of the range in all",
+        ),
+    ] = None
+    workers: WhichWorkers = None
+    as_json: AsJson = False

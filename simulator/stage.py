@@ -1,0 +1,259 @@
+"""A broker, a store and an aggregator that counts into it, and a keyed fleet of real clients that reports.
+
+Every step is what a deployment does: an experiment is published signed and retained, devices take it from the
+broker, randomize, debit and report over MQTT with tags, the aggregator counts in its own process.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+import numpy as np
+
+from ..device.ldp_client import Experiment
+from ..server.answers import tables as show
+from ..server.answers.files import output_folder
+from ..server.errors import HushmoteError
+from ..server.ingest.broker_url import BrokerAddress, NatsAddress, is_nats
+from ..server.provisioning import master_key
+from ..server.service.process import READY
+from ..server.store.store import Store
+from ..server.wire import keys, topics
+from .broker import Broker
+from .faithful import Delivery, SimulatedFleet
+from .gateway import gateways_at
+from .nats_servers import NatsServers
+from .open_broker import open_broker
+from .population import Reading
+
+FLEET = "airports"
+_START_S = 30.0
+_STOP_S = 10.0
+_COUNT_S = 120.0  # what an aggregator held as its server died comes again a minute later
+_KILLED = 0  # the server that dies halfway, where there are several
+# Told what is done and how much it is in all; yields what is told how much more of it is done.
+Progress = Callable[[str, float | None], AbstractContextManager[Callable[[float], object]]]
+
+
+class DemoError(HushmoteError):
+    """A part of a demo that did not come up; the text says which, and why."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a demo runs: its broker, its folder, whether it says what it does, and how far it is."""
+
+    broker: str | BrokerAddress | NatsAddress
+    folder: Path
+    quiet: bool = False
+    progress: Progress = lambda _doing, _total: nullcontext(lambda _: None)
+
+    def say(self, label: str, text: str) -> None:
+        """Tell what is done, unless it is quiet."""
+        if not self.quiet:
+            show.out.print(f"{label:<10}" + "\n          ".join(textwrap.wrap(text, 68)))
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A fleet whose reports are all counted, and how long that took: reporting, and counting after it.
+
+    twice: reports that came a second time and were not counted again.
+    """
+
+    fleet: SimulatedFleet
+    fleet_s: float
+    count_s: float
+    twice: int
+
+    @property
+    def report_bytes(self) -> int:
+        """Bytes of a report."""
+        return len(next(iter(self.fleet.acknowledged.values())))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What runs, and the keys of fleet FLEET. url: of the store."""
+
+    place: Place
+    broker: Broker
+    store: Store
+    url: str
+    process: subprocess.Popen[str]
+    fleet_keys: keys.FleetKeys
+
+    def retained(self, name: str) -> bytes:
+        """The experiment as the broker has retained it for FLEET; DemoError where it has not."""
+        topic = topics.experiment_topic(FLEET, name)
+        with gateways_at(self.broker) as gateways:
+            announced = gateways.retained(topic, _START_S)
+        if announced is None:
+            raise DemoError(f"the broker retained nothing on {topic}")
+        return announced
+
+    def fleet(self, announced: bytes, devices: int, rng: np.random.Generator) -> SimulatedFleet:
+        """So many devices of FLEET that have taken an experiment."""
+        return SimulatedFleet(
+            FLEET,
+            [announced],
+            size=devices,
+            rng=rng,
+            device_key=lambda device: keys.device_key(self.fleet_keys.masters[0], FLEET, device),
+            announce_key=keys.public_key_bytes(self.fleet_keys.signing),
+        )
+
+    def report(self, experiment: Experiment, readings: Sequence[Reading]) -> Reported:
+        """Let a device report each of the readings, and return once all are counted.
+
+        Of several servers one dies when half of the reports are out. Raises DemoError, GatewayError and
+        StoreError.
+        """
+        name, place = experiment.name, self.place
+        announced = self.retained(name)
+        start = time.monotonic()
+        fleet = self.fleet(announced, len(readings), np.random.default_rng())
+        reports = fleet.round({name: readings})
+        several = self.broker if isinstance(self.broker, NatsServers) else None
+        if several is not None:
+            reports = _one_dies(several, reports, len(readings))
+        with gateways_at(self.broker) as gateways, place.progress("reporting", len(readings)) as advance:
+            gateways.deliver(fleet, reports, advance)
+        out_s = time.monotonic()
+        if several is not None:
+            place.say(
+                "killed",
+                f"server {several.nodes[_KILLED].name} (SIGKILL), when half of the reports were out. Its "
+                "devices went on with the others; it was started again later. What the aggregator was "
+                "handed by it and had not acknowledged comes again after a minute.",
+            )
+        wanted = len(fleet.acknowledged)
+        counted = self._wait_until_counted(experiment, wanted)
+        count_s = time.monotonic() - out_s
+        twice = self.store.rejects().get(FLEET, {}).get("duplicate", 0)
+        if several is not None:
+            place.say(
+                "exact",
+                f"{wanted:,} devices were told that their report is received, and {counted:,} are counted. "
+                f"{twice:,} came a second time and were not counted again.",
+            )
+        return Reported(fleet, out_s - start, count_s, twice)
+
+    def _wait_until_counted(self, experiment: Experiment, wanted: int) -> int:
+        end, before = time.monotonic() + _COUNT_S, 0
+        with self.place.progress("counting", wanted) as advance:
+            while True:
+                counted = int(self.store.histogram(FLEET, experiment.digest).sum())
+                advance(counted - before)
+                before = counted
+                if counted >= wanted:
+                    return counted
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise DemoError(f"only {counted} of {wanted} reports were counted: see aggregator.log")
+                time.sleep(0.1)
+
+
+def _one_dies(servers: NatsServers, reports: Iterable[Delivery], total: int) -> Iterator[Delivery]:
+    """The same reports; halfway a server is killed, and started again after three quarters."""
+    for number, report in enumerate(reports):
+        if number == total // 2:
+            servers.kill(_KILLED)
+        elif number == 3 * total // 4:
+            servers.start_node(_KILLED)
+        yield report
+
+
+@contextmanager
+def staged(
+    place: Place, name: str, fill: Callable[[Store], object], options: Sequence[str] = ()
+) -> Iterator[Stage]:
+    """A stage whose store, NAME.sqlite in the place's folder, is new.
+
+    fill: puts fleets and experiments into the store before the aggregator starts. options: of `hushmote
+    serve`. Raises DemoError, BrokerError and StoreError with one line.
+    """
+    folder = place.folder
+    output_folder(folder)
+    for old in folder.glob(f"{name}.sqlite*"):
+        old.unlink()
+    key_file = folder / f"{name}.key"
+    key_file.unlink(missing_ok=True)
+    fleet_keys = master_key.create_keys(key_file)
+    url = f"sqlite:///{folder / f'{name}.sqlite'}"
+    with open_broker(place.broker) as broker, Store(url) as store:
+        place.say("broker", broker.description)
+        fill(store)
+        environment = broker_of(broker) | {"HUSHMOTE_CLIENT_ID": "hushmote-demo"}
+        if not is_nats(broker.url):
+            environment["HUSHMOTE_PROTOCOL"] = broker.protocol
+        command = ["serve", "--store", url, "--master-key", str(key_file), *options]
+        with process(command, environment, folder / "aggregator.log", READY) as (aggregator, _):
+            yield Stage(place, broker, store, url, aggregator, fleet_keys)
+
+
+def broker_of(broker: Broker) -> dict[str, str]:
+    """The environment that tells a command its broker.
+
+    The URL can hold a password: it does not belong where everybody on the machine can read it.
+    """
+    return {"HUSHMOTE_BROKER": broker.url}
+
+
+@contextmanager
+def process(
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path, ready: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A command of `hushmote` as a process, and the first line that it prints, which has `ready` in it.
+
+    log: the file of its standard error. Raises DemoError where the line is another, or comes too late.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
+    with open(log, "w", encoding="utf-8") as output:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "hushmote", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+            env=inherited | dict(environment),
+        )
+    try:
+        line = _first_line(running)
+        if ready not in line:
+            said = log.read_text(encoding="utf-8").strip().splitlines() or ["it said nothing"]
+            raise DemoError(f"hushmote {arguments[0]} did not start: {line or said[-1]}")
+        yield running, line
+    finally:
+        running.terminate()
+        try:
+            running.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            running.kill()
+
+
+def _first_line(running: subprocess.Popen[str]) -> str:
+    """The first line of its output, empty where it ends without one; what follows is read and dropped."""
+    stream = running.stdout
+    assert stream is not None
+    lines: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        for line in stream:
+            lines.put(line.strip())
+        lines.put("")
+
+    Thread(target=read, daemon=True).start()
+    try:
+        return lines.get(timeout=_START_S)
+    except Empty:
+        return "it took too long"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +14,6 @@ from .broker import FILE, URLS, connection, secret_in
 from .options import DEFAULT_STORE, AggregatorUrl, StoreUrl, on_command_line
 
 if TYPE_CHECKING:
-    from ..server.door.publisher import ReportPublisher
     from ..server.ingest.broker_url import BrokerAddress
 
 DEFAULT_HTTP = "127.0.0.1:9419"
@@ -42,7 +39,6 @@ def page_command(
     policy_file: Annotated[
         Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
     ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
     broker: Annotated[
         str | None,
         typer.Option(
@@ -85,27 +81,17 @@ def page_command(
     with contextlib.ExitStack() as stack:
         door, reports_to = None, None
         if broker is not None:
+            from ..server.door.app import door_application
+            from ..server.door.publisher import ReportPublisher
+
             typed = on_command_line(context, "broker")
             reached = connection(broker, typed=typed)
             reports_to = None if typed else _without_login(reached[0])
-            publisher = _publisher(reached, fleet)
-            door = _door(stack.enter_context(publisher))
+            publisher = ReportPublisher(*reached, fleets=None if fleet is None else [fleet])
+            door = door_application(stack.enter_context(publisher))
         os.nice(5)  # on a machine that they share the aggregator goes first
         settings = PageSettings(store, host, port, fleet, asked, token, door, known)
-        serve(settings, lambda url: _tell(url, open_browser, reports_to))
-
-
-def _publisher(reached: Any, fleet: str | None) -> ReportPublisher:
-    from ..server.door.publisher import ReportPublisher
-
-    address, tls = reached
-    return ReportPublisher(address, tls, fleets=None if fleet is None else [fleet])
-
-
-def _door(publisher: ReportPublisher) -> Any:
-    from ..server.door.app import door_application
-
-    return door_application(publisher)
+        serve(settings, lambda url: _tell(url, reports_to))
 
 
 def _without_login(address: BrokerAddress) -> str:
@@ -113,11 +99,8 @@ def _without_login(address: BrokerAddress) -> str:
     return f"mqtt{'s' if address.tls else ''}://{host}:{address.port}"
 
 
-def _tell(url: str, open_browser: bool, reports_to: str | None) -> None:
+def _tell(url: str, reports_to: str | None) -> None:
     """Say where the page is; reports_to: the broker that nobody wrote on the command line."""
     typer.echo(f"the page is at {url}")
     if reports_to is not None:
         typer.echo(f"its board in the browser reports to {reports_to} (HUSHMOTE_BROKER)")
-    if open_browser:
-        # In a thread: some browsers keep who started them waiting.
-        threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,11 +18,13 @@ from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility
 from ..server.ingest.broker_url import is_nats
 from ..server.overview.aggregator import ask, check_url
+from ..server.overview.watch import StoreState
 from ..server.store.store import Store, Version
 from ..server.words.epsilon import rounded_up
 from . import tables, watch
 from .broker import FILE, URLS, connection, settings
-from .options import DEFAULT_STORE, AggregatorUrl, AsJson, StoreUrl, print_json, the_fleet
+from .options import DEFAULT_STORE, AggregatorUrl, AsJson, StoreUrl, print_json
+from .watch_picture import picture
 
 _SHOWN = 20
 _KINDS = {True: "keyed", False: "open"}
@@ -29,9 +32,6 @@ _KINDS = {True: "keyed", False: "open"}
 
 def status_command(
     store: StoreUrl = DEFAULT_STORE,
-    fleet: Annotated[
-        str | None, typer.Option("--fleet", help="Only this fleet; else all.", show_default=False)
-    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Draw it anew with every commit, until Ctrl-C.")
     ] = False,
@@ -54,17 +54,14 @@ def status_command(
     if follow and show.out.is_terminal and not as_json:
         if broker is not None:
             raise UsageError("--broker is asked once: leave --follow out")
-        watch.follow(store, fleet, url)
+        watch.follow(store, url)
         return
     with Store(store, read_only=True) as opened:
-        fleets = (
-            opened.fleets() if fleet is None else {(one := the_fleet(opened, fleet)): opened.fleets()[one]}
-        )
-        rejects = {name: why for name, why in opened.rejects().items() if fleet in (None, name)}
-        lines = _lines(opened, tuple(fleets))
+        fleets, rejects, lines = opened.fleets(), opened.rejects(), _lines(opened)
+        seen = None if as_json else watch.Counting().look(opened, StoreState("ready", "", 0))
     boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
-    if as_json:
+    if seen is None:
         words = [{"fleet": name, "reports": _KINDS[keyed]} for name, keyed in fleets.items()]
         document: dict[str, Any] = {"fleets": words, "experiments": lines, "rejected": rejects}
         if boards is not None:
@@ -73,25 +70,31 @@ def status_command(
             document["aggregator"] = dataclasses.asdict(health) | {"words": health.words}
         print_json(document)
         return
-    show.out.print(watch.once(store, fleet, health))
+    show.out.print(picture(dataclasses.replace(seen, health=health)))
     show.out.print()
     _show_lines(lines)
-    table = tables.table("rejected", ("fleet", "reason", "reports"), 2)
-    for name, reasons in rejects.items():
-        for reason, count in reasons.items():
-            table.add_row(name or "(unknown)", reason, f"{count:,}")
-    show.out.print(table if table.row_count else "nothing rejected")
+    counts = [
+        (name or "(unknown)", why, n) for name, reasons in rejects.items() for why, n in reasons.items()
+    ]
+    _print("rejected", ("fleet", "reason", "reports"), 2, counts, "nothing rejected")
     if boards is not None:
         _show_boards(boards)
 
 
-def _lines(store: Store, fleets: tuple[str, ...]) -> list[dict[str, Any]]:
-    """What was accepted of each version of these fleets' experiments."""
-    facts = Facts(store)
-    lines = []
+def _print(
+    title: str, headings: Sequence[str], words: int, rows: Iterable[Iterable[object]], none: str = ""
+) -> None:
+    """Print rows as a table, of which so many columns are words; none: what is said where there are none."""
+    table = tables.table(title, headings, words)
+    for row in rows:
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    show.out.print(none if none and not table.row_count else table)
+
+
+def _lines(store: Store) -> list[dict[str, Any]]:
+    """What was accepted of each version of the experiments."""
+    facts, lines = Facts(store), []
     for v in store.experiments():
-        if v.fleet not in fleets:
-            continue
         counts = store.histogram(v.fleet, v.experiment.digest)
         lines.append(
             {
@@ -107,7 +110,7 @@ def _lines(store: Store, fleets: tuple[str, ...]) -> list[dict[str, Any]]:
             }
         )
     # Last, once for each fleet: an aggregator may be counting, and a report is of a device that is there.
-    sent = {fleet: store.participation(fleet) for fleet in fleets}
+    sent = {fleet: store.participation(fleet) for fleet in {line["fleet"] for line in lines}}
     for line in lines:
         participation = sent[line["fleet"]].get(line["experiment"])
         line["devices"] = participation.devices if participation else 0
@@ -116,20 +119,29 @@ def _lines(store: Store, fleets: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def _show_lines(lines: list[dict[str, Any]]) -> None:
     """What was accepted, with both ε, and which versions cannot be honest."""
-    headings = ("fleet", "experiment", "digest", "current", "reports", "windows", "devices of the name")
-    table = tables.table("accepted", headings, 4)
-    for line in lines:
-        table.add_row(
-            line["fleet"],
-            line["experiment"],
-            line["digest"],
-            "yes" if line["current"] else "no",
-            f"{line['reports']:,}",
-            str(line["windows"]),
-            f"{line['devices']:,}",
+    named = ("fleet", "experiment", "digest")
+    rows = [
+        [*(line[n] for n in named), "yes" if line["current"] else "no"]
+        + [line[n] for n in ("reports", "windows", "devices")]
+        for line in lines
+    ]
+    _print("accepted", (*named, "current", "reports", "windows", "devices of the name"), 4, rows)
+    known = [line for line in lines if line["epsilon"]]
+    if known:
+        rows = [
+            [*(line[n] for n in named)]
+            + [rounded_up(line["epsilon"][n]) for n in ("report", "newest", "added_up", "all_windows")]
+            + [line["epsilon"]["own"]]
+            for line in known
+        ]
+        headings = (*named, "report", "newest window", "windows added", "each seen", "own")
+        _print("ε of a report, and of histograms", headings, 3, rows)
+        show.out.print(
+            f"ε of a histogram is for δ = {known[0]['epsilon']['delta']:g} and a board with up to `own` of "
+            f"its reports, and holds {second_epsilon.ENDED}."
         )
-    show.out.print(table)
-    _show_epsilons([line for line in lines if line["epsilon"]])
+    if any(line["epsilon"]["none_holds"] for line in known):
+        show.out.print(second_epsilon.RUNNING)
     for line in lines:
         if line["plausibility"]["implausible"]:
             text = f"implausible: {line['experiment']} {line['digest']} of fleet {line['fleet']}: "
@@ -151,35 +163,6 @@ def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:
         "histogram_holds": second_epsilon.ENDED,
         "none_holds": None if seen.added_up.histogram is not None else seen.added_up.holds,
     }
-
-
-def _show_epsilons(lines: list[dict[str, Any]]) -> None:
-    """Both ε of each version."""
-    if not lines:
-        return
-    headings = (
-        "fleet",
-        "experiment",
-        "digest",
-        "report",
-        "newest window",
-        "windows added",
-        "each seen",
-        "own",
-    )
-    table = tables.table("ε of a report, and of histograms", headings, 3)
-    for line in lines:
-        epsilon = line["epsilon"]
-        shown = [rounded_up(epsilon[name]) for name in ("report", "newest", "added_up", "all_windows")]
-        table.add_row(line["fleet"], line["experiment"], line["digest"], *shown, f"{epsilon['own']:,}")
-    show.out.print(table)
-    delta = lines[0]["epsilon"]["delta"]
-    show.out.print(
-        f"ε of a histogram is for δ = {delta:g} and a board with up to `own` of its reports, and holds "
-        f"{second_epsilon.ENDED}."
-    )
-    if any(line["epsilon"]["none_holds"] for line in lines):
-        show.out.print(second_epsilon.RUNNING)
 
 
 def _boards(broker: str, fleets: list[str]) -> list[dict[str, Any]]:
@@ -225,11 +208,13 @@ def _show_boards(boards: list[dict[str, Any]]) -> None:
         counts.setdefault(board["fleet"], Counter()).update(words)
         if not board["readable"] or board.get("locked") or board.get("fault") or board.get("refused"):
             unwell.append((board["fleet"], board["device"], ", ".join(words[1:])))
-    table = tables.table("boards, as they say themselves", ("fleet", "state", "boards"), 2)
-    for fleet, states in counts.items():
-        for state, count in states.items():
-            table.add_row(fleet, "all" if state == "boards" else state, f"{count:,}")
-    show.out.print(table if table.row_count else "no board has said anything")
+    rows = [
+        (fleet, "all" if state == "boards" else state, count)
+        for fleet, states in counts.items()
+        for state, count in states.items()
+    ]
+    title = "boards, as they say themselves"
+    _print(title, ("fleet", "state", "boards"), 2, rows, "no board has said anything")
     for fleet, device, words in unwell[:_SHOWN]:
         show.out.print(f"board {device} of fleet {fleet}: {words}", markup=False)
     if len(unwell) > _SHOWN:

@@ -37,7 +37,7 @@ class Watched:
     """
 
     state: StoreState
-    health: AggregatorHealth | None
+    health: AggregatorHealth | None = None
     overview: StoreOverview | None = None
     results: Mapping[_Name, Result] = field(default_factory=dict)
     rates: Mapping[_Name, float] = field(default_factory=dict)

@@ -296,10 +296,11 @@ def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> No
     versions, dedupe = schema.experiment, schema.dedupe
 
     def sums(count: Column[int], *name: Column[str]) -> dict[_Name, int]:
-        query: Any = select(*name, func.sum(count)).group_by(*name)
+        query = select(*name, func.sum(count)).group_by(*name)
         if count.table is schema.histogram:
             query = query.where(versions.c.id == schema.histogram.c.experiment)
-        return {(fleet, name): int(n) for fleet, name, n in connection.execute(query)}
+        rows: Any = connection.execute(query)
+        return {(fleet, name): int(n) for fleet, name, n in rows}
 
     counts = sums(schema.histogram.c.count, versions.c.fleet, versions.c.name)
     known = sums(dedupe.c.accepted, dedupe.c.fleet, dedupe.c.experiment)

@@ -110,20 +110,8 @@ def test_what_was_thrown_away_is_said(store, url, tmp_path):
     assert "1 report was thrown away: they are no reports" in hushmote("status", "--store", url, cwd=tmp_path)
 
 
-def test_one_fleet_of_several(store, url, tmp_path):
-    store.add_fleet("other", keyed=False)
-    count(store, TEMP, ["a"])
-    said = json.loads(hushmote("status", "--store", url, "--fleet", "other", "--json", cwd=tmp_path))
-    assert (said["fleets"], said["experiments"]) == ([{"fleet": "other", "reports": "open"}], [])
-    text = hushmote("status", "--store", url, "--fleet", "other", cwd=tmp_path)
-    assert "Fleet other" in text
-    assert "home" not in text
-
-
 def test_mistakes_are_one_line(store, url, tmp_path):
     said = hushmote("status", "--store", "sqlite:///none.sqlite", cwd=tmp_path, expect=1)
     assert said.startswith("hushmote: there is no store at none.sqlite")
-    said = hushmote("status", "--store", url, "--fleet", "other", cwd=tmp_path, expect=1)
-    assert said == f"hushmote: no fleet other in {tmp_path}/store.sqlite; its fleets: home\n"
     away = hushmote("status", "--store", url, "--aggregator", "http://127.0.0.1:1", cwd=tmp_path)
     assert "gives no answer: Connection refused." in " ".join(away.split())

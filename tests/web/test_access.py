@@ -17,7 +17,7 @@ import pytest
 from boards import experiment, payload_of
 from browser import browsing, needs_chromium, paged
 from command_line import hushmote
-from running import WAIT_S, until
+from running import WAIT_S
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -300,19 +300,6 @@ class TestStart:
     def test_loopback(self):
         assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
         assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "")))
-
-    def test_it_opens_a_browser_only_when_told_to(self, store, tmp_path):
-        opened = tmp_path / "opened"
-        script = tmp_path / "browser"
-        script.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
-        script.chmod(0o755)
-        told = {"BROWSER": str(script)}
-        with paged(store, environment=told) as page:
-            assert ask(page)[0] == 200
-            assert not opened.exists()
-        with paged(store, "--open", environment=told) as page:
-            until(opened.exists, "no browser was opened")
-            until(lambda: opened.read_text() == f"{page}/\n", opened.read_text)
 
     def test_a_broker_that_the_environment_names_is_told_without_its_password(self, store, tmp_path):
         command = [sys.executable, "-m", "hushmote", "page", "--store", store, "--http", "127.0.0.1:0"]

@@ -38,7 +38,7 @@ from .plan import view as plan
 from .settings import PageSettings
 
 STATIC = Path(__file__).with_name("static")
-_HEAD = '<script src="/static/page.js" defer></script>'
+_HEAD = '<script src="/static/page.js" defer></script><script src="/static/charts.js" defer></script>'
 log = logging.getLogger(__name__)
 
 

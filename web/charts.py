@@ -51,22 +51,17 @@ def chart(options: dict[str, Any], label: str) -> ui.echart:
 
 def tooltip(locale: str, unit: str = "") -> dict[str, Any]:
     """A tooltip that writes data as text, never as HTML. unit: stands behind each value."""
-    return {"trigger": "axis", "renderMode": "richText", ":valueFormatter": _written(locale, unit)}
+    return {"trigger": "axis", "renderMode": "richText", ":valueFormatter": script("numbers", locale, unit)}
 
 
 def axis(kind: str, name: str, locale: str, unit: str = "", **more: Any) -> dict[str, Any]:
     """An axis of ECharts; kind: "log", "value" or "time"."""
-    written = _day(locale) if kind == "time" else _written(locale, unit)
+    written = script("day", locale) if kind == "time" else script("numbers", locale, unit)
     labels: dict[str, Any] = {"hideOverlap": True, ":formatter": written}
     place = {"nameLocation": "middle", "nameGap": 30}
     return {"type": kind, "name": name, **place, "axisLabel": labels, "splitLine": _GRID} | more
 
 
-def _day(locale: str) -> str:
-    shape = '{month: "short", day: "numeric", timeZone: "UTC"}'
-    return f"v => new Intl.DateTimeFormat({json.dumps(locale)}, {shape}).format(v)"
-
-
-def _written(locale: str, unit: str) -> str:
-    shape = '{maximumSignificantDigits: 3, notation: Math.abs(v) >= 1e6 ? "compact" : "standard"}'
-    return f"v => new Intl.NumberFormat({json.dumps(locale)}, {shape}).format(v) + {json.dumps(unit)}"
+def script(name: str, *arguments: object) -> str:
+    """A call of static/charts.js."""
+    return f"hushmote.{name}({json.dumps(arguments)[1:-1]})"

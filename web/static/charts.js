@@ -1,0 +1,77 @@
+// How the page's pictures are drawn and their numbers written: what ECharts calls by a name, hushmote.NAME.
+"use strict";
+
+Object.assign(window.hushmote, (() => {
+  const LABEL = 24; // characters of a name on an axis
+  const FAINT = 0.35; // opacity
+  const BLUE = "var(--accent)";
+
+  const written = (locale, shape, behind = "") => (v) => (+v).toLocaleString(locale, shape) + behind;
+
+  // An axis's labels, and a tooltip's values, as numbers of a locale, such as de-CH.
+  const digits = (locale, behind) => written(locale, { maximumSignificantDigits: 6 }, behind);
+
+  function numbers(locale, behind) {
+    const shape = (v) => ({ maximumSignificantDigits: 3, notation: Math.abs(v) >= 1e6 ? "compact" : "standard" });
+    return (v) => new Intl.NumberFormat(locale, shape(v)).format(v) + behind;
+  }
+
+  function day(locale) {
+    const format = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric", timeZone: "UTC" });
+    return (v) => format.format(v);
+  }
+
+  const name = (v) => (v.length > LABEL ? v.slice(0, LABEL - 1) + "…" : v);
+
+  // What is told of a bar, a point or a window where a mouse rests: as text of vectors, never as HTML.
+  function told(locale, named) {
+    const w = written(locale, { maximumSignificantDigits: 4 });
+    return (p) => {
+      const v = Array.isArray(p.value) ? p.value : [p.value];
+      if (v.length > 4) return `${w(v[0])} to ${w(v[1])}: ${w(v[2])} %, between ${w(v[3])} and ${w(v[4])} %`;
+      return named ? `${p.name}: ${w(v[0])}` : `${w(v[0])}: ${w(v[1])} %`;
+    };
+  }
+
+  const line = (stroke) => (points) => ({
+    type: "polyline",
+    shape: { points },
+    style: { stroke, lineWidth: 2, fill: "none" },
+  });
+
+  // A bar from 0, and its interval: whiskers where there is room for them, otherwise a band.
+  function bar(params, api) {
+    const [from, to, value, low, high] = [0, 1, 2, 3, 4].map((i) => api.value(i));
+    const [x0, y0] = api.coord([from, Math.max(0, Math.min(value, 0))]);
+    const [x1, y] = api.coord([to, value]);
+    const top = api.coord([from, high])[1];
+    const bottom = api.coord([from, low])[1];
+    const width = Math.max(1, x1 - x0 - (x1 - x0 > 6 ? 2 : 0));
+    const middle = x0 + width / 2;
+    const draw = line(BLUE);
+    const filled = (y, height) => ({
+      type: "rect",
+      shape: { x: x0, y, width, height },
+      style: { fill: BLUE, opacity: FAINT },
+    });
+    const at = draw([[x0, y], [x0 + width, y]]);
+    if (width <= 9) return { type: "group", children: [filled(top, bottom - top), at] };
+    const cap = Math.min(6, width / 4);
+    const ends = [top, bottom].map((y) => draw([[middle - cap, y], [middle + cap, y]]));
+    const whisker = draw([[middle, top], [middle, bottom]]);
+    return { type: "group", children: [filled(Math.min(y0, y), Math.abs(y - y0)), at, whisker, ...ends] };
+  }
+
+  // An interval beside a name; the third and fourth value are its ends. across: names run along x.
+  function whisker(across, colour) {
+    const draw = line(colour);
+    return (params, api) => {
+      const [at, low, high] = [api.value(0), api.value(2), api.value(3)];
+      const ends = [low, high].map((end) => api.coord(across ? [at, end] : [end, at]));
+      const mark = ([x, y]) => draw(across ? [[x - 5, y], [x + 5, y]] : [[x, y - 5], [x, y + 5]]);
+      return { type: "group", children: [draw(ends), ...ends.map(mark)] };
+    };
+  }
+
+  return { digits, numbers, day, name, told, bar, whisker };
+})());

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode
 
 from ...device.ldp_client import Experiment
@@ -72,7 +73,7 @@ class Choices:
 
     def over_time(self, of: Selected) -> EstimateQuestion:
         """The trend that is shown, as the command asks for it: over the newest windows."""
-        quantile = _number(self.over)
+        quantile = _part(self.over)
         wants_share = MEAN not in of.can or self.over == SHARE
         return EstimateQuestion(
             replace(of.selection, windows=_newest(of), version=self.version),
@@ -125,29 +126,13 @@ def from_query(query: str) -> Choices:
         given = parse_qs(query, keep_blank_values=True, max_num_fields=_MOST)
     except ValueError:
         return Choices()
-    usual = Choices()
-
-    def texts(name: str) -> tuple[str, ...]:
-        return tuple(text for text in given.get(name, ()) if text)
-
-    def one(name: str, default: str) -> str:
-        return given.get(name, (default,))[-1]
-
-    quantiles = tuple(q for q in map(_number, texts("quantiles")) if q is not None)
-    rows, post = _number(one("rows", ""), 1, 1 << 20), one("post", usual.post)
-    confidence, over = _number(one("confidence", "")), one("over", usual.over)
-    return Choices(
-        texts("windows"),
-        one("version", ""),
-        texts("ranges"),
-        quantiles or usual.quantiles,
-        confidence or usual.confidence,
-        None if rows is None else int(rows),
-        post if post in METHODS else usual.post,
-        over if over in (MEAN, SHARE) or _number(over) is not None else usual.over,
-        texts("since"),
-        one("earlier", ""),
-    )
+    chosen: dict[str, Any] = {}
+    for name, usual in vars(Choices()).items():
+        values = [
+            value for value in map(_READ.get(name, str), given.get(name, ())) if value not in (None, "")
+        ]
+        chosen[name] = (tuple(values) if isinstance(usual, tuple) else values[-1]) if values else usual
+    return Choices(**chosen)
 
 
 def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
@@ -165,15 +150,30 @@ def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _number(text: str, least: float = 0.0, most: float = 1.0) -> float | None:
-    """A number in an address, from least (0 and 1 themselves are no quantiles) to most; None for another."""
+def _float(text: str) -> float:
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        return None
-    if least == 0.0 and not 0 < value < 1:
-        return None
-    return value if least <= value <= most else None
+        return math.nan
+
+
+def _part(text: str) -> float | None:
+    """A number in an address above 0 and below 1; None for another text."""
+    return value if 0 < (value := _float(text)) < 1 else None
+
+
+def _rows(text: str) -> int | None:
+    return int(value) if 1 <= (value := _float(text)) <= 1 << 20 else None
+
+
+_READ: Mapping[str, Callable[[str], object]] = {
+    "quantiles": _part,
+    "confidence": _part,
+    "rows": _rows,
+    "post": lambda text: text if text in METHODS else None,
+    "over": lambda text: text if text in (MEAN, SHARE) or _part(text) else None,
+}
+"""What a choice's text in an address stands for, None for nothing; those that are not named are texts."""
 
 
 def range_between(experiment: Experiment, low: float, high: float) -> str:
@@ -216,13 +216,6 @@ def typed_quantiles(text: str) -> tuple[float, ...]:
     if len(set(found)) > _MOST_QUANTILES:
         raise UnitsError(f"at most {_MOST_QUANTILES} numbers")
     return tuple(dict.fromkeys(found))
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def ends(experiment: Experiment, text: str) -> tuple[float, float]:

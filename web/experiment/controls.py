@@ -2,45 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
 
+from ...device.ldp_client import Experiment
 from ...server.experiments.units import UnitsError
 from ..reader import Reader
 from .chart import CHOSEN
 from .choices import CONFIDENCES, Choices, typed_quantiles
-from .shares_panel import Choose
+
+Choose = Callable[..., Awaitable[None]]
+"""Called with what a reader has chosen anew, by the names that Choices has."""
 
 _POSTS = {"raw": "none: unbiased", "nonnegative": "nonnegative", "smooth": "smooth"}
 
 
-class Controls:
-    """The fields above the picture; can: what the experiment answers, domain: how many values there are."""
+@dataclass(frozen=True)
+class Given:
+    """What every panel is given: what is asked in which unit, what it answers, who reads, and who is told."""
 
-    def __init__(self, can: Set[str], domain: int, reader: Reader, choices: Choices, choose: Choose):
-        self._choose = choose
-        number = "quantiles" in can
+    experiment: Experiment
+    unit: str
+    can: Set[str]
+    reader: Reader
+    choose: Choose
+
+
+def select(options: Any, label: str, chosen: Callable[[], Awaitable[None]], **more: Any) -> ui.select:
+    """A list to choose from; chosen is called when a reader, and not the server, has chosen."""
+    field = ui.select(options, label=label, **more).classes("experiment-field")
+    field.on(CHOSEN, chosen)
+    return field
+
+
+def offer(field: ui.select, options: Any, value: Any) -> None:
+    """Let a list have these options, and one value chosen, or several."""
+    if options != field.options:
+        field.set_options(options)
+    field.value = value
+
+
+def versioned(first: str, field: ui.select, versions: Mapping[str, str], value: str) -> None:
+    """Offer versions (digest -> what it is called) below the first; a field for one alone is not shown."""
+    offer(field, {"": first, **versions}, value)
+    field.visible = len(versions) > 1
+
+
+class Controls:
+    """The fields above the picture."""
+
+    def __init__(self, given: Given, choices: Choices):
+        self._choose, reader, domain = given.choose, given.reader, given.experiment.domain
+        number = "quantiles" in given.can
         finest = sorted({n for n in (8, 16, 32, 64, 256) if n < domain} | {domain})
         rows = {0: "as fine as reports tell"} | {n: reader.number(n, 0) for n in finest}
         posts = {name: text for name, text in _POSTS.items() if number or name != "smooth"}
         sure = {c: reader.percent(c, 0) for c in sorted({*CONFIDENCES, choices.confidence})}
         with ui.row().classes("experiment-controls"):
-            self._rows = ui.select(
-                rows if (choices.rows or 0) in rows else rows | {choices.rows: f"{choices.rows}"},
-                label="Rows", value=choices.rows or 0,
-            )  # fmt: skip
-            self._post = ui.select(posts, label="Post-processing", value=choices.post)
-            self._confidence = ui.select(sure, label="Confidence", value=choices.confidence)
-            self._version = ui.select({"": "all, pooled"}, label="Version", value="")
+            asked = choices.rows or 0
+            self._rows = select({asked: f"{asked}"} | rows, "Rows", self._chosen, value=asked)
+            self._post = select(posts, "Post-processing", self._chosen, value=choices.post)
+            self._confidence = select(sure, "Confidence", self._chosen, value=choices.confidence)
+            self._version = select({"": "all, pooled"}, "Version", self._chosen, value="")
             self._shown = choices.quantiles
             self._quantiles = ui.input("Quantiles, %", value=_percents(self._shown))
-            for field in (self._rows, self._post, self._confidence, self._version):
-                field.on(CHOSEN, self._chosen).classes("experiment-field")
             self._quantiles.on("change", self._chosen).classes("experiment-field")
         self._rows.visible = self._quantiles.visible = number
-        self._post.visible = "frequencies" in can
+        self._post.visible = "frequencies" in given.can
 
     async def _chosen(self) -> None:
         changed: dict[str, Any] = {}
@@ -60,11 +91,7 @@ class Controls:
 
     def show(self, choices: Choices, versions: Mapping[str, str]) -> None:
         """Show what is chosen; versions: digest -> what it is called."""
-        options = {"": "all, pooled", **versions}
-        if options != self._version.options:
-            self._version.set_options(options)
-        self._version.visible = len(versions) > 1
-        self._version.value = choices.version
+        versioned("all, pooled", self._version, versions, choices.version)
 
 
 def _percents(quantiles: Sequence[float]) -> str:

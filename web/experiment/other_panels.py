@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from ...device.ldp_client import Experiment
 from ...server.answers.answer import Answer, Answers
 from ...server.answers.rows import TITLES
 from ...server.experiments.asking import answers_of, answers_only
 from ...server.plain_text import visible
 from ..frame import heading, sentence
-from ..reader import Reader
 from . import sentences
+from .answer_table import rows_table, written
+from .controls import Given
 
 _COLUMNS = ("of", "estimate", "from", "to")
 _ASKED = {
@@ -27,8 +27,8 @@ _ASKED = {
 class MeanPanel:
     """The mean in a sentence, and how sure it is; its picture is the trend below."""
 
-    def __init__(self, unit: str, reader: Reader) -> None:
-        self._unit, self._reader = unit, reader
+    def __init__(self, given: Given) -> None:
+        self._unit, self._reader = given.unit, given.reader
         heading("Mean", 2)
         self._sentence = ui.label().classes("experiment-sentence").props('id="mean"')
         self._exact = ui.label().props('id="exact"')
@@ -52,11 +52,11 @@ class MeanPanel:
 class AskedPanel:
     """What an experiment of texts or of pairs answers, and the command that asks it."""
 
-    def __init__(self, experiment: Experiment, reader: Reader) -> None:
-        self._reader = reader
-        word = min(answers_of(experiment))
+    def __init__(self, given: Given) -> None:
+        self._reader = given.reader
+        word = min(answers_of(given.experiment))
         heading("What it answers", 2)
-        ui.label(f"{answers_only(experiment)}.").props('id="answers"')
+        ui.label(f"{answers_only(given.experiment)}.").props('id="answers"')
         self._tables = ui.column().classes("experiment-wide").props('id="tables"')
         words, self._option = _ASKED[word]
         ui.label(words)
@@ -73,20 +73,10 @@ class AskedPanel:
 
     def _table(self, answer: Answer) -> None:
         share = answer.quantity == "share"
-        rows: list[dict[str, str | int]] = []
-        for number, row in enumerate(answer.rows):
-            scale = 100 if share else 1
-            places = sentences.digits(row.low * scale, row.high * scale)
-            write = self._reader.percent if share else self._reader.number
-            value, low, high = (write(x, places) for x in (row.value, row.low, row.high))
-            rows.append({"of": visible(row.name), "estimate": value, "from": low, "to": high, "key": number})
         heading(sentence(visible(answer.title or TITLES[answer.kind])).removesuffix("."), 3)
-        if rows:
-            self._rows(rows)
+        if answer.rows:
+            rows_table(
+                _COLUMNS, [(visible(r.name), *written(r, self._reader, share=share)) for r in answer.rows]
+            )
         for note in answer.notes:
             ui.label(visible(note)).classes("experiment-note")
-
-    def _rows(self, rows: list[dict[str, str | int]]) -> None:
-        columns = [{"name": n, "label": n, "field": n, "align": "left"} for n in _COLUMNS]
-        table = ui.table(rows=rows, columns=columns, row_key="key", pagination=0)
-        table.props("dense wrap-cells")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from nicegui import ui
 
-from ...device.ldp_client import Experiment
 from ...server.answers.answer import Answer, Answers
 from ...server.answers.rows import OUTSIDE, PostRow
 from ...server.experiments.units import UnitsError, bin_edges, index_names
 from ...server.plain_text import visible
 from ..frame import heading
-from ..reader import Reader
 from . import charts, sentences
+from .answer_table import keyed, rows_table, written
 from .chart import CHOSEN, DraggedChart, Ends
 from .choices import Choices, ends, range_between, typed_range
-
-Choose = Callable[..., Awaitable[None]]
-"""Called with what a reader has chosen anew, by the names that Choices has."""
+from .controls import Given, select
 
 _TICKED = 16  # labels that have boxes of their own; more are in a list
 _DRAG = "Drag over the bars, or type From and To."
@@ -28,10 +23,10 @@ _COLUMNS = ("range", "share", "from", "to", "processed")
 class SharesPanel:
     """The picture of an experiment's shares, and the sentence on those that are chosen."""
 
-    def __init__(self, experiment: Experiment, unit: str, reader: Reader, choices: Choices, choose: Choose):
-        self._experiment, self._unit, self._reader = experiment, unit, reader
-        self._choose = choose
-        self._number = experiment.type == "number"
+    def __init__(self, given: Given, choices: Choices):
+        self._experiment, self._unit, self._reader = given.experiment, given.unit, given.reader
+        self._choose = given.choose
+        self._number = given.experiment.type == "number"
         self._answer: Answer | None = None
         self._shown: Choices | None = None
         heading("Share of the fleet", 2)
@@ -99,8 +94,8 @@ class SharesPanel:
         ui.label("Tick labels; those that are ticked are added up.")
         if len(names) > _TICKED:
             shown = {name: visible(name) for name in names}
-            picked = ui.select(shown, label="Labels", multiple=True, value=list(chosen))
-            picked.on(CHOSEN, lambda: self._chosen(tuple(picked.value))).classes("experiment-wide")
+            picked = select(shown, "Labels", lambda: self._chosen(tuple(picked.value)), multiple=True)
+            picked.classes("experiment-wide", remove="experiment-field").value = list(chosen)
             return
         with ui.row().classes("experiment-controls").props('role="group" aria-label="Labels"'):
             boxes = {name: ui.checkbox(visible(name), value=name in chosen) for name in names}
@@ -131,10 +126,8 @@ class SharesPanel:
             area = ends(self._experiment, choices.ranges[0])
             self._chart.show(charts.histogram(histogram, self._unit, summary, self._reader.tag), area)
         else:
-            height = charts.rows_height(len(histogram.rows))
-            self._chart.show(
-                charts.named_bars(histogram, choices.ranges, summary, self._reader.tag), None, height
-            )
+            options = charts.named_bars(histogram, choices.ranges, summary, self._reader.tag)
+            self._chart.show(options, None, charts.rows_height(len(histogram.rows)))
         self._exact.text = sentences.exact(histogram, asked, self._reader)
         outside = any(note.startswith(OUTSIDE) for note in histogram.notes)
         self._note.text = f"{histogram.note} {OUTSIDE if outside else ''}".strip()
@@ -173,10 +166,7 @@ class SharesPanel:
     def _table(self) -> None:
         expansion = ui.expansion("Show as table", on_value_change=self._fill).classes("experiment-wide")
         with expansion:
-            columns = [{"name": n, "label": n, "field": n, "align": "left"} for n in _COLUMNS]
-            rows = ui.table(rows=[], columns=columns, row_key="range", pagination=0)
-            rows.props("dense wrap-cells")  # so that a telephone is wide enough
-        self._numbers = expansion, rows
+            self._numbers = expansion, rows_table(_COLUMNS, [])
 
     def _fill(self) -> None:
         expansion, table = self._numbers
@@ -184,11 +174,7 @@ class SharesPanel:
             return
         rows = []
         for row in self._answer.rows:
-            places = sentences.digits(row.low * 100, row.high * 100)
-            value, low, high = (self._reader.percent(x, places) for x in (row.value, row.low, row.high))
-            line = {"share": value, "from": low, "to": high, "processed": ""}
-            line["range"] = sentences.span(row, self._experiment, self._unit, self._reader)
-            if isinstance(row, PostRow):
-                line["processed"] = self._reader.percent(row.processed, places)
-            rows.append(line)
-        table.rows = rows
+            name = sentences.span(row, self._experiment, self._unit, self._reader)
+            post = (row.processed,) if isinstance(row, PostRow) else ()
+            rows.append((name, *written(row, self._reader, *post)))
+        table.rows = keyed(_COLUMNS, rows)

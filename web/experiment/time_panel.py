@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from nicegui import ui
 
 from ...server.answers.answer import Answer
 from ..frame import heading
-from ..reader import Reader
 from . import charts, sentences
-from .chart import CHOSEN, DraggedChart, Ends
+from .chart import DraggedChart, Ends
 from .choices import Choices, over_names
-from .shares_panel import Choose
+from .controls import Given, offer, select
 
 
 class TimePanel:
     """The picture of a trend, and the choice of windows; dragging over windows chooses them."""
 
-    def __init__(self, can: Set[str], reader: Reader, choices: Choices, choose: Choose):
-        self._can, self._reader, self._choose = can, reader, choose
+    def __init__(self, given: Given):
+        self._can, self._reader, self._choose = given.can, given.reader, given.choose
         self._windows: tuple[str, ...] = ()
         self._shown: tuple[str, ...] = ()
         heading("Over time", 2)
-        names = dict(over_names(can, choices.quantiles))
-        over = choices.over if choices.over in names else next(iter(names))
         with ui.row().classes("experiment-controls"):
-            self._over = ui.select(names, label="What is shown over time", value=over)
-            self._over.on(CHOSEN, self._statistic).classes("experiment-field")
+            self._over = select({}, "What is shown over time", self._statistic)
         self._chart = DraggedChart("What is chosen, over the windows", self._dragged)
         self._said = ui.label().props('id="trend"')
         with ui.row().classes("experiment-controls"):
-            self._first = ui.select([], label="From window", with_input=False)
-            self._last = ui.select([], label="To window", with_input=False)
-            for field in (self._first, self._last):
-                field.on(CHOSEN, self._between).classes("experiment-field")
-            self._only = ui.select([], label="Windows (all if none)", multiple=True)
-            self._only.on(CHOSEN, self._picked).classes("experiment-field").props("clearable")
+            self._first = select([], "From window", self._between)
+            self._last = select([], "To window", self._between)
+            self._only = select([], "Windows (all if none)", self._picked, multiple=True).props("clearable")
 
     async def _statistic(self) -> None:
         await self._choose(over=self._over.value)
@@ -63,16 +56,12 @@ class TimePanel:
     def show_windows(self, choices: Choices, windows: Sequence[str]) -> None:
         """Show which windows there are, and which are chosen."""
         names = dict(over_names(self._can, choices.quantiles))
-        if names != self._over.options:
-            self._over.set_options(names, value=choices.over if choices.over in names else next(iter(names)))
-        chosen = list(choices.windows)
-        if tuple(windows) != self._windows:
-            self._windows = tuple(windows)
-            for field in (self._first, self._last, self._only):
-                field.set_options(list(windows))
-        self._only.value = chosen
-        self._first.value = (chosen or windows or [None])[0]
-        self._last.value = (chosen or windows or [None])[-1]
+        offer(self._over, names, choices.over if choices.over in names else next(iter(names)))
+        self._windows = tuple(windows)
+        there, chosen = list(windows), list(choices.windows)
+        offer(self._only, there, chosen)
+        offer(self._first, there, (chosen or there or [None])[0])
+        offer(self._last, there, (chosen or there or [None])[-1])
 
     def show(self, choices: Choices, answer: Answer) -> None:
         """Show a trend over all windows; the chosen ones are marked."""

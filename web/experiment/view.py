@@ -27,7 +27,7 @@ from . import files, sentences
 from .asking import Asking
 from .change_panel import ChangePanel
 from .choices import Choices, from_query, left_out
-from .controls import Controls
+from .controls import Controls, Given
 from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
 from .taken_panel import TakenPanel
@@ -136,16 +136,16 @@ class ExperimentView:
             return
         self._built = shape
         self._areas.body.clear()
-        common = (of.unit, self._reader, self._choices, self._choose)
+        given = Given(e, of.unit, of.can, self._reader, self._choose)
         with self._areas.body:
             if not of.can & OF_VALUES:
-                self._main = AskedPanel(e, self._reader)
+                self._main = AskedPanel(given)
             else:
                 shares = "frequencies" in of.can
-                self._main = SharesPanel(e, *common) if shares else MeanPanel(of.unit, self._reader)
-                self._controls = Controls(of.can, e.domain, *common[1:])
-                self._time = TimePanel(of.can, *common[1:])
-                self._change = ChangePanel(e, of.unit, self._reader, self._choose)
+                self._main = SharesPanel(given, self._choices) if shares else MeanPanel(given)
+                self._controls = Controls(given, self._choices)
+                self._time = TimePanel(given)
+                self._change = ChangePanel(given)
             heading("How private this is", 2)
             self._private = ui.column().classes("experiment-lines").props('id="private"')
             with self._private:

@@ -11,13 +11,15 @@ from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import PlainTextResponse, Response
-from nicegui import app
+from nicegui import app, ui
 from sqlalchemy.engine import make_url
 
 from ...server.answers.ask import EstimateQuestion, Reply, ask
 from ...server.answers.query import Facts, Selected, Selection
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
+from ...server.experiments.asking import OF_VALUES
+from ..frame import heading
 from ..page import Page
 from .choices import Choices, fitting, from_query
 
@@ -51,11 +53,10 @@ def file_of(reply: Reply, kind: str) -> bytes:
         return path.read_bytes()
 
 
-def address(fleet: str, name: str, asked: str, kind: str, choices: Choices) -> str:
+def address(of: Selection, asked: str, kind: str, choices: Choices) -> str:
     """Where a file is fetched."""
-    path = f"/experiment/{quote(fleet, safe='')}/{quote(name, safe='')}/{asked}.{kind}"
-    query = choices.query()
-    return f"{path}?{query}" if query else path
+    path = f"/experiment/{quote(of.fleet, safe='')}/{quote(of.experiment, safe='')}/{asked}.{kind}"
+    return f"{path}?{choices.query()}".removesuffix("?")
 
 
 def register(page: Page) -> None:
@@ -96,3 +97,45 @@ def fitted_to(choices: Choices, of: Selected) -> Choices:
 def shown(page: Page, fleet: str) -> bool:
     """Whether the page shows a fleet."""
     return page.settings.fleet is None or page.settings.fleet == fleet
+
+
+_CALLED = {"estimate": "These numbers", "trend": "Over time", "change": "The comparison"}
+
+
+class TakenPanel:
+    """Links to CSV, JSON and PNG, and the commands."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        heading("Take it along", 2)
+        self._links: dict[tuple[str, str], ui.link] = {}
+        self._commands: dict[str, ui.label] = {}
+        self._rows: dict[str, ui.column] = {}
+        for asked in ASKED:
+            with ui.column().classes("experiment-lines") as self._rows[asked]:
+                with ui.row().classes("experiment-controls"):
+                    ui.label(_CALLED[asked])
+                    for kind in KINDS:
+                        link = ui.link(kind.upper(), "#").props(
+                            f'download aria-label="{_CALLED[asked]}, {kind}"'
+                        )
+                        self._links[asked, kind] = link
+                command = ui.label().props(f'id="command-{asked}" role="code" tabindex="0"')
+                self._commands[asked] = command.classes("experiment-command")
+
+    def show(self, of: Selected, choices: Choices) -> None:
+        """Show files and commands of these choices."""
+        values = bool(of.can & OF_VALUES)
+        there = {
+            "estimate": True,
+            "trend": values and len(of.there) > 1,
+            "change": values and choices.compares,
+        }
+        for asked, row in self._rows.items():
+            row.visible = there[asked]
+            if row.visible:
+                self._commands[asked].text = command_line(question(asked, choices, of), self._store)
+                for kind in KINDS:
+                    link = self._links[asked, kind]
+                    link.props["href"] = address(of.selection, asked, kind, choices)
+                    link.update()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,6 @@ from .choices import Choices, from_query, left_out
 from .controls import Controls, Given
 from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
-from .taken_panel import TakenPanel
 from .time_panel import TimePanel
 
 _PAUSE_S = 0.3  # after a drag, before what follows from it is worked out
@@ -118,10 +118,8 @@ class ExperimentView:
         if self._asked:
             self._areas.left_out.text = sentences.left_out(left_out(self._asked, self._choices))
             self._asked = ""
-        self._areas.head.clear()
-        with self._areas.head:
-            for line in sentences.head(of, datetime.datetime.now(datetime.UTC).date(), self._reader):
-                ui.label(line)
+        today = datetime.datetime.now(datetime.UTC).date()
+        self._say(self._areas.head, sentences.head(of, today, self._reader))
         self._build(of)
         few = of.reports < 2
         self.state(sentences.too_few(of.reports, (), self._reader) if few else "")
@@ -148,10 +146,9 @@ class ExperimentView:
                 self._change = ChangePanel(given)
             heading("How private this is", 2)
             self._private = ui.column().classes("experiment-lines").props('id="private"')
-            with self._private:
-                ui.label(sentences.WORKED_OUT)
+            self._say(self._private, [sentences.WORKED_OUT])
             named = "candidates" in of.can  # a file of texts is not on this page
-            self._taken = None if named else TakenPanel(self._page.settings.store)
+            self._taken = None if named else files.TakenPanel(self._page.settings.store)
 
     # What a reader chooses
 
@@ -268,38 +265,34 @@ class ExperimentView:
             self._catching_up = None
 
     async def _show_newest(self, panel: SharesPanel) -> None:
-        choices, of = self._choices, self._of
-        assert of is not None
-        asked = choices.newest(of)
-        found = None
+        choices, newest = self._choices, None
+        assert self._of is not None
         with contextlib.suppress(HushmoteError):  # the trend says it
-            found = await self._ask.newest(asked)
+            newest = await self._ask.newest(choices.newest(self._of))
         if self._still(choices):
-            said = sentences.newest(found[1].rows[0], found[0], self._reader) if found else ""
-            panel.show_newest(said)
+            window, answer = newest or ("", None)
+            panel.show_newest(sentences.newest(answer.rows[0], window, self._reader) if answer else "")
 
-    async def _show_time(self) -> None:
-        choices, asked = self._choices, self._question("trend")
+    async def _answered(self, asked: EstimateQuestion, nothing: Callable[[str], None]) -> Answers | None:
+        """The answers to what takes long; None where nobody waits for them, or nothing() says why."""
+        choices = self._choices
         try:
             answers = await self._ask.answers(asked, slow=True)
         except HushmoteError as e:
-            self._time.nothing(sentence(visible(str(e))))
-        else:
-            if self._still(choices):
-                self._time.show(choices, answers[-1] if asked.quantiles else answers[0])
+            nothing(sentence(visible(str(e))))
+            return None
+        return answers if self._still(choices) else None
+
+    async def _show_time(self) -> None:
+        asked = self._question("trend")
+        if answers := await self._answered(asked, self._time.nothing):
+            self._time.show(self._choices, answers[-1] if asked.quantiles else answers[0])
 
     async def _show_change(self) -> None:
-        choices = self._choices
-        if not choices.compares:
+        if not self._choices.compares:
             self._change.nothing("")
-            return
-        try:
-            answers = await self._ask.answers(self._question("change"), slow=True)
-        except HushmoteError as e:
-            self._change.nothing(sentence(visible(str(e))))
-        else:
-            if self._still(choices):
-                self._change.show(answers)
+        elif answers := await self._answered(self._question("change"), self._change.nothing):
+            self._change.show(answers)
 
     async def _show_private(self) -> None:
         try:
@@ -309,10 +302,14 @@ class ExperimentView:
         else:
             lines = sentences.epsilons(both.overview, both.shown, self._reader)
             lines.append(f"Worked out at {self._reader.time(both.at)} UTC, {sentences.ANEW}.")
-        if self._client.is_deleted:
-            return
-        self._private.clear()
-        with self._private:
+        if not self._client.is_deleted:
+            self._say(self._private, lines)
+
+    @staticmethod
+    def _say(place: ui.column, lines: Iterable[str]) -> None:
+        """Put lines where others stood."""
+        place.clear()
+        with place:
             for line in lines:
                 ui.label(line)
 

@@ -141,7 +141,7 @@ def side_by_side(folder: str, devices: int, rounds: int) -> dict[str, float]:
     rates: dict[str, list[float]] = {"mqtt": [], "door": []}
     with MosquittoBroker() as broker:
         where = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
-        free = ("--rate", "1e6", "--rate-address", "1e6", "--rate-device", "1e6")
+        free = ("--rate", "1e6", "--rate", "address=1e6", "--rate", "device=1e6")
         with Process("serve", "--store", url, *where) as serve, Process("door", *where, *free) as door:
             for i in range(rounds):
                 for way, taken in rates.items():

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..server.errors import UsageError
 from .broker import DEFAULT_BROKER, BrokerUrl, connection, secret_in
 from .options import on_command_line
+
+if TYPE_CHECKING:
+    from ..server.door.limits import Rates
 
 DEFAULT_HTTP = "127.0.0.1:9418"
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
@@ -59,12 +64,15 @@ def door_command(
             help="A reverse proxy is in front: take a client's address from X-Forwarded-For.",
         ),
     ] = False,
-    rate: Annotated[float, typer.Option(help="Reports a second of all devices.", min=0.01)] = 1000,
-    rate_address: Annotated[float, typer.Option(help="Requests a second of one address.", min=0.01)] = 200,
-    rate_device: Annotated[
-        float,
-        typer.Option(help="Reports a second of one device and address.", min=0.01),
-    ] = 1,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[address=|device=]N",
+            help="Reports a second of all devices, requests of one address, or reports of one device and "
+            "address. May be repeated.  [default: 1000, address=200, device=1]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.
 
@@ -75,7 +83,6 @@ def door_command(
     from ..server.door import process
     from ..server.door.access import LOOPBACK, Access
     from ..server.door.app import door_application
-    from ..server.door.limits import Rate, Rates
     from ..server.door.publisher import ReportPublisher
     from ..server.service.bounded_http import parse_endpoint
     from ..server.service.http_access import check_token, is_loopback
@@ -95,16 +102,28 @@ def door_command(
     access = Access(
         token, LOOPBACK | {host} if checked else None, frozenset(map(_origin, origin or ())), trust_proxy
     )
-    usual = Rates()
-    rates = Rates(
-        device=Rate(rate_device, usual.device.burst),
-        address=Rate(rate_address, usual.address.burst),
-        total=Rate(rate, usual.total.burst),
-    )
+    rates = _rates(rate or ())
     address, tls = connection(broker, typed=on_command_line(context, "broker"))
     publisher = ReportPublisher(address, tls, fleets=fleet or None)
     set_up_log(as_json=False)
     process.run(publisher, door_application(publisher, access=access, rates=rates), host, port)
+
+
+def _rates(texts: Sequence[str]) -> Rates:
+    """What is let in; UsageError for what is no rate."""
+    from ..server.door.limits import Rate, Rates
+
+    usual = Rates()
+    rates = {"device": usual.device, "address": usual.address, "": usual.total}
+    for text in texts:
+        whose, _, number = text.rpartition("=")
+        per_s = 0.0
+        with contextlib.suppress(ValueError):
+            per_s = float(number)
+        if whose not in rates or not 0.01 <= per_s < float("inf"):
+            raise UsageError(f"--rate must be N, address=N or device=N, 0.01 or more a second, not {text}")
+        rates[whose] = Rate(per_s, rates[whose].burst)
+    return Rates(rates["device"], rates["address"], rates[""])
 
 
 def _origin(text: str) -> str:

@@ -94,28 +94,13 @@ def serve_command(
     publish: Annotated[
         str | None,
         typer.Option(
-            metavar="ended|SECONDS",
+            metavar="ended|SECONDS[,N][,home-assistant]",
             help="Retain each experiment's result at the broker, over windows that have ended; or inside "
-            "running ones too, every so many seconds: then only the ε of a report holds.",
+            "running ones too, every so many seconds: then only the ε of a report holds. Over the newest N "
+            "windows; and each statistic as a sensor of Home Assistant.",
             show_default=False,
         ),
     ] = None,
-    publish_windows: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Over the newest N windows; else over all.",
-            min=1,
-            show_default=False,
-        ),
-    ] = None,
-    home_assistant: Annotated[
-        bool,
-        typer.Option(
-            "--home-assistant",
-            help="Announce each published statistic as a sensor to Home Assistant.",
-        ),
-    ] = False,
 ) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.
 
@@ -148,10 +133,7 @@ def serve_command(
         if publish is not None:
             if retire or simulated_days is not None:
                 raise UsageError("--publish is for real fleets: leave --retire and --simulated-days out")
-            prefix = os.environ.get(DISCOVERY, DISCOVERY_PREFIX) if home_assistant else None
-            publisher = Publisher(store, Publication(_live_s(publish), publish_windows, prefix))
-        elif publish_windows is not None or home_assistant:
-            raise UsageError("--publish-windows and --home-assistant need --publish")
+            publisher = Publisher(store, _publication(publish))
         opened = stack.enter_context(Store(store, patient=True))
         fleets, clock = (None, now) if simulated_days is None else _simulated(opened, simulated_days)
         aggregator = Aggregator(
@@ -241,14 +223,20 @@ def _batch(texts: Sequence[str]) -> tuple[int, float]:
     return reports, seconds
 
 
-def _live_s(publish: str) -> float | None:
-    """How often results inside running windows are published, None where they are not."""
-    if publish == "ended":
-        return None
+def _publication(text: str) -> Publication:
+    """What is published, of which windows, and to whom it is announced."""
+    how, *more = text.split(",")
+    announced = "home-assistant" in more
+    prefix = os.environ.get(DISCOVERY, DISCOVERY_PREFIX) if announced else None
+    windows = [word for word in more if word != "home-assistant"]
     with contextlib.suppress(ValueError):
-        if 1 <= (seconds := float(publish)) <= 86_400:
-            return seconds
-    raise UsageError(f"--publish must be ended, or seconds from 1 to 86400, not {publish}")
+        seconds, newest = None if how == "ended" else float(how), [int(word) for word in windows]
+        if (seconds is None or 1 <= seconds <= 86_400) and len(newest) < 2 and all(n > 0 for n in newest):
+            return Publication(seconds, newest[0] if newest else None, prefix)
+    raise UsageError(
+        "--publish must be ended, or seconds from 1 to 86400, then perhaps a number of windows and "
+        f"home-assistant, as in ended,7,home-assistant; not {text}"
+    )
 
 
 def _client_id(entered: Connection, nats: bool, retire: bool, simulated: bool) -> str:

@@ -23,8 +23,8 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from ..errors import HushmoteError
 from ..ingest.broker_url import BrokerAddress
-from ..ingest.connection import Protocol
 from ..ingest.connector import SHORT_S, Connector
+from ..ingest.link import Protocol
 from ..ingest.pacing import MOST_WAIT_S, Backoff
 from ..ingest.session import BrokerRefused, Session
 from ..ingest.status import Status
@@ -202,11 +202,11 @@ class ReportPublisher:
 
     def _open(self, connection: DoorConnection) -> None:
         broker = self._session.broker
-        if connection.refusal is None:
+        if connection.granted is None or not connection.granted.is_failure:
             where = broker.partition(" at ")[2]
             self._status.say(logging.INFO, f"publishing at {where} with MQTT {connection.protocol}")
         else:
-            why = str(connection.refusal).lower()
+            why = str(connection.granted).lower()
             text = f"{broker} shows no experiments or results ({why}): let this user read them"
             self._status.say(logging.WARNING, text)
         self.refusal = None

@@ -8,10 +8,9 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo, MQTTv5, MQTTv311
-from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
+from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -19,12 +18,9 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from ..wire.report import MAX_PAYLOAD_BYTES
 from ..wire.topics import is_experiment
+from .link import SUCCESS, Login, MqttLink, Protocol, worst
 from .pacing import Pace
-from .paho_client import BatchClient
 
-Protocol = Literal["5", "3.1.1"]
-
-_KEEPALIVE_S = 60
 _FLUSH_S = 1.0
 _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interval it ends with the connection
 _MOST_PACKET_BYTES = (
@@ -35,82 +31,51 @@ _MOST_EXPERIMENTS = 4096  # topics that are remembered; any number may be retain
 _MAX_TOPIC = 128  # characters that are looked at: no valid topic has as many
 
 
-class BrokerConnection:
-    """A connection from CONNECT to its loss, and the messages that only it can acknowledge.
+class BrokerConnection(MqttLink):
+    """A connection, and the messages that only it can acknowledge; a ReportConnection.
 
-    Made anew for each attempt, so that no acknowledgement or half-read packet of an old connection gets into
-    a new one. login: user name and password, or None twice. most: messages the broker may send unacknowledged
-    (only MQTT 5 can say so). tls: how the broker is checked and what is shown to it, None for plain TCP.
-    kept: whether the broker is to keep the session while nobody is connected.
+    most: messages the broker may send unacknowledged (only MQTT 5 can say so). kept: whether the broker is to
+    keep the session while nobody is connected.
 
-    answer: the CONNACK's reason, None before it. session_present: whether the broker had kept the session.
-    granted: the SUBACK's first refusal, else its first reason. unsubscribed: the UNSUBACK's first reason.
-    trouble: what the socket's first failure was, before the CONNACK only.
+    session_present: whether the broker had kept the session. granted: the SUBACK's first refusal, else its
+    first reason. unsubscribed: the UNSUBACK's first reason.
     messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
     experiments: topic -> what was last published there by somebody else, or is retained; whoever looks at it
-    empties it. watched: the SUBACK's reason for these, None before it.
-    most_bytes: of a packet that the broker takes, as its CONNACK says, None where it does not. refused:
-    packet id of a publication -> why the broker refused it; only MQTT 5 says so.
+    empties it. watched: the SUBACK's reason for these, None before it. refused: packet id of a publication ->
+    why the broker refused it; only MQTT 5 says so.
     """
 
     def __init__(
         self,
         protocol: Protocol,
         client_id: str,
-        login: tuple[str | None, str | None],
+        login: Login,
         most: int,
         pace: Pace,
         tls: ssl.SSLContext | None = None,
         *,
         kept: bool = True,
     ) -> None:
-        self.protocol = protocol
+        properties = {"ReceiveMaximum": most, "MaximumPacketSize": _MOST_PACKET_BYTES}
+        if kept:
+            properties["SessionExpiryInterval"] = _SESSION_S
+        super().__init__(protocol, client_id, login, tls, properties, manual_ack=True)
         self.pace = pace
-        self.started = time.monotonic()
-        self.answer: ReasonCode | None = None
         self.session_present = False
         self.granted: ReasonCode | None = None
         self.unsubscribed: ReasonCode | None = None
-        self.trouble = ""
         self.messages: list[tuple[str, bytes]] = []
         self.mids: list[int] = []
         self.experiments: dict[str, bytes] = {}
         self.watched: ReasonCode | None = None
-        self.most_bytes: int | None = None
         self.refused: dict[int, str] = {}
         self._watch_mid: int | None = None
         self._most = most
-        self._kept = kept
-        options: dict[str, Any] = {"client_id": client_id, "manual_ack": True, "protocol": MQTTv5}
-        if protocol == "3.1.1":
-            options |= {"protocol": MQTTv311, "clean_session": not kept}
-        self.client = BatchClient(CallbackAPIVersion.VERSION2, **options)
-        if login[0] is not None:
-            self.client.username_pw_set(*login)
-        if tls is not None:
-            self.client.tls_set_context(tls)
-        self.client.on_connect = self._on_connect
-        self.client.on_subscribe = self._on_subscribe
-        self.client.on_unsubscribe = self._on_unsubscribe
-        self.client.on_log = self._on_log
-        self.client.on_message = self._on_message
-        self.client.on_publish = self._on_publish
-
-    def connect(self, host: str, port: int) -> None:
-        """Send CONNECT; raises OSError where nobody listens and ValueError for what is not a host name."""
-        options: dict[str, Any] = {}
-        if self.protocol == "5":
-            properties = Properties(PacketTypes.CONNECT)
-            properties.SessionExpiryInterval = _SESSION_S if self._kept else 0
-            properties.ReceiveMaximum = self._most
-            properties.MaximumPacketSize = _MOST_PACKET_BYTES
-            options = {"clean_start": not self._kept, "properties": properties}
-        self.client.connect(host, port, _KEEPALIVE_S, **options)
 
     @property
-    def accepted(self) -> bool:
-        """Whether the broker has accepted the connection."""
-        return self.answer is not None and not self.answer.is_failure
+    def most_bytes(self) -> int | None:
+        """Of a packet that the broker takes, as its CONNACK says, None where it does not."""
+        return getattr(self.said, "MaximumPacketSize", None)
 
     @property
     def subscribed(self) -> bool:
@@ -145,39 +110,28 @@ class BrokerConnection:
 
         Nothing more is read once `most` messages are held.
         """
-        before = len(self.messages)
+        before, self._most = len(self.messages), most
         if before >= most:  # loop() would read one more
-            return self.client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS
-        rc = self.client.loop(0.0 if self.client.has_more else wait_s)
-        while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and self.client.has_more and len(self.messages) < most:
-            rc = self.client.loop_read()
+            return self.client.loop_misc() == SUCCESS
+        alive = self.read(wait_s) == SUCCESS
         if len(self.messages) > before:
             self.pace.arrived(len(self.messages), len(self.messages) - before, time.monotonic())
-        return rc == MQTTErrorCode.MQTT_ERR_SUCCESS
+        return alive
+
+    def _may_read(self) -> bool:
+        return len(self.messages) < self._most
 
     def _on_connect(self, client: Client, _data: Any, flags: Any, reason: ReasonCode, said: Any) -> None:
-        self.answer = reason
-        self.most_bytes = getattr(said, "MaximumPacketSize", None)
+        super()._on_connect(client, _data, flags, reason, said)
         self.session_present = bool(flags.session_present)
-        client.on_log = None  # it would cost a line's formatting for every message
 
-    def _on_log(self, _client: Client, _data: Any, level: int, text: str) -> None:
-        # The only place where paho says why TLS failed after the handshake: a client certificate refused.
-        if level == LogLevel.MQTT_LOG_ERR:
-            self.trouble = self.trouble or text  # then only that there is no connection
-
-    def _on_subscribe(
-        self, _client: Client, _data: Any, mid: int, reasons: list[ReasonCode], _p: Any
-    ) -> None:
-        reason = next((r for r in reasons if r.is_failure), reasons[0])
+    def _on_subscribe(self, _c: Client, _d: Any, mid: int, reasons: list[ReasonCode], _p: Any) -> None:
         if mid == self._watch_mid:
-            self.watched = reason
+            self.watched = worst(reasons)
         else:
-            self.granted = reason
+            self.granted = worst(reasons)
 
-    def _on_unsubscribe(
-        self, _client: Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
-    ) -> None:
+    def _on_unsubscribe(self, _c: Client, _d: Any, _mid: int, reasons: list[ReasonCode], _p: Any) -> None:
         self.unsubscribed = reasons[0] if reasons else ReasonCode(PacketTypes.UNSUBACK, "Success")
 
     def _on_publish(self, _client: Client, _data: Any, mid: int, reason: ReasonCode, _p: Any) -> None:
@@ -212,10 +166,8 @@ class BrokerConnection:
         the session over, and mosquitto then drops acknowledgements that it has not read yet. The session is
         kept, or with MQTT 5 and end_session is gone, and with it what the broker kept for it.
         """
-        end = time.monotonic() + _FLUSH_S
-        while self.client.want_write() and time.monotonic() < end:
-            if self.client.loop(0.01) != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                return
+        if not self.flush(_FLUSH_S):
+            return
         properties = Properties(PacketTypes.DISCONNECT)
         properties.SessionExpiryInterval = 0
         with self._held() as last:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-import typing
 from collections.abc import Callable
 from typing import Generic, Literal, TypeVar
 
-from paho.mqtt.reasoncodes import ReasonCode
-
-from .connection import Protocol
+from .link import MqttLink, Protocol
 from .session import BrokerRefused, Session
 from .status import Loss, Status
 from .tls import explain
@@ -26,19 +23,7 @@ FINAL = {133, 134, 135, 138, 140}
 _WRONG_PROTOCOL = {1, 132}
 
 
-class Attempt(typing.Protocol):
-    """A connection as its Connector sees it: the CONNACK's reason, its start, its socket's last failure."""
-
-    answer: ReasonCode | None
-    started: float
-    trouble: str
-
-    def connect(self, host: str, port: int) -> None:
-        """Send CONNECT; raises OSError where nobody listens and ValueError for what is not a host name."""
-        ...
-
-
-Connection = TypeVar("Connection", bound=Attempt)
+Connection = TypeVar("Connection", bound=MqttLink)
 
 
 class Connector(Generic[Connection]):

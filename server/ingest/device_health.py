@@ -12,12 +12,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.client import error_string
 
 from ..errors import HushmoteError
 from ..wire.topics import check_fleet
 from .broker_url import BrokerAddress
+from .link import SUCCESS, MqttLink
 
 _TOPIC = re.compile(r"hushmote/v1/([a-z0-9_-]{1,32})/status/([a-z0-9-]{1,32})", re.ASCII)
 _WORDS = re.compile(
@@ -94,13 +94,14 @@ def read(
     while True:
         failures: list[_Lost] = []
         for where in address.servers:
+            reader = _Reader(address, tls, filters)
             try:
-                devices = _read_of(where, address, filters, tls, quiet_s, began + most_s)
+                reader.run(where, quiet_s, began + most_s)
             except _Lost as e:
                 failures.append(e)
             else:
-                if devices:
-                    return devices
+                if reader.devices:
+                    return reader.devices
         if len(failures) < len(address.servers):
             return {}
         pausing = address.others and any(isinstance(failure, _Paused) for failure in failures)
@@ -109,56 +110,47 @@ def read(
         time.sleep(_AGAIN_S)
 
 
-def _read_of(
-    where: tuple[str, int],
-    address: BrokerAddress,
-    filters: list[tuple[str, int]],
-    tls: ssl.SSLContext | None,
-    quiet_s: float,
-    end: float,
-) -> dict[tuple[str, str], DeviceHealth | None]:
-    """Read from one server, until monotonic second end at the latest; raises _Lost where another may do."""
-    devices: dict[tuple[str, str], DeviceHealth | None] = {}
-    came: list[float] = []  # when something came last, the broker's answer to our subscription at first
-    client = mqtt.Client(CallbackAPIVersion.VERSION2)
-    refusals: list[str] = []
+class _Reader(MqttLink):
+    """A connection that reads status topics; came: when something came last, the SUBACK at first."""
 
-    def connected(_client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
-        if reason.is_failure:
-            refusals.append(str(reason))
-        else:
-            client.subscribe(filters)
+    def __init__(self, address: BrokerAddress, tls: ssl.SSLContext | None, filters: list[Any]) -> None:
+        super().__init__("3.1.1", "", (address.username, address.password), tls, {})
+        self.devices: dict[tuple[str, str], DeviceHealth | None] = {}
+        self.came: float | None = None
+        self._filters = filters
 
-    def take(_client: Any, _data: Any, message: Any) -> None:
-        came.append(time.monotonic())
-        names = _TOPIC.fullmatch(message.topic)
-        if names is not None:
-            devices[names[1], names[2]] = parse(message.payload)
+    def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, said: Any) -> None:
+        super()._on_connect(client, _d, flags, reason, said)
+        if not reason.is_failure:
+            client.subscribe(self._filters)
 
-    client.on_connect, client.on_message = connected, take
-    client.on_subscribe = lambda *_: came.append(time.monotonic())
-    if address.username is not None:
-        client.username_pw_set(address.username, address.password)
-    if tls is not None:
-        client.tls_set_context(tls)
-    host, port = where
-    try:
-        client.connect(host, port)
-    except (OSError, ValueError) as e:
-        raise _Lost(f"no broker at {host}:{port}: {e}") from None
-    ended = f"the broker at {host}:{port} ended the connection"
-    answer_by = min(end, time.monotonic() + _ANSWER_S)
-    try:
-        while time.monotonic() < (min(end, came[-1] + quiet_s) if came else answer_by):
-            code = client.loop(0.1)
-            if refusals:
-                raise BrokerUnreachable(f"{ended}: {refusals[0]}")
-            if code != mqtt.MQTT_ERR_SUCCESS:
-                raise _Paused(f"{ended}: {mqtt.error_string(code)}")
-    except OSError as e:
-        raise _Lost(f"{ended}: {e}") from None
-    finally:
-        client.disconnect()
-    if not came:
-        raise _Paused(f"the broker at {host}:{port} did not answer")
-    return devices
+    def _on_subscribe(self, *_: Any) -> None:
+        self.came = time.monotonic()
+
+    def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
+        self.came = time.monotonic()
+        if names := _TOPIC.fullmatch(message.topic):
+            self.devices[names[1], names[2]] = parse(message.payload)
+
+    def run(self, where: tuple[str, int], quiet_s: float, end: float) -> None:
+        """Read from one server, until monotonic second end at most; raises _Lost where another may do."""
+        host, port = where
+        try:
+            self.connect(host, port)
+        except (OSError, ValueError) as e:
+            raise _Lost(f"no broker at {host}:{port}: {e}") from None
+        ended = f"the broker at {host}:{port} ended the connection"
+        answer_by = min(end, time.monotonic() + _ANSWER_S)
+        try:
+            while time.monotonic() < (answer_by if self.came is None else min(end, self.came + quiet_s)):
+                code = self.read(0.1)
+                if self.answer is not None and self.answer.is_failure:
+                    raise BrokerUnreachable(f"{ended}: {self.answer}")
+                if code != SUCCESS:
+                    raise _Paused(f"{ended}: {error_string(code)}")
+        except OSError as e:
+            raise _Lost(f"{ended}: {e}") from None
+        finally:
+            self.client.disconnect()
+        if self.came is None:
+            raise _Paused(f"the broker at {host}:{port} did not answer")

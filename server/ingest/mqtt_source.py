@@ -1,4 +1,4 @@
-"""Reports by MQTT: a session that the broker keeps, alone or in a group."""
+"""Reports by MQTT: a session that the broker keeps, alone or in a group, and how it is ended."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import logging
 from collections.abc import Callable
 from typing import Literal
 
-from .connection import BrokerConnection, Protocol
+from .connection import BrokerConnection
 from .connector import Connector
+from .link import Protocol
 from .pacing import MOST_WAIT_S
-from .session import Retirement, Session, Subscription
+from .session import BrokerRefused, Session, warn_unseen
 from .status import Status
 
 _RETRY_GROUP_S = 1.0  # mosquitto keeps no group over its restart, and nothing until a member is back
+_QUIET_S = 3.0  # a broker that has more for a session sends it before this
+_NO_SUBSCRIPTION = 17  # of UNSUBACK
 
 
 class MqttSource:
-    """A session's connections, subscribed or retiring; a Source. protocol, make: as Connector's."""
+    """A session's connections, subscribed; a Source. protocol, make: as Connector's.
+
+    One that is to be retired ends its subscription instead, so that what is published from now on goes to
+    others, and is drained.
+    """
 
     def __init__(
         self,
@@ -27,13 +34,14 @@ class MqttSource:
     ) -> None:
         self.name, self.broker = session.client_id, session.broker
         self.most_wait_s = MOST_WAIT_S if session.group is None else _RETRY_GROUP_S
+        self._session = session
         self._status = status
         self._connector = Connector(session, status, protocol, make)
-        self._subscription = (Retirement if session.retire else Subscription)(session, status)
         self.has_waited_enough = self._connector.has_waited_enough
         self.explain_loss = self._connector.explain_loss
-        self.holds_messages = self._subscription.holds_messages
+        self._filters = session.filters(session.group)  # which refuses a name before anything is opened
         self._said: tuple[object, object] = None, None
+        self._quiet_until = 0.0
 
     def connect(self) -> BrokerConnection | None:
         """Return a connection whose CONNACK is still to come, or None where nobody listens."""
@@ -49,16 +57,63 @@ class MqttSource:
         if before == self._said or not self._connector.accepted(connection):
             return False
         if before[0] is None:
-            self._subscription.open(connection, now)
+            (self._retire if self._session.retire else self._subscribe)(connection, now)
         elif connection.granted is not None:
-            self._subscription.granted(connection)
+            self._check(connection)
             return True
         return False
 
+    def _subscribe(self, connection: BrokerConnection, _now: float) -> None:
+        """Ask for the reports."""
+        if self._session.group is not None:
+            # Left by a time without the group: all reports would come here as well as this one's part.
+            connection.unsubscribe(self._session.filters(None))
+        # First, so that what is retained has come when the reports' subscription is granted.
+        connection.watch(self._session.experiment_filters())
+        connection.subscribe(self._filters)
+
+    def _retire(self, connection: BrokerConnection, now: float) -> None:
+        """Unsubscribe for good; raises BrokerRefused where the broker keeps no such session."""
+        if not connection.session_present:
+            raise BrokerRefused(
+                f"{self.broker} keeps nothing for a client with the id {self.name}: "
+                "it was retired before, or the id is another"
+            )
+        self.holds_messages(now)
+        self._status.say(logging.INFO, f"retiring {self.name}: counting what {self.broker} keeps for it")
+        connection.unsubscribe(self._filters)
+
+    def _check(self, connection: BrokerConnection) -> None:
+        """Say that the broker has granted the subscription; raises BrokerRefused where it has not."""
+        if not connection.subscribed:
+            why = str(connection.granted).lower()
+            # NATS servers that `hushmote provision` told grant an aggregator none over MQTT.
+            raise BrokerRefused(
+                f"{self.broker} refuses the subscription: {why}; if it is a NATS server, write "
+                "it as tls:// or nats://"
+            )
+        # Without the group's name: who knows it, and may subscribe, could take reports out of it.
+        where = f"{self._session.host}:{self._session.port} with MQTT {connection.protocol}"
+        shared = "" if self._session.group is None else ", sharing the reports with others"
+        self._status.say(logging.INFO, f"subscribed at {where}{shared}")
+        warn_unseen(connection, self.broker, self._status)
+
+    def holds_messages(self, now: float) -> None:
+        """Note that messages have come which are not committed yet: more may follow."""
+        self._quiet_until = now + _QUIET_S
+
     def is_over(self, connection: BrokerConnection, now: float) -> bool:
         """Whether the session has been ended, as nothing was left to count; raises BrokerRefused."""
-        over = self._subscription.is_over(connection, now)
-        if over:
-            connection.close(end_session=True)
-            self._status.say(logging.INFO, f"retired: nothing is left for {self.name} at {self.broker}")
-        return over
+        if not self._session.retire or connection.unsubscribed is None:
+            return False
+        if connection.unsubscribed.value == _NO_SUBSCRIPTION:
+            # It may be subscribed under another name; what came by that would go with the session.
+            raise BrokerRefused(
+                f"{self.name} is not subscribed as it would be with these options: correct "
+                "share; or, after a restart of the broker, start it once without --retire"
+            )
+        if connection.messages or now <= self._quiet_until:
+            return False
+        connection.close(end_session=True)
+        self._status.say(logging.INFO, f"retired: nothing is left for {self.name} at {self.broker}")
+        return True

@@ -7,30 +7,16 @@ older of two connections with one id. So nothing here may cost the connection th
 from __future__ import annotations
 
 import logging
-import typing
 from collections.abc import Callable, Mapping
 
 from paho.mqtt.client import MQTTMessageInfo
+
+from .source import ReportConnection
 
 log = logging.getLogger(__name__)
 
 _HEADER_BYTES = 10  # of a PUBLISH at most: its type, lengths, packet id, no properties
 _MOST_LOSSES = 3
-
-
-class Retainer(typing.Protocol):
-    """A connection as publishing sees it.
-
-    most_bytes: of a packet that the broker takes, None where it does not say. refused: packet id of a
-    publication -> why the broker refused it.
-    """
-
-    refused: dict[int, str]
-    most_bytes: int | None
-
-    def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish with QoS 1, retained; what is returned says whether the broker has answered."""
-        ...
 
 
 class Outbox:
@@ -60,7 +46,7 @@ class Outbox:
             )
         self._seen, self._published, self._unanswered = None, {}, {}
 
-    def turn(self, connection: Retainer) -> None:
+    def turn(self, connection: ReportConnection) -> None:
         """Publish what changed, and note what the broker has answered."""
         if self._losses >= _MOST_LOSSES:
             return
@@ -76,7 +62,7 @@ class Outbox:
                 self._unanswered[info.mid] = topic, info
                 self._published[topic] = payload
 
-    def _fits(self, connection: Retainer, topic: str, payload: bytes) -> bool:
+    def _fits(self, connection: ReportConnection, topic: str, payload: bytes) -> bool:
         size = len(topic) + len(payload) + _HEADER_BYTES
         if connection.most_bytes is None or size <= connection.most_bytes:
             return True
@@ -84,7 +70,7 @@ class Outbox:
         self._say_once(topic, f"is not published: it takes {size} bytes and {most}")
         return False
 
-    def _look_for_answers(self, connection: Retainer) -> None:
+    def _look_for_answers(self, connection: ReportConnection) -> None:
         for mid, (topic, info) in list(self._unanswered.items()):
             if _is_answered(info):
                 del self._unanswered[mid]

@@ -1,4 +1,4 @@
-"""The session that the broker keeps for an aggregator: how it is subscribed, and how it is ended."""
+"""The session that the broker keeps for an aggregator: where it connects, as whom, what it asks for."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from ..errors import HushmoteError
 from ..wire import topics
 from .connection import BrokerConnection
 from .status import Status
-
-_QUIET_S = 3.0  # a broker that has more for a session sends it before this
-_NO_SUBSCRIPTION = 17  # of UNSUBACK
 
 
 class BrokerRefused(HushmoteError):
@@ -73,75 +70,3 @@ def warn_unseen(connection: BrokerConnection, broker: str, status: Status) -> No
             f"{broker} shows no experiments ({why}): one that somebody clears stays so; let this user read "
             "them",
         )
-
-
-class Subscription:
-    """Subscribes a session, and never ends it."""
-
-    def __init__(self, session: Session, status: Status) -> None:
-        self._session = session
-        self._status = status
-        self._filters = session.filters(session.group)
-
-    def open(self, connection: BrokerConnection, _now: float) -> None:
-        """Ask for the reports, on a connection that the broker has accepted."""
-        if self._session.group is not None:
-            # Left by a time without the group: all reports would come here as well as this one's part.
-            connection.unsubscribe(self._session.filters(None))
-        # First, so that what is retained has come when the reports' subscription is granted.
-        connection.watch(self._session.experiment_filters())
-        connection.subscribe(self._filters)
-
-    def granted(self, connection: BrokerConnection) -> None:
-        """Say that the broker has granted it; raises BrokerRefused where it has not."""
-        if connection.granted is not None and connection.granted.is_failure:
-            why = str(connection.granted).lower()
-            # NATS servers that `hushmote provision` told grant an aggregator none over MQTT.
-            raise BrokerRefused(
-                f"{self._session.broker} refuses the subscription: {why}; if it is a NATS server, write "
-                "it as tls:// or nats://"
-            )
-        # Without the group's name: who knows it, and may subscribe, could take reports out of it.
-        where = f"{self._session.host}:{self._session.port} with MQTT {connection.protocol}"
-        shared = "" if self._session.group is None else ", sharing the reports with others"
-        self._status.say(logging.INFO, f"subscribed at {where}{shared}")
-        warn_unseen(connection, self._session.broker, self._status)
-
-    def holds_messages(self, now: float) -> None:
-        """Note that messages have come which are not committed yet."""
-
-    def is_over(self, _connection: BrokerConnection, _now: float) -> bool:
-        """Whether the session is to be ended: never."""
-        return False
-
-
-class Retirement(Subscription):
-    """Ends a session's subscription, so that what is published from now on goes to others, and drains it."""
-
-    _quiet_until = 0.0
-
-    def open(self, connection: BrokerConnection, now: float) -> None:
-        """Unsubscribe for good; raises BrokerRefused where the broker keeps no such session."""
-        name, broker = self._session.client_id, self._session.broker
-        if not connection.session_present:
-            raise BrokerRefused(
-                f"{broker} keeps nothing for a client with the id {name}: "
-                "it was retired before, or the id is another"
-            )
-        self._quiet_until = now + _QUIET_S
-        self._status.say(logging.INFO, f"retiring {name}: counting what {broker} keeps for it")
-        connection.unsubscribe(self._filters)
-
-    def holds_messages(self, now: float) -> None:
-        """Note that messages have come which are not committed yet: more may follow."""
-        self._quiet_until = now + _QUIET_S
-
-    def is_over(self, connection: BrokerConnection, now: float) -> bool:
-        """Whether the session has no subscription and nothing left to count; raises BrokerRefused."""
-        if connection.unsubscribed is not None and connection.unsubscribed.value == _NO_SUBSCRIPTION:
-            # It may be subscribed under another name; what came by that would go with the session.
-            raise BrokerRefused(
-                f"{self._session.client_id} is not subscribed as it would be with these options: correct "
-                "share; or, after a restart of the broker, start it once without --retire"
-            )
-        return connection.unsubscribed is not None and not connection.messages and now > self._quiet_until

@@ -5,22 +5,34 @@ from __future__ import annotations
 import typing
 from typing import TypeVar
 
-from .outbox import Retainer
+from paho.mqtt.client import MQTTMessageInfo
+
 from .pacing import Pace
 
 
-class ReportConnection(Retainer, typing.Protocol):
+class ReportConnection(typing.Protocol):
     """A connection to the broker until its loss, and the messages that only it can acknowledge.
 
     pace: says when a batch of its messages is due. messages: (topic, payload) in order of arrival, not
     acknowledged. experiments: topic -> what was last published there by somebody else, or is retained;
-    whoever looks at it empties it. started: monotonic time.
+    whoever looks at it empties it. started: monotonic time. refused: packet id of a publication -> why the
+    broker refused it.
     """
 
     pace: Pace
     started: float
     messages: list[tuple[str, bytes]]
     experiments: dict[str, bytes]
+    refused: dict[int, str]
+
+    @property
+    def most_bytes(self) -> int | None:
+        """Of a packet that the broker takes, None where it does not say."""
+        ...
+
+    def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
+        """Publish with QoS 1, retained; what is returned says whether the broker has answered."""
+        ...
 
     @property
     def accepted(self) -> bool:

@@ -84,7 +84,7 @@ def test_a_typed_password_is_refused_in_one_line_that_names_the_places(folder: P
 def test_logins_that_cannot_be_are_one_line(folder: Path):
     user = ("serve", "--broker", "mqtt://a@host")
     tls = ("serve", "--broker", "mqtts://host")
-    assistant = ("--publish", "ended", "--home-assistant")
+    assistant = ("--publish", "ended,home-assistant")
     serve = ("serve", "--broker", "mqtt://host")
     for arguments, environment, words in [
         (user, {FILE: "open"}, "can be read by others: chmod 600"),

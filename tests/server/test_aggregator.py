@@ -10,13 +10,10 @@ import sys
 import threading
 from typing import Literal
 
-import paho.mqtt.client as mqtt
 import pytest
 from boards import FLEET_KEYS, SIGNING, MemoryStorage, client, experiment, payload_of
-from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S, running, until
-from sqlalchemy import event
-from traffic import crowd, needs_mosquitto, publish, total
+from traffic import crowd, full_disk, listening, needs_mosquitto, publish, total
 
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator, BrokerRefused
@@ -215,21 +212,9 @@ def test_a_refused_login_is_one_line_and_ends_the_run(store, tmp_path):
             pass
 
 
-def full(store):
-    """Let a store's file grow no further; what is returned has the limit in pages, to be lifted."""
-    with store.engine.connect() as connection:
-        limit = {"pages": connection.exec_driver_sql("PRAGMA page_count").scalar()}
-    event.listen(
-        store.engine,
-        "checkout",
-        lambda c, _record, _proxy: c.execute(f"PRAGMA max_page_count={limit['pages']}").close(),
-    )
-    return limit
-
-
 def test_a_store_that_fails_makes_reports_wait_and_each_is_counted_once_it_works(store, mosquitto, caplog):
     messages, counts = crowd(300)
-    limit = full(store)
+    limit = full_disk(store)
     with running(store, mosquitto) as aggregator:
         publish(mosquitto, messages)
         until(lambda: "the disk is full" in caplog.text, "a full disk")
@@ -246,7 +231,7 @@ def test_a_store_that_fails_makes_reports_wait_and_each_is_counted_once_it_works
 def test_20_batches_are_held_in_memory_while_the_store_fails_and_the_rest_waits_at_the_broker(store):
     """The broker would send all 500 at once; three more tries of the store are time enough to read them."""
     messages, counts = crowd(500)
-    limit = full(store)
+    limit = full_disk(store)
     with (
         MosquittoBroker(settings=("max_inflight_messages 0",)) as broker,
         running(store, broker, protocol="3.1.1", batch_reports=5) as aggregator,
@@ -286,43 +271,37 @@ def test_rubbish_on_every_topic_is_counted_and_stops_nothing(store):
 def test_boards_enroll_in_the_retained_experiments_signed_where_the_fleet_has_keys(store):
     store.add_fleet("keyed", keyed=True)
     exp = store.add_experiment("keyed", payload_of(experiment()))
-    retained = {}
-    with MosquittoBroker() as broker:
-        listener = mqtt.Client(CallbackAPIVersion.VERSION2)
-        listener.on_message = lambda _c, _d, m: retained.update({m.topic: m.payload})
-        with running(store, broker, fleet_keys=FLEET_KEYS):
-            listener.connect(broker.host, broker.port)
-            listener.subscribe("hushmote/v1/+/experiment/+", 1)
-            listener.loop_start()
-            until(lambda: len(retained) == 2, retained)
-            topic = topics.experiment_topic("keyed", "temp")
-            storage = MemoryStorage()
-            board = client("k3", exp, storage=storage)
-            announce = keys.public_key_bytes(SIGNING)
-            strict = ldp_client.Client(board._policy, storage, "k3", None, announce, "keyed")
-            assert strict.enroll(retained[topic]).digest == exp.digest
-            with pytest.raises(ldp_client.ExperimentRefused):
-                strict.enroll(payload_of(exp))
-            assert retained[topics.experiment_topic("open", "temp")] == payload_of(experiment())
-            # What another process adds or withdraws while it runs is published and counted.
-            store.add_experiment("open", payload_of(experiment(name="door")))
-            new = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
-            store.withdraw_experiment("keyed", "temp")
-            publish(broker, [(topics.report_topic("open", "a"), report.encode(new, 1, 0))])
-            until(lambda: store.histogram("open", new.digest).sum() == 1, "counted")
-            until(lambda: len(retained) == 3, retained)
-            until(lambda: retained[topic][:1] == b"\0", retained)
-            strict.withdraw("temp", retained[topic])
-            assert strict.status()["experiments"]["temp"]["state"] == "absent"
-            # So is one whose last day is over.
-            door = topics.experiment_topic("open", "door")
-            store.add_experiment("open", payload_of(experiment(name="door")), datetime.date(2020, 1, 1))
-            until(lambda: retained[door] == b"", retained)
-            assert retained[topics.experiment_topic("open", "temp")] == payload_of(
-                experiment(epsilon=500_000)
-            )
-        listener.disconnect()
-        listener.loop_stop()
+    keyed, opened, door = (
+        topics.experiment_topic(*names) for names in (("keyed", "temp"), ("open", "temp"), ("open", "door"))
+    )
+    with (
+        MosquittoBroker() as broker,
+        running(store, broker, fleet_keys=FLEET_KEYS),
+        listening(broker) as heard,
+    ):
+        until(lambda: len(heard) == 2, heard)
+        storage = MemoryStorage()
+        board = client("k3", exp, storage=storage)
+        announce = keys.public_key_bytes(SIGNING)
+        strict = ldp_client.Client(board._policy, storage, "k3", None, announce, "keyed")
+        assert strict.enroll(heard[keyed][-1]).digest == exp.digest
+        with pytest.raises(ldp_client.ExperimentRefused):
+            strict.enroll(payload_of(exp))
+        assert heard[opened][-1] == payload_of(experiment())
+        # What another process adds or withdraws while it runs is published and counted.
+        store.add_experiment("open", payload_of(experiment(name="door")))
+        new = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
+        store.withdraw_experiment("keyed", "temp")
+        publish(broker, [(topics.report_topic("open", "a"), report.encode(new, 1, 0))])
+        until(lambda: store.histogram("open", new.digest).sum() == 1, "counted")
+        until(lambda: len(heard) == 3, heard)
+        until(lambda: heard[keyed][-1][:1] == b"\0", heard)
+        strict.withdraw("temp", heard[keyed][-1])
+        assert strict.status()["experiments"]["temp"]["state"] == "absent"
+        # So is one whose last day is over.
+        store.add_experiment("open", payload_of(experiment(name="door")), datetime.date(2020, 1, 1))
+        until(lambda: heard[door][-1] == b"", heard)
+        assert heard[opened][-1] == payload_of(experiment(epsilon=500_000))
 
 
 @needs_mosquitto

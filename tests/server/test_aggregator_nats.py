@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import nats
 import pytest
@@ -13,8 +12,7 @@ from boards import experiment
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 from running import running, until
-from sqlalchemy import event
-from traffic import crowd, publish, total
+from traffic import crowd, forget, full_disk, publish, total
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused
 from hushmote.server.ingest.broker_url import parse_nats_url
@@ -24,10 +22,17 @@ from hushmote.server.wire.subjects import STREAM, report_subject
 from hushmote.simulator.nats_servers import NatsServers
 
 
-@pytest.fixture
-def one():
+@pytest.fixture(scope="module")
+def server():
     with NatsServers(1) as servers:
         yield servers
+
+
+@pytest.fixture
+def one(server):
+    """A server that keeps nothing of earlier tests for anybody."""
+    yield server
+    forget(server)
 
 
 @pytest.fixture
@@ -38,18 +43,6 @@ def three():
 
 def counted(store):
     return int(store.histogram("open", experiment().digest).sum())
-
-
-def full_disk(store):
-    """Let the store grow no more, until the returned dictionary's "pages" are raised."""
-    with store.engine.connect() as connection:
-        limit = {"pages": connection.exec_driver_sql("PRAGMA page_count").scalar()}
-    event.listen(
-        store.engine,
-        "checkout",
-        lambda c, _record, _proxy: c.execute(f"PRAGMA max_page_count={limit['pages']}").close(),
-    )
-    return limit
 
 
 def ask(servers, question):
@@ -165,7 +158,8 @@ def test_a_store_that_fails_makes_reports_wait_and_each_is_counted_once_it_works
         publish(one, messages)
         until(lambda: "the disk is full" in caplog.text, "a full disk")
         until(lambda: aggregator.condition.uncommitted >= 300, lambda: aggregator.condition)
-        time.sleep(2.5)
+        tries = aggregator.counters.failures
+        until(lambda: aggregator.counters.failures >= tries + 3, lambda: aggregator.counters)
         assert aggregator.counters.accepted == 0
         assert aggregator.condition.uncommitted <= 600
         limit["pages"] = 1 << 30

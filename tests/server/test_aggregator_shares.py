@@ -6,13 +6,12 @@ import subprocess
 import threading
 
 import numpy as np
-import paho.mqtt.client as mqtt
 import pytest
 from boards import experiment, payload_of
-from paho.mqtt.enums import CallbackAPIVersion
+from running import running as threaded
 from running import until
 from served import add_fleet, served
-from traffic import crowd, histogram, needs_mosquitto, publish
+from traffic import crowd, histogram, listening, needs_mosquitto, publish
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused
 from hushmote.server.store import Store
@@ -35,18 +34,9 @@ def member(url, broker, name, *more):
         yield process
 
 
-@contextlib.contextmanager
 def running(store, broker, name, share):
     """An aggregator in a thread, subscribed; stopped at the end."""
-    aggregator = Aggregator(store, port=broker.port, client_id=name, share=share, batch_s=0.1)
-    thread = threading.Thread(target=aggregator.run)
-    thread.start()
-    try:
-        until(aggregator.ready.is_set, lambda: aggregator.condition)
-        yield aggregator
-    finally:
-        aggregator.stop()
-        thread.join()
+    return threaded(store, broker, client_id=name, share=share, batch_s=0.1)
 
 
 def counted(store):
@@ -155,27 +145,25 @@ def test_an_aggregator_that_joins_a_share_gives_up_the_whole_subscription_of_its
 
 @needs_mosquitto
 def test_members_publish_experiments_once_each_and_do_not_answer_one_another(tmp_path):
-    heard = []
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
+    with (
+        Store(f"sqlite:///{tmp_path}/store.sqlite") as store,
+        MosquittoBroker() as broker,
+        listening(broker) as heard,
+    ):
         add_fleet(store)
-        listener = mqtt.Client(CallbackAPIVersion.VERSION2)
-        listener.on_message = lambda _client, _data, message: heard.append(message.payload)
-        listener.connect(broker.host, broker.port)
-        listener.subscribe("hushmote/v1/+/experiment/+", 1)
-        listener.loop_start()
-        try:
-            with running(store, broker, "a", "crew"), running(store, broker, "b", "crew"):
-                until(lambda: len(heard) == 2, heard)
-                # Either looks for new experiments every 2 s: adding one shows that they have looked since.
-                new = store.add_experiment("open", payload_of(experiment(name="door")))
-                until(lambda: len(heard) == 4, heard)
-                store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
-                until(lambda: len(heard) == 6, heard)
-        finally:
-            listener.disconnect()
-            listener.loop_stop()
-    assert len(heard) == 6
-    assert heard.count(payload_of(new)) == 2
+
+        def come(number):
+            until(lambda: sum(map(len, heard.values())) == number, heard)
+
+        with running(store, broker, "a", "crew"), running(store, broker, "b", "crew"):
+            come(2)
+            # Either looks for new experiments every 2 s: adding one shows that they have looked since.
+            new = store.add_experiment("open", payload_of(experiment(name="door")))
+            come(4)
+            store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
+            come(6)
+    assert sum(map(len, heard.values())) == 6
+    assert heard["hushmote/v1/open/experiment/door"] == [payload_of(new)] * 2
 
 
 @needs_mosquitto

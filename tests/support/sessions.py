@@ -8,7 +8,8 @@ from boards import experiment
 from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S
 
-from hushmote.server.ingest.connection import BrokerConnection, Protocol
+from hushmote.server.ingest.connection import BrokerConnection
+from hushmote.server.ingest.link import Protocol
 from hushmote.server.ingest.pacing import Pace
 from hushmote.server.wire import report, topics
 

@@ -1,12 +1,19 @@
-"""Reports of a crowd of devices, published to a real broker."""
+"""Reports of a crowd of devices, published to a real broker; what is retained there; a store that is full."""
 
+import asyncio
+import contextlib
+
+import nats
 import paho.mqtt.client as mqtt
 import pytest
 from boards import experiment, reports
+from nats.js.errors import NotFoundError
 from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S
+from sqlalchemy import event
 
 from hushmote.server.wire import report, topics
+from hushmote.server.wire.subjects import STREAM
 from hushmote.simulator.broker import find_mosquitto
 
 needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
@@ -51,3 +58,45 @@ def histogram(messages, exp=None):
 
 def total(aggregator):
     return aggregator.counters.accepted + sum(aggregator.counters.rejected.values())
+
+
+@contextlib.contextmanager
+def listening(broker):
+    """topic -> what was published on experiments' topics, oldest first, what is retained among it."""
+    heard: dict[str, list[bytes]] = {}
+    listener = mqtt.Client(CallbackAPIVersion.VERSION2)
+    listener.on_message = lambda _c, _d, m: heard.setdefault(m.topic, []).append(bytes(m.payload))
+    listener.connect(broker.host, broker.port)
+    listener.subscribe("hushmote/v1/+/experiment/+", 1)
+    listener.loop_start()
+    try:
+        yield heard
+    finally:
+        listener.disconnect()
+        listener.loop_stop()
+
+
+def full_disk(store):
+    """Let a store's file grow no further; what is returned has the limit in "pages", to be lifted."""
+    with store.engine.connect() as connection:
+        limit = {"pages": connection.exec_driver_sql("PRAGMA page_count").scalar()}
+    event.listen(
+        store.engine,
+        "checkout",
+        lambda c, _record, _proxy: c.execute(f"PRAGMA max_page_count={limit['pages']}").close(),
+    )
+    return limit
+
+
+def forget(servers):
+    """Have NATS servers keep no report and no consumer of any test so far."""
+
+    async def forget():
+        urls = [f"nats://{servers.host}:{node.nats}" for node in servers.nodes]
+        async with await nats.connect(urls) as client:
+            with contextlib.suppress(NotFoundError):
+                for consumer in await client.jsm().consumers_info(STREAM):
+                    await client.jsm().delete_consumer(STREAM, consumer.name)
+                await client.jsm().purge_stream(STREAM)
+
+    asyncio.run(forget())

@@ -7,7 +7,13 @@ from broker_table import COLUMNS, columns_of_page
 
 @pytest.mark.slow
 @pytest.mark.broker
-@pytest.mark.parametrize("column", COLUMNS, ids=[column.title for column in COLUMNS])
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(column, id=column.title, marks=() if "mosquitto" in column.title else pytest.mark.long)
+        for column in COLUMNS
+    ],
+)
 def test_a_broker_holds_what_its_column_says(column):
     if lacks := column.lacks():
         pytest.skip(lacks)

@@ -17,7 +17,7 @@ from traffic import crowd, needs_mosquitto, publish
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
 from hushmote.server.ingest.connection import BrokerConnection
-from hushmote.server.ingest.pacing import Pace
+from hushmote.server.ingest.pacing import Backoff, Pace
 from hushmote.server.ingest.tls import CertificateError, client_context, explain
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, free_port
@@ -82,8 +82,10 @@ def test_reports_are_counted_over_tls_with_a_client_certificate(store, tmp_path)
     ],
 )
 def test_a_certificate_that_is_not_trusted_is_named_once_and_tried_again(
-    store, tmp_path, caplog, broker_names, days, trusted, host, words
+    store, tmp_path, caplog, monkeypatch, broker_names, days, trusted, host, words
 ):
+    waits, next_s = [], Backoff.next_s
+    monkeypatch.setattr(Backoff, "next_s", lambda backoff: waits.append(next_s(backoff)) or waits[-1])
     ca, other = Authority(tmp_path), Authority(tmp_path, "other")
     pair = ca.sign("broker", *broker_names, start=days[0], end=days[1])
     with (
@@ -91,8 +93,8 @@ def test_a_certificate_that_is_not_trusted_is_named_once_and_tried_again(
         trying(store, port, client_context(ca.file if trusted else other.file), host) as aggregator,
     ):
         until(lambda: words in aggregator.condition.state, lambda: aggregator.condition)
-        first = len(caplog.records)
-        threading.Event().wait(1.5)  # tried twice more by now
+        first, tries = len(caplog.records), len(waits)
+        until(lambda: len(waits) >= tries + 2, "tried twice more")
         assert len(caplog.records) == first
         assert caplog.records[-1].levelno == logging.ERROR
         assert not aggregator.ready.is_set()

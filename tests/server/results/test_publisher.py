@@ -63,7 +63,7 @@ def test_results_are_retained_and_cleared(tmp_path: Path):
         fill(store, "open", TEMP, DAYS, unit="°C")
         fill(store, "open", experiment_json(name="door"), DAYS)
         fill(store, "open", experiment_json(name="ever", window="all"), {"all": 500})
-        options = ("--publish", "ended", "--home-assistant", "--http", f"127.0.0.1:{port}")
+        options = ("--publish", "ended,home-assistant", "--http", f"127.0.0.1:{port}")
         with published(url, broker, *options) as (process, reader):
             topics = {name: result_topic("open", name) for name in ("temp", "door", "ever")}
             until(
@@ -192,7 +192,7 @@ def test_a_keyed_fleet_over_tls_as_provisioned(tmp_path: Path):
         keys = ("--master-key", aggregator / "master.key")
         address = ("--store", url, "--broker", f"mqtts://localhost:{folder.fleet.port}", "--batch", "0.1s")
         port = free_port()
-        options = ("--publish", "ended", "--home-assistant", "--http", f"127.0.0.1:{port}")
+        options = ("--publish", "ended,home-assistant", "--http", f"127.0.0.1:{port}")
         pem = tmp_path / "k3f9.pem"
         pem.write_bytes(folder.issue_device("k3f9", now_utc()).to_pem())
         with (
@@ -228,10 +228,11 @@ def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path, caplog: pytest.
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--home-assistant",), "need --publish"),
-        (("--publish-windows", "3"), "need --publish"),
         (("--publish", "ended", "--retire"), "leave --retire and --simulated-days out"),
-        (("--publish", "often"), "must be ended, or seconds from 1 to 86400"),
+        *(
+            (("--publish", what), "must be ended, or seconds from 1 to 86400")
+            for what in ("often", "0.5", "ended,0", "ended,3,4", "ended,homes")
+        ),
     ],
 )
 def test_options_that_do_not_go_together(tmp_path: Path, options: tuple[str, ...], words: str):

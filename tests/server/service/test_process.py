@@ -6,20 +6,20 @@ import json
 import signal
 import socket
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
 from boards import experiment, payload_of
 from command_line import runner
-from running import until
-from served import add_fleet, served, with_setting
+from running import running, until
+from served import add_fleet, get, served, with_setting
 from traffic import crowd, needs_mosquitto, publish
 
+from hushmote.server.aggregator import Aggregator
 from hushmote.server.provisioning import master_key
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
-from hushmote.simulator.broker import MosquittoBroker
+from hushmote.simulator.broker import MosquittoBroker, free_port
 
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 
@@ -46,6 +46,16 @@ def counted(store):
     return int(store.histogram("open", experiment().digest).sum())
 
 
+def sample(port, name):
+    """One of the aggregator's numbers."""
+    text = get(f"http://127.0.0.1:{port}/metrics")[1]
+    return float(text.split(f"\nhushmote_{name} ")[1].split()[0])
+
+
+def ended(process):
+    return process.process.poll() is not None
+
+
 @contextlib.contextmanager
 def locked(store):
     """Another program with the store's write lock: a commit hangs, in the driver, for BUSY_TIMEOUT_S."""
@@ -61,11 +71,12 @@ def locked(store):
 @needs_mosquitto
 def test_sigterm_commits_what_has_arrived_and_ends_with_status_0(store, mosquitto):
     messages, counts = crowd(40)
+    port = free_port()
     for number in (signal.SIGTERM, signal.SIGINT):
-        with served(*arguments(store, mosquitto, 1000.0)) as process:
+        with served(*arguments(store, mosquitto, 1000.0), "--http", f"127.0.0.1:{port}") as process:
             process.ready()
             publish(mosquitto, messages)
-            time.sleep(0.3)
+            until(lambda: sample(port, "uncommitted_messages") == 40, process.log)
             assert process.end(number) == 0
             assert "stopped: " in process.log()
     assert list(store.histogram("open", experiment().digest)) == counts
@@ -77,14 +88,17 @@ def test_sigterm_commits_what_has_arrived_and_ends_with_status_0(store, mosquitt
 def test_a_store_that_hangs_holds_up_no_end_and_loses_no_report(store, mosquitto, signals):
     messages, counts = crowd(40)
     script = with_setting("service.process", "STOP_S", 1.0 if signals == 1 else 600.0)
-    with served(*arguments(store, mosquitto), script=script) as process:
+    port = free_port()
+    options = (*arguments(store, mosquitto, 1000.0), "--batch", "40", "--http", f"127.0.0.1:{port}")
+    with served(*options, script=script) as process:
         process.ready()
         with locked(store):
             publish(mosquitto, messages)
-            time.sleep(1.0)  # it is in the driver by now
-            for _ in range(signals):
-                process.process.send_signal(signal.SIGTERM)
-                time.sleep(0.5)
+            # Its loop comes round at least every 0.2 s, unless it is in the driver.
+            until(lambda: sample(port, "since_turn_seconds") > 1, process.log)
+            process.process.send_signal(signal.SIGTERM)
+            if signals == 2:  # two that come at once are one
+                until(lambda: ended(process) or process.process.send_signal(signal.SIGTERM), process.log)
             assert process.wait() == 0
             # Not until the driver gave up: the lock is still held.
             assert "cannot use" not in process.log()
@@ -222,29 +236,28 @@ def test_a_wrong_master_key_is_one_line_at_the_start_and_a_rotated_one_is_right(
         store.add_fleet("home", keyed=True)
         store.add_experiment("home", payload_of(exp))
 
-        def start(name):
-            options = "--broker", f"mqtt://127.0.0.1:{mosquitto.port}", "--master-key", tmp_path / name
-            return served(*options, "--batch", "0.1s", environment={"HUSHMOTE_STORE": store_url})
+        def started(name):
+            return running(store, mosquitto, fleet_keys=master_key.load_keys(tmp_path / name))
 
         def is_right(name):
-            with start(name) as process:
-                process.ready()
-                assert process.end() == 0
+            with started(name):
+                pass
 
         def is_wrong(name):
-            with start(name) as process:
-                assert process.wait() == 1
-                (line,) = process.log().splitlines()
-            assert "this is not the master key of fleet home" in line
+            with pytest.raises(keys.MasterKeyError, match="this is not the master key of fleet home"):
+                Aggregator(store, fleet_keys=master_key.load_keys(tmp_path / name)).run()
 
         is_right("wrong")  # nothing has counted yet: nobody can know
-        with start("right") as process:
-            process.ready()
+        with started("right"):
             key = keys.device_key(right.masters[0], "home", "a")
             publish(mosquitto, [(topics.report_topic("home", "a"), report.encode(exp, 1, 0, "a", key))])
             until(lambda: store.master_checks()["home"], store.master_checks)
-            assert process.end() == 0
         is_right("right")
+        options = ("--broker", f"mqtt://127.0.0.1:{mosquitto.port}", "--master-key", tmp_path / "wrong")
+        with served(*options, environment={"HUSHMOTE_STORE": store_url}) as process:
+            assert process.wait() == 1
+            (line,) = process.log().splitlines()
+        assert "this is not the master key of fleet home" in line
         is_wrong("wrong")
         is_wrong("new")
         is_right("both")  # a rotation begins

@@ -1,0 +1,107 @@
+"""An MQTT connection from CONNECT to its loss: of the aggregator, the door and `hushmote status`."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from paho.mqtt.client import Client, MQTTv5, MQTTv311
+from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from .paho_client import BatchClient
+
+Protocol = Literal["5", "3.1.1"]
+Login = tuple[str | None, str | None]
+"""User name and password, or None twice."""
+
+_KEEPALIVE_S = 60
+SUCCESS = MQTTErrorCode.MQTT_ERR_SUCCESS
+
+
+class MqttLink:
+    """A connection that is made anew for each attempt: nothing of an old one gets into a new one.
+
+    tls: how the broker is checked and what is shown to it, None for plain TCP. properties: of MQTT 5's
+    CONNECT, by their names; without SessionExpiryInterval no session is kept. options: paho's.
+    Subclasses take what comes in _on_message, _on_publish, _on_subscribe and _on_unsubscribe, as paho's.
+
+    answer: the CONNACK's reason, None before it. said: its properties, of MQTT 5. trouble: what the socket's
+    first failure was, before the CONNACK only.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        client_id: str,
+        login: Login,
+        tls: ssl.SSLContext | None,
+        properties: Mapping[str, int],
+        **options: Any,
+    ) -> None:
+        self.protocol = protocol
+        self.started = time.monotonic()
+        self.answer: ReasonCode | None = None
+        self.said: Properties | None = None
+        self.trouble = ""
+        self._properties = properties
+        self._kept = "SessionExpiryInterval" in properties
+        spoken = {"protocol": MQTTv311, "clean_session": not self._kept}
+        options |= {"protocol": MQTTv5} if protocol == "5" else spoken
+        self.client = BatchClient(CallbackAPIVersion.VERSION2, client_id, **options)
+        if login[0] is not None:
+            self.client.username_pw_set(*login)
+        if tls is not None:
+            self.client.tls_set_context(tls)
+        for event in ("connect", "log", "message", "publish", "subscribe", "unsubscribe"):
+            setattr(self.client, f"on_{event}", getattr(self, f"_on_{event}", None))
+
+    def connect(self, host: str, port: int) -> None:
+        """Send CONNECT; raises OSError where nobody listens and ValueError for what is not a host name."""
+        options: dict[str, Any] = {}
+        if self.protocol == "5":
+            options = {"clean_start": not self._kept, "properties": Properties(PacketTypes.CONNECT)}
+            for name, value in self._properties.items():
+                setattr(options["properties"], name, value)
+        self.client.connect(host, port, _KEEPALIVE_S, **options)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the broker has accepted the connection."""
+        return self.answer is not None and not self.answer.is_failure
+
+    def read(self, wait_s: float) -> MQTTErrorCode:
+        """Wait wait_s seconds at most, read all that came, write, keep alive; SUCCESS unless it is lost."""
+        rc = self.client.loop(0.0 if self.client.has_more else wait_s)
+        while rc == SUCCESS and self.client.has_more and self._may_read():
+            rc = self.client.loop_read()
+        return rc
+
+    def flush(self, seconds: float) -> bool:
+        """Send what is still unsent, for so long at most; False where the connection is lost."""
+        end = time.monotonic() + seconds
+        while self.client.want_write() and time.monotonic() < end:
+            if self.client.loop(0.01) != SUCCESS:
+                return False
+        return True
+
+    def _may_read(self) -> bool:
+        return True
+
+    def _on_connect(self, client: Client, _data: Any, flags: Any, reason: ReasonCode, said: Any) -> None:
+        self.answer, self.said = reason, said
+        client.on_log = None  # it would cost a line's formatting for every message
+
+    def _on_log(self, _client: Client, _data: Any, level: int, text: str) -> None:
+        # The only place where paho says why TLS failed after the handshake: a client certificate refused.
+        if level == LogLevel.MQTT_LOG_ERR:
+            self.trouble = self.trouble or text  # then only that there is no connection
+
+
+def worst(reasons: list[ReasonCode]) -> ReasonCode:
+    """The first refusal among a SUBACK's reasons, else its first reason."""
+    return next((r for r in reasons if r.is_failure), reasons[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
@@ -50,7 +50,7 @@ def print_json(value: Any) -> None:
 def command(options: type[Options], run: Callable[[Options], None]) -> Callable[..., None]:
     """A command for typer whose arguments and options are the fields of a dataclass; run gets them.
 
-    A field that is annotated with a text is an option with this help.
+    A field that is annotated with a text is an option with this help; further texts are its names.
     """
 
     def call(**values: Any) -> None:
@@ -70,7 +70,11 @@ def _option(name: str, hint: Any) -> Any:
     if not texts:
         return hint
     kind = get_args(hint)[0]
-    names = [f"--{name.replace('_', '-')}"] if kind is bool else []
+    if str in get_args(kind):  # what Python may give as a number or as texts is typed as one text
+        kind = str | None
+    elif Sequence[str] in get_args(kind):
+        kind = list[str] | None
+    names = texts[1:] or ([f"--{name.replace('_', '-')}"] if kind is bool else [])
     return Annotated[kind, typer.Option(*names, help=texts[0], show_default=False)]
 
 

@@ -84,7 +84,7 @@ def _planner(wish: Callable[_P, Wish]) -> Callable[_P, FleetPlan]:
 
     @functools.wraps(wish, assigned=(), updated=())
     def plan(*arguments: _P.args, **named: _P.kwargs) -> FleetPlan:
-        """Give three of devices, epsilon, values (bins, labels or yes_no) and error; get the fourth.
+        """Give three of devices, epsilon, values and error; get the fourth.
 
         With lifetime, horizon and call in the place of epsilon: how a board best spends what it may give away
         in its life. Raises PlanError with one line where that cannot be planned.

@@ -73,6 +73,13 @@ STUDIES = {
         divided=True,
         pool=True,
     ),
+    "plan-check": Study(
+        "A plan's errors beside those of simulated fleets; it takes what `hushmote plan` does.",
+        "devices=5000 epsilon=1 values=yes-no fleets=100",
+        seeded=True,
+        divided=True,
+        pictured=False,
+    ),
     "composition": Study(
         "An adversary's view of 3 and of 3,000 releases; how many reports spend a budget.",
         "epsilon=0.1 total=10",
@@ -110,7 +117,7 @@ def run(name: str, parameters: StudyParameters, running: Running) -> StudyResult
 
 def _module(name: str) -> Any:
     study(name)
-    return import_module(f".{name}", __package__)
+    return import_module(f".{name.replace('-', '_')}", __package__)
 
 
 def _model(name: str) -> type[StudyParameters]:

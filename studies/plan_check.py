@@ -13,20 +13,25 @@ normal ones, so that the band in which a right prediction agrees is known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
+from pydantic import Field, create_model
 from scipy import stats
 
 from ..server.estimate.estimate import estimate
 from ..server.planning import expected_error
+from ..server.planning.answer import answer
 from ..server.planning.devices import Plan, Z
 from ..server.planning.expected_error import Design, OfMean, Places, Question
 from ..server.planning.lifetime import LifetimePlan, Spending
+from ..server.planning.wish import Wish
+from ..server.words.numbers import expected
 from ..simulator import vectorised
 from ..simulator.crew import THIS_PROCESS, Workers
+from .frame import Running, StudyParameters, StudyResult, StudyTable
 
 FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
 MOST_REPORTS = 50_000_000  # in all fleets of one row
@@ -276,3 +281,79 @@ def _cause(row: CheckRow, excess: float) -> str:
     if excess > 1:
         return "likely cause: so few reports differ from the rest that errors are far from normal"
     return "no cause is known: please report it, with the command and its --seed"
+
+
+# --- The study ----------------------------------------------------------------------------------------
+
+
+class FleetsParameters(StudyParameters):
+    """Fleets to draw; the plan's own fields come on top."""
+
+    fleets: int = Field(1000, ge=2, le=100_000, description="Fleets to draw.")
+
+
+def _wished() -> dict[str, Any]:
+    """The fields of a plan's wish as parameters; several ranges have commas between them."""
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(Wish, include_extras=True).items():
+        kind = get_args(hint)[0]
+        if str in get_args(kind):
+            kind = str | None
+        elif Sequence[str] in get_args(kind):
+            kind = tuple[str, ...]
+        help_line = hint.__metadata__[0].replace("--", "")
+        fields[name] = (kind, Field(getattr(Wish, name), description=help_line))
+    return fields
+
+
+PlanCheckParameters = create_model("PlanCheckParameters", __base__=FleetsParameters, **_wished())
+
+
+def run(asked: FleetsParameters, running: Running) -> StudyResult:
+    """Plan what is asked, draw its fleets, and measure the plan's errors. Raises PlanError."""
+    made = answer(Wish(**asked.model_dump(exclude={"fleets"})))
+    plan = made.plan
+    rows = [plan_row(plan, asked.fleets)] if isinstance(plan, Plan) else lifetime_rows(plan, asked.fleets)
+    seeds = np.random.SeedSequence(running.seed).spawn(len(rows))
+    total = sum(row.fleets for row in rows if isinstance(row, CheckRow))
+    checked = [
+        measure(row, seed, running.workers, lambda more: running.advance(more / total))
+        if isinstance(row, CheckRow)
+        else row
+        for row, seed in zip(rows, seeds, strict=True)
+    ]
+    json = made.to_dict() | {"check": [row.to_dict() for row in checked]}
+    return StudyResult(json, (*made.lines, "", *_shown(checked)))
+
+
+run.__annotations__["asked"] = PlanCheckParameters  # what the catalogue reads parameters with
+
+
+def _shown(checked: Sequence[PlanCheck | Unmeasured]) -> list[StudyTable | str]:
+    measured = [row for row in checked if isinstance(row, PlanCheck)]
+    shown: list[StudyTable | str] = []
+    if measured:
+        headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")
+        rows = [
+            (
+                row.name,
+                row.population,
+                f"{row.fleets:,}",
+                expected(row.reports),
+                f"{row.predicted:.3%}",
+                f"{row.measured:.3%} ({row.uncertainty:.3%})",
+                "yes" if row.agrees else "no",
+            )
+            for row in measured
+        ]
+        title = "checked with simulated fleets, against the population drawn from"
+        shown += [
+            StudyTable(title, headings, rows, (0, 1)),
+            "  half-widths; in brackets the standard error of what was measured; a right plan",
+            f"  is said not to agree in 1 of {1 / FALSE_ALARM:,.0f} rows",
+        ]
+    for row in checked:
+        why = f"not measured: {row.why}" if isinstance(row, Unmeasured) else row.why
+        if why:
+            shown.append(f"  {row.name}: {why}" if row.name else f"  {why}")
+    return shown

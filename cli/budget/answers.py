@@ -8,10 +8,8 @@ from ...server.accounting import Kind
 from ...server.accounting.compare import TITLES, TheoremRow
 from ...server.epsilon import LEAST, MICRO
 from ...server.privacy.histogram import HistogramRow
-from ...server.words.epsilon import belief, rounded_down, rounded_up
+from ...server.words.epsilon import ALL_REPORTS, belief, rounded_down, rounded_up
 from ...server.words.numbers import counted
-
-ALL_SEEN = "all of its reports"
 
 
 def promises(row: TheoremRow) -> bool:
@@ -24,7 +22,7 @@ def left_out(names: Sequence[str], why: str) -> str:
     if not names:
         return ""
     titles = ", ".join(TITLES.get(name, name) for name in names)
-    return f"Left out, as they {why}: {titles}. --all shows them."
+    return f"Left out, as they {why}: {titles}. --json has them."
 
 
 def of_each(rows: Sequence[TheoremRow], reports: int, total: float) -> str:
@@ -63,12 +61,7 @@ def _together(reports: str, row: TheoremRow) -> str:
 
 def _belief(row: TheoremRow, epsilon: float, total: float) -> str:
     one = belief(epsilon)
-    return f"{one}\n{belief(total, seen=ALL_SEEN)}" if row.kind == Kind.PURE and row.reports != 1 else one
-
-
-def joined(condition: str, sentence: str) -> str:
-    """A sentence with what it holds under before it."""
-    return f"{condition}, {sentence[0].lower()}{sentence[1:]}"
+    return f"{one}\n{belief(total, seen=ALL_REPORTS)}" if row.kind == Kind.PURE and row.reports != 1 else one
 
 
 def for_histogram(rows: Sequence[HistogramRow], devices: int, wanted: float, delta: float) -> str:

@@ -9,26 +9,27 @@ from typing import Annotated
 
 import typer
 
-from ...server.accounting import AccountingError, Guarantee, Kind
+from ...server.accounting import AccountingError, Guarantee
 from ...server.accounting import compare as budget
 from ...server.accounting.compare import TheoremRow, plain_guarantee
 from ...server.answers import tables as show
-from ...server.epsilon import micro_nats, nats
+from ...server.epsilon import check_epsilon, micro_nats, nats
 from ...server.errors import UsageError
+from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.budget import cap_in_nats
 from ...server.plain import plain
 from ...server.planning import policy
 from ...server.planning.policy import Policy
-from ...server.words.epsilon import belief
+from ...server.privacy.histogram import for_histogram, for_reports
+from ...server.words.epsilon import ALL_REPORTS, belief, within
+from .. import tables
 from ..options import AsJson, print_json
 from . import answers
-from .histogram import histogram
 
 budget_app = typer.Typer(
     help="Privacy budgets: what each composition theorem allows, and what it guarantees.",
     no_args_is_help=True,
 )
-budget_app.command("histogram")(histogram)
 
 Total = Annotated[float, typer.Option(help="What all reports of a board may cost together, nats.")]
 Delta = Annotated[float, typer.Option(help="δ of (total, δ)-LDP; 0: only theorems that need none.")]
@@ -40,38 +41,111 @@ def compare(
     delta: Delta = 0.0,
     reports: Annotated[int | None, typer.Option(help="Number of reports: gives ε of each.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="ε of each report, nats: gives their number.")] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="List the theorems that promise no LDP, too; JSON always does.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The same total under every theorem, for a number of reports or for an ε per report."""
+    """The same total under every theorem, for a number of reports or for an ε per report.
+
+    Tables leave out the theorems that promise no LDP; JSON has them.
+    """
     if (reports is None) == (epsilon is None):
         raise UsageError("give either --reports or --epsilon: the other one is the answer")
     if reports is not None:
         rows = budget.for_reports(total, delta, reports)
-        title = f"total {total:g}, δ = {delta:g}, {reports:,} reports of a board"
+        answer, what = answers.of_each(rows, reports, total), f"{reports:,} reports of a board"
     else:
         assert epsilon is not None
         rows = budget.for_epsilon(total, delta, micro_nats(epsilon, AccountingError))
-        title = f"total {total:g}, δ = {delta:g}, ε = {epsilon:g} per report"
+        answer, what = answers.how_many(rows, epsilon, total), f"ε = {epsilon:g} per report"
     if as_json:
         print_json([asdict(row) | {"cap": cap_in_nats(row.rule, row.cap)} for row in rows])
         return
-    if reports is not None:
-        show.out.print(answers.of_each(rows, reports, total))
-    else:
-        show.out.print(answers.how_many(rows, epsilon or 0, total))
-    show.out.print()
-    _show(
-        title,
-        rows if everything else [row for row in rows if answers.promises(row)],
-        total,
-        reports is not None,
+    show.out.print(f"{answer}\n")
+    headings = (
+        "theorem",
+        "ε per report" if reports else "reports",
+        "Σε",
+        "the board keeps",
+        "all together are",
     )
-    if not everything:
-        names = [row.theorem for row in rows if not answers.promises(row)]
-        show.out.print(answers.left_out(names, "promise no LDP"))
+    table = show.table(f"total {total:g}, δ = {delta:g}, {what}")
+    for heading, justify in zip(headings, ("left", "right", "right", "left", "left"), strict=True):
+        table.add_column(heading, justify=justify)
+    for row in filter(answers.promises, rows):
+        found = row.epsilon if reports else row.reports
+        table.add_row(
+            budget.TITLES.get(row.theorem, row.theorem),
+            "any" if found is None else f"{found:.6f}" if reports else f"{found:,}",
+            "" if row.sum is None else f"{row.sum:,.6g}",
+            _kept(row),
+            row.guarantee,
+        )
+    show.out.print(table)
+    names = [row.theorem for row in rows if not answers.promises(row)]
+    show.out.print(answers.left_out(names, "promise no LDP"))
+
+
+def _kept(row: TheoremRow) -> str:
+    """The cap that a board keeps under a theorem."""
+    if row.rule == "count":
+        return f"{row.cap:,} reports"
+    what, unit = ("Σε", 1e6) if row.rule == "sum" else ("Σε²", 1e12)
+    return f"{what} <= {row.cap / unit:.6g}" if row.cap else ""
+
+
+@budget_app.command("histogram")
+def histogram(
+    devices: Annotated[
+        str, typer.Option(help="Honest boards whose reports the histogram holds; 20000x2: two of each.")
+    ],
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε of the histogram that is wanted, nats: gives ε of a report.")
+    ] = None,
+    local: Annotated[
+        float | None, typer.Option(help="ε of a report, nats: gives ε of the histogram.")
+    ] = None,
+    domain: Annotated[int, typer.Option(help="Number of values; 2 is a yes or no.")] = 64,
+    delta: Annotated[float, typer.Option(help="δ of the histogram's ε.")] = 1e-6,
+    as_json: AsJson = False,
+) -> None:
+    """What a histogram gives away to whoever sees histograms only, by mechanism, and what ε allows it."""
+    if (epsilon is None) == (local is None):
+        raise UsageError("give either --epsilon, of the histogram, or --local, of a report")
+    boards, own = _boards(devices)
+    if local is not None:
+        micro = micro_nats(local, AccountingError)
+        check_epsilon(micro, AccountingError, "ε of a report")
+        rows = for_reports(domain, boards, micro, delta, own)
+        answer = answers.for_reports(rows, boards, local, delta)
+    else:
+        assert epsilon is not None
+        rows = for_histogram(domain, boards, epsilon, delta, own)
+        answer = answers.for_histogram(rows, boards, epsilon, delta)
+    if as_json:
+        print_json({"delta": delta, "holds": LIMITS, "rows": [asdict(row) for row in rows]})
+        return
+    each = "one report each" if own == 1 else f"{own:,} reports each"
+    show.out.print(f"{answer}\n")
+    show.out.print(f"{boards:,} boards, {each}, {domain:,} values; δ = {delta:g}", style="bold")
+    table = tables.table(None, ("mechanism", "ε of a report", "ε of the histogram"), 1)
+    for row in rows:
+        known = ("none", "") if row.local is None else (f"{row.local:.6f}", f"{row.histogram:.6f}")
+        table.add_row(row.described, *known)
+    show.out.print(table)
+    if any(row.local is None for row in rows):
+        show.out.print("none: no ε of a report from 0.001 to 16 does, or the mechanism has no such ε.")
+    show.out.print(
+        f"The ε of the histogram holds {LIMITS}. It is for all these reports in one histogram: where windows "
+        "are seen one by one, say how many reports a window has."
+    )
+
+
+def _boards(text: str) -> tuple[int, int]:
+    """Boards, and reports of each, of "20000" or "20000x2"."""
+    boards, _, own = text.partition("x")
+    try:
+        return int(boards), int(own or 1)
+    except ValueError:
+        raise UsageError(f"--devices is a number such as 20000, or 20000x2, not {text}") from None
 
 
 @budget_app.command("policy")
@@ -130,36 +204,4 @@ def _comment(made: Policy, promised: Guarantee) -> list[str]:
 
 
 def _belief(promised: Guarantee) -> str:
-    told = belief(promised.epsilon, seen=answers.ALL_SEEN)
-    return answers.joined("Except with that probability", told) if promised.delta else told
-
-
-def _show(title: str, rows: list[TheoremRow], total: float, by_reports: bool) -> None:
-    table = show.table(title)
-    table.add_column("theorem")
-    table.add_column("ε per report" if by_reports else "reports", justify="right")
-    table.add_column("Σε", justify="right")
-    table.add_column("the board keeps")
-    table.add_column("all together are")
-    for row in rows:
-        answer = row.epsilon if by_reports else row.reports
-        table.add_row(
-            budget.TITLES.get(row.theorem, row.theorem),
-            "any" if answer is None else f"{answer:.6f}" if by_reports else f"{answer:,}",
-            "" if row.sum is None else f"{row.sum:,.6g}",
-            _kept(row),
-            row.guarantee,
-        )
-    show.out.print(table)
-    for row in rows:
-        if row.kind == Kind.ONE_BIT and row.delta is not None:
-            real = f"{row.sum:g}-LDP, and ({total:g}, {row.delta:.3g})-LDP"
-            show.out.print(f"majority is not about LDP: its reports are {real}.")
-
-
-def _kept(row: TheoremRow) -> str:
-    if row.rule == "sum":
-        return f"Σε <= {row.cap / 1e6:g}" if row.cap else ""
-    if row.rule == "squares":
-        return f"Σε² <= {row.cap / 1e12:.6g}" if row.cap else ""
-    return f"{row.cap:,} reports" if row.rule == "count" else "no cap"
+    return within(promised.delta, belief(promised.epsilon, seen=ALL_REPORTS))

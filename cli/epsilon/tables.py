@@ -1,4 +1,4 @@
-"""How `hushmote epsilon` prints its answers: 80 columns, and the same in words."""
+"""How `hushmote epsilon` answers: a sentence or two, then tables of 80 columns, and the same in words."""
 
 from __future__ import annotations
 
@@ -6,22 +6,72 @@ from collections.abc import Sequence
 
 from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
-from ...server.epsilon import MICRO
+from ...server.epsilon import LEAST, MICRO
 from ...server.estimate.shuffled import LIMITS
 from ...server.plain_text import shortened
 from ...server.privacy.histogram import HistogramView
+from ...server.privacy.many_reports import BudgetRow
 from ...server.privacy.questions import Belief, Chosen, Seen
 from ...server.words import experiment as words
-from ...server.words.numbers import chance
+from ...server.words.epsilon import belief, rounded_down
+from ...server.words.numbers import chance, counted
 from .. import tables
-from . import answers
 
 _NAME = 24
+_WORTH_A_DELTA = 1.05  # how much more ε a theorem has to allow before its δ is worth a sentence
 
 
-def chosen(choice: Chosen, everything: bool) -> None:
-    """Print the ε that keep a risk; everything: also the theorems that promise nothing here."""
-    show.out.print(answers.chosen(choice))
+def told(answer: Chosen | Seen) -> str:
+    """The answer in sentences, a line for each."""
+    return _told_chosen(answer) if isinstance(answer, Chosen) else _told_seen(answer)
+
+
+def _told_chosen(choice: Chosen) -> str:
+    """Which ε to take for a risk, and what it then means."""
+    allowed, reports = choice.allowed, choice.reports
+    if allowed.total is None:
+        return "Any ε will do: no report can take a belief that far."
+    before, after = chance(allowed.prior), chance(allowed.ceiling, up=True)
+    risk = f"{allowed.target}: an attacker who thought {before} then thinks at most {after}."
+    promised = [row for row in choice.rows if row.fails is not None]
+    if reports is None or reports == 1 or not promised:
+        epsilon = allowed.total / MICRO
+        if allowed.total < LEAST:
+            return f"No ε keeps this risk: it would be below 0.001. Allow a higher risk.\n{risk}"
+        take = f"Take ε = {rounded_down(epsilon)} per report, or for all reports of a board together."
+        return f"{take}\n{risk}\n{belief(epsilon)}"
+    certain = max((row for row in promised if not row.fails), key=_allowed)
+    likely = max(promised, key=_allowed)
+    best = certain if _allowed(certain) * MICRO >= LEAST else likely
+    if _allowed(best) * MICRO < LEAST:
+        few = "Allow a higher risk, or fewer reports."
+        return f"No ε keeps this risk in {reports:,} reports: it would be below 0.001. {few}\n{risk}"
+    each = _allowed(best)
+    take = f"Take ε = {rounded_down(each)} per report: {counted(reports)} of a board keep the risk"
+    take += " together, whatever they say." if best is certain else f" but for a chance of {best.fails:g}."
+    if best is certain and _allowed(likely) > _WORTH_A_DELTA * each:
+        title = TITLES.get(likely.theorem, likely.theorem)
+        take += f" With a chance of {likely.fails:g} that they do not, by {title}: ε = "
+        take += f"{rounded_down(_allowed(likely))}."
+    return f"{take}\n{risk}\n{belief(each)}"
+
+
+def _allowed(row: BudgetRow) -> float:
+    return row.epsilon or 0.0
+
+
+def _told_seen(view: Seen) -> str:
+    """What reports of an ε make an attacker believe of the value in most danger."""
+    first, epsilon = view.beliefs[0], view.experiment.epsilon / MICRO
+    before, after = chance(first.prior), chance(first.posterior, up=True)
+    text = f"{first.name}: an attacker who thought {before} thinks at most {after} after one report"
+    if view.reports is not None and view.reports > 1:
+        text += f", and at most {chance(view.posteriors[0], up=True)} after {view.reports:,}"
+    return f"{text}.\n{belief(epsilon)}"
+
+
+def chosen(choice: Chosen) -> None:
+    """Print the ε that keep a risk."""
     total = choice.allowed.total
     if total is None:
         return
@@ -39,7 +89,7 @@ def chosen(choice: Chosen, everything: bool) -> None:
         _beliefs(f"after the worst report at ε = {choice.exact:g}", choice.beliefs)
     if choice.reports is not None and choice.rows:
         show.out.print()
-        _budgets(choice, everything)
+        _budgets(choice)
 
 
 def _mechanism(choice: Chosen) -> str:
@@ -64,9 +114,9 @@ def _belief(probability: float) -> str:
     return f"{probability:.6f}" if probability >= 0.001 else f"{probability:.3e}"
 
 
-def _budgets(choice: Chosen, everything: bool) -> None:
+def _budgets(choice: Chosen) -> None:
     pairs = list(zip(choice.rows, choice.passes, strict=True))
-    shown = [(row, p) for row, p in pairs if everything or row.fails is not None]
+    shown = [(row, p) for row, p in pairs if row.fails is not None]
     exact = any(p is not None for _, p in shown)
     table = show.table(f"{choice.reports:,} reports of a board within the same risk")
     for heading in ("theorem", "total", "δ", "ε of each", "passes the risk"):
@@ -79,7 +129,7 @@ def _budgets(choice: Chosen, everything: bool) -> None:
             "" if row.total is None else f"{row.total:.6f}",
             f"{row.delta:.3g}" if row.delta else "",
             "any" if row.epsilon is None else f"{row.epsilon:.6f}",
-            "no promise" if row.fails is None else "never" if row.fails == 0 else f"<= {row.fails:g}",
+            "never" if not row.fails else f"<= {row.fails:g}",
         ]
         table.add_row(*cells, *([] if not exact else ["" if p is None else f"{p:.3g}"]))
     show.out.print(table)
@@ -88,14 +138,12 @@ def _budgets(choice: Chosen, everything: bool) -> None:
         + (" exactly: where one value is reported each time." if exact else ""),
     )
     silent = [TITLES.get(row.theorem, row.theorem) for row in choice.rows if row.fails is None]
-    if silent and not everything:
-        names = ", ".join(silent)
-        show.out.print(f"Left out, as they promise nothing about beliefs: {names}. --all shows them.")
+    if silent:
+        show.out.print(
+            f"Left out, as they promise nothing about beliefs: {', '.join(silent)}. --json has them."
+        )
     if any(row.epsilon is not None and row.epsilon < 0.001 for row in choice.rows):
         show.out.print("No experiment has an ε below 0.001: there a board makes fewer reports.")
-    for row, _ in shown:
-        if row.fails is None and row.theorem == "majority":
-            show.out.print(f"majority {row.words}.")
     if choice.refused:
         show.out.print(f"no exact chance: {choice.refused}.")
 
@@ -103,7 +151,6 @@ def _budgets(choice: Chosen, everything: bool) -> None:
 def seen(view: Seen) -> None:
     """Print what reports of an ε make an attacker believe."""
     epsilon, first = view.experiment.epsilon / MICRO, view.beliefs[0]
-    show.out.print(answers.seen(view))
     show.out.print()
     _beliefs(f"after the worst report at ε = {epsilon:g} ({words.mechanism(view.experiment)})", view.beliefs)
     if view.reports is None:

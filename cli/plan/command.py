@@ -2,54 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import datetime
+import itertools
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ...server.answers import facts
 from ...server.answers import tables as show
-from ...server.planning.answer import PlanAnswer, answer
-from ...server.planning.devices import Plan, PlanError
-from ...server.words.numbers import expected
-from .. import output, tables
-from ..options import command, print_json
+from ...server.errors import UsageError
+from ...server.planning.answer import answer
+from ...server.planning.devices import PlanError
+from ...server.planning.experiment_file import NEEDS_RANGE, Named, name_from
+from ...server.planning.five_questions import asked, recommendation
+from ...server.planning.wish import Wish, reading_of
+from .. import output
+from ..options import AsJson, command, print_json
 from ..progress import progress
-from . import guided
-from .options import EXPERIMENT, PlanOptions
 
-if TYPE_CHECKING:  # the simulator takes a while to load
-    from ...studies.plan_check import PlanCheck, Unmeasured
+EXPERIMENT = ".toml"
+"""The end of an experiment file's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(Wish):
+    """All of the command's options: the wish, whose fields have their help, and what comes out."""
+
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "--plot",
+            metavar="FILE",
+            help="Write a file: the experiment as .toml, a picture as .png, .pdf or .svg. May be repeated. "
+            "HUSHMOTE_OVERWRITE=1 overwrites.",
+        ),
+    ] = None
+    as_json: AsJson = False
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether no option says what is to be planned."""
+        return all(getattr(self, f.name) == f.default for f in fields(self) if f.name != "output")
+
+    def files(self) -> tuple[Path, ...]:
+        """The files to write. Raises UsageError or PlanError where one cannot be."""
+        paths, reading = output.checked(self.output, EXPERIMENT, *output.PICTURES), reading_of(self)
+        number = not reading.yes_no and not reading.labels
+        if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):
+            raise PlanError(NEEDS_RANGE)
+        return paths
+
+
+def named(path: Path, purpose: str | None = None) -> Named:
+    """What people say of an experiment in the file at path, from today on."""
+    return Named(name_from(path), purpose, "owner@example.org", datetime.datetime.now(datetime.UTC).date())
 
 
 def _plan(options: PlanOptions) -> None:
     """Plan an experiment: five questions in words, or three of devices, ε, values and error.
 
-    Without options it asks. Of devices, ε, values (--bins, --labels or --yes-no) and error, three give the
-    fourth. With --lifetime, --horizon and --call instead of --epsilon: how to spend a lifetime budget, and
-    what a day, a week and 30 days of the fleet will show.
+    Without options it asks. Of devices, ε, values and error, three give the fourth. With --lifetime,
+    --horizon and --call instead of --epsilon: how to spend a lifetime budget, and what a day, a week and 30
+    days of the fleet will show.
     """
     if options.says_nothing:
-        guided.plan(options)
+        _guided(options)
         return
-    if not 2 <= options.fleets <= 100_000:
-        raise PlanError(f"--fleets must be from 2 to 100000, not {options.fleets}")
-    if not options.check and options.workers is not None:
-        raise PlanError("--workers is for the fleets of --check")
     paths = options.files()
     made = answer(options)
-    checked = _measured(made, options) if options.check else []
     for path in paths:
         if path.suffix.lower() == EXPERIMENT:
-            output.write(path, made.file(options.named(path)))
+            output.write(path, made.file(named(path)))
             continue
         from .plot import plot  # matplotlib takes a second to load
 
         plot(path, made.plan)
     if options.as_json:
-        print_json(made.to_dict() | ({"check": [row.to_dict() for row in checked]} if checked else {}))
+        print_json(made.to_dict())
         return
     show.out.print(facts.printed(made.lines, made.facts, made.tables))
-    if checked:
-        _show(checked)
     show.out.print()
     for path in paths:
         show.out.print(f"wrote {path}")
@@ -61,50 +96,27 @@ def _plan(options: PlanOptions) -> None:
 plan_command = command(PlanOptions, _plan)
 
 
-def _measured(made: PlanAnswer, options: PlanOptions) -> list[PlanCheck | Unmeasured]:
-    """Draw the plan's fleets; a terminal sees how far that is."""
-    import numpy as np
-
-    from ...simulator.workers import workers
-    from ...studies.plan_check import CheckRow, lifetime_rows, measure, plan_row
-
-    plan, fleets = made.plan, options.fleets
-    rows = [plan_row(plan, fleets)] if isinstance(plan, Plan) else lifetime_rows(plan, fleets)
-    seeds = np.random.SeedSequence(options.seed).spawn(len(rows))
-    total = sum(row.fleets for row in rows if isinstance(row, CheckRow))
-    with workers(options.workers) as crew, progress("drawing fleets", total) as more:
-        return [
-            measure(row, seed, crew, more) if isinstance(row, CheckRow) else row
-            for row, seed in zip(rows, seeds, strict=True)
-        ]
-
-
-def _show(checked: Sequence[PlanCheck | Unmeasured]) -> None:
-    from ...studies.plan_check import FALSE_ALARM, Unmeasured
-
-    show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")
-    headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")
-    table = tables.table(None, headings, 2)
-    notes: list[str] = []
-    for row in checked:
-        name = f"{row.name}: " if row.name else ""
-        if isinstance(row, Unmeasured):
-            notes.append(f"{name}not measured: {row.why}")
-            continue
-        table.add_row(
-            row.name,
-            row.population,
-            f"{row.fleets:,}",
-            expected(row.reports),
-            f"{row.predicted:.3%}",
-            f"{row.measured:.3%} ({row.uncertainty:.3%})",
-            "yes" if row.agrees else "no",
+def _guided(options: PlanOptions) -> None:
+    """Ask five questions, plan, recommend and write. Raises UsageError where nobody can be asked."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "give three of --devices, --epsilon, --values and --error; on a terminal, plan alone asks"
         )
-        if row.why:
-            notes.append(f"{name}{row.why}")
-    if table.row_count:
-        show.out.print(table)
-        show.out.print("  half-widths; in brackets the standard error of what was measured; a right plan")
-        show.out.print(f"  is said not to agree in 1 of {1 / FALSE_ALARM:,.0f} rows")
-    for note in notes:
-        show.out.print(f"  {note}")
+    names = itertools.chain(["plan.toml"], (f"plan_{n}.toml" for n in itertools.count(2)))
+    new = next(path for path in map(Path, names) if not path.exists())
+    paths = output.checked(options.output or [new], EXPERIMENT)
+    show.out.print(
+        "Five questions. Enter takes what stands in brackets; Ctrl-C ends without writing anything."
+    )
+    wish, purpose = asked(_on_terminal)
+    with progress("comparing ways to spend the budget", None):
+        made = answer(wish)
+    for path in output.checked(paths, EXPERIMENT):
+        output.write(path, made.file(named(path, purpose)))
+    for line in recommendation(made, purpose, paths[0], name_from(paths[0])):
+        show.out.print(line)
+
+
+def _on_terminal(question: str, default: str) -> str:
+    show.out.print(f"\n{question}")
+    return typer.prompt(" ", default=default, prompt_suffix="> ")

@@ -157,7 +157,7 @@ def answer(wish: Wish, before_each: Callable[[], object] = object) -> PlanAnswer
         return PlanAnswer(wish, reading, solve(question, **parts, before_each=before_each), error, unit)
     spent = life_of(wish)
     if wish.devices is None or reading.domain is None:
-        raise PlanError("--lifetime needs --devices and one of --bins, --labels and --yes-no")
+        raise PlanError("--lifetime needs --devices and --values")
     return PlanAnswer(
         wish, reading, plan_lifetime(question, wish.devices, reading.domain, *spent), error, unit
     )

@@ -152,7 +152,7 @@ def solve(
     given = {"devices": devices, "epsilon": epsilon, "domain": domain, "error": error}
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
-        text = "give three of devices, epsilon, domain (bins, labels or yes-no) and error, to get the fourth"
+        text = "give three of devices, epsilon, values and error, to get the fourth"
         wrong = f"{', '.join(missing)} are missing" if missing else "one must be left open"
         raise PlanError(f"{text}: {wrong}")
     check_sizes(question, devices, domain)

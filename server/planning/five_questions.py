@@ -18,7 +18,7 @@ from .devices import MOST_DEVICES, PlanError
 from .expected_error import Kind
 from .lifetime import LifetimePlan, Rhythm, parse_duration
 from .sentences import cost
-from .wish import Reading, Wish
+from .wish import YES_NO, Reading, Wish
 
 T = TypeVar("T")
 Ask = Callable[[str, str], str]
@@ -86,11 +86,18 @@ def asked(ask: Ask) -> tuple[Wish, str]:
     horizon, call = _until_understood(ask, _ASK_RHYTHM, "2 years, every hour", parse_rhythm)
     reading = learned.reading
     wish = Wish(
-        devices=devices, bins=reading.bins, labels=reading.labels or None, yes_no=reading.yes_no,
-        low=reading.low, high=reading.high, unit=reading.unit,
-        statistics=learned.kind, quantile=learned.quantile, error=learned.error,
-        lifetime=total / MICRO, horizon=horizon, call=call,
-    )  # fmt: skip
+        devices=devices,
+        values=YES_NO if reading.yes_no else reading.labels or reading.bins,
+        low=reading.low,
+        high=reading.high,
+        unit=reading.unit,
+        statistics=learned.kind,
+        quantile=learned.quantile,
+        error=learned.error,
+        lifetime=total / MICRO,
+        horizon=horizon,
+        call=call,
+    )
     return wish, learned.purpose
 
 

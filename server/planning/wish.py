@@ -1,6 +1,7 @@
 """What somebody wants to learn of a fleet, and at what cost: the command's options, and Python's names.
 
-Texts name a field as the command's option does, such as --unit-error; `in_python` makes unit_error of it.
+Texts name a field as the command's option does, such as --histogram-epsilon; `in_python` makes
+histogram_epsilon of it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
 from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA
@@ -20,40 +21,48 @@ from .second_epsilon import epsilon_for_histogram
 
 _KINDS: dict[str, Kind] = {"frequencies": "frequency", "ranges": "range", "quantiles": "quantile"}
 _KINDS |= {"frequency": "frequency", "range": "range", "quantile": "quantile", "mean": "mean"}
-_ONLY_OF: dict[str, Kind] = {"deviation": "mean", "width": "range", "ranges": "range", "quantile": "quantile"}
+_ONLY_OF: dict[str, Kind] = {"deviation": "mean", "ranges": "range", "quantile": "quantile"}
 _NO_SHARE = {
     "quantile": "a quantile's share is its own: say --quantile 0.9, not --share",
     "mean": "a mean has no share: say --deviation, or nothing for the worst case",
 }
 _SPECIAL = {"ranges": "--range"}
+YES_NO = "yes-no"
+"""The values of a reading that is yes or no."""
+
+_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_AMOUNT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What boards read, what is asked of how many of them, and how exactly; None: not said."""
+class Wish:
+    """All that a plan is made from: what boards read, what is asked, what it may cost; None: not said.
+
+    Each field has its line of help and, where they are others than its own, the option's names.
+    """
 
     devices: Annotated[int | None, "Number of devices."] = None
     epsilon: Annotated[float | None, "Privacy of one report, nats: 0.001 to 16."] = None
-    bins: Annotated[int | None, "Bins of a number."] = None
-    labels: Annotated[
-        str | Sequence[str] | None, "Labels of a choice: a,b,c. 'other' is added as the last one."
+    values: Annotated[
+        int | str | Sequence[str] | None,
+        "What a reading can be: a number's bins, such as 64; labels a,b,c ('other' is added); yes-no.",
     ] = None
-    yes_no: Annotated[bool, "The reading is yes or no."] = False
     error: Annotated[
-        float | None,
-        "Wanted half-width of the 95 % interval, share of devices, of a mean part of the range: 0.01 is"
-        " ±1 %.",
-    ] = None
-    unit_error: Annotated[
-        float | None, "The same for a mean or a quantile, in the reading's unit; it needs --low and --high."
+        float | str | None,
+        "Wanted half-width of the 95 % interval, share of devices, of a mean part of the range: 0.01 is ±1 %;"
+        " or of a mean or a quantile with --low and --high in its unit: 0.5°C.",
     ] = None
     statistics: Annotated[
-        str | None, "What the error is of: frequencies (the share of one value), ranges, quantiles or mean."
+        str | None,
+        "What the error is of: frequencies (the share of one value), ranges, quantiles or mean.",
+        "--statistics",
+        "--for",
     ] = None
     share: Annotated[float | None, "Share that the value or range holds; without it the worst one."] = None
-    width: Annotated[int | None, "Ranges of n bins; without it all ranges."] = None
     ranges: Annotated[
-        Sequence[str] | None, "low:high in the unit, or in bins without --low; either may be empty."
+        Sequence[str] | None,
+        "low:high in the unit, or in bins without --low; either may be empty. Or n: any n neighbouring bins.",
+        "--range",
     ] = None
     quantile: Annotated[float | None, "Which quantile; without it the median."] = None
     deviation: Annotated[
@@ -64,12 +73,6 @@ class Asked:
     low: Annotated[float | None, "Least reading of a number."] = None
     high: Annotated[float | None, "Largest reading of a number."] = None
     unit: Annotated[str, "The reading's unit, for what is printed."] = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wish(Asked):
-    """All that a plan is made from: what is asked, and what one report or a board's whole life may cost."""
-
     histogram_epsilon: Annotated[
         float | None,
         "In place of --epsilon: the ε that the histogram of all reports may have, against whoever sees"
@@ -95,12 +98,9 @@ class Wish(Asked):
         for field in fields(Wish):
             value: Any = getattr(self, field.name)
             name = _SPECIAL.get(field.name, f"--{field.name.replace('_', '-')}")
-            if value is None or value is False or value == "":
+            if value is None or value == "":
                 continue
-            if value is True:
-                result.append(name)
-                continue
-            if field.name == "labels" and not isinstance(value, str):
+            if field.name == "values" and not isinstance(value, str | int):
                 value = ",".join(value)
             for part in value if isinstance(value, tuple | list) else [value]:
                 result += [name, part if isinstance(part, str) else repr(part).removesuffix(".0")]
@@ -136,33 +136,40 @@ def in_python(text: str) -> str:
     return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), text)
 
 
-def reading_of(wish: Asked) -> Reading:
+def reading_of(wish: Wish) -> Reading:
     """What boards read; raises PlanError where a wish contradicts itself."""
     low, high = wish.low, wish.high
-    if sum((wish.bins is not None, wish.labels is not None, wish.yes_no)) > 1:
-        raise PlanError("a reading is one of --bins (a number), --labels (a choice) and --yes-no")
+    reading = _values(wish.values)
     if (low is None) != (high is None):
         raise PlanError("--low and --high go together", "low")
     if low is not None and high is not None:
-        if wish.labels is not None or wish.yes_no:
-            raise PlanError("--low and --high are for a number: they go with --bins")
+        if reading.yes_no or reading.labels:
+            raise PlanError("--low and --high are for a number, whose --values are its bins")
         if not finite("--low", low) < finite("--high", high):
             raise PlanError(f"--low must be below --high, unlike {low:g} and {high:g}", "high")
-    return Reading(wish.yes_no, _labels(wish.labels), wish.bins, low, high, wish.unit)
+    return replace(reading, low=low, high=high, unit=wish.unit)
 
 
-def _labels(said: str | Sequence[str] | None) -> tuple[str, ...]:
-    if said is None or said == ():
-        return ()
-    labels = tuple(label.strip() for label in (said.split(",") if isinstance(said, str) else said))
-    if "" in labels or len(set(labels)) < len(labels):
-        raise PlanError(f"--labels reads a,b,c: different, none empty, not {','.join(labels)!r}", "labels")
+def _values(said: int | str | Sequence[str] | None) -> Reading:
+    """What --values says a reading can be."""
+    if isinstance(said, str):
+        text = said.strip()
+        if text.lower() == YES_NO:
+            return Reading(yes_no=True)
+        said = int(text) if _WHOLE.fullmatch(text) else text.split(",")
+    if said is None or isinstance(said, int):
+        return Reading(bins=said)
+    labels = tuple(label.strip() for label in said)
+    if not labels or "" in labels or len(set(labels)) < len(labels):
+        raise PlanError(f"labels read a,b,c: different, none empty, not {','.join(labels)!r}", "values")
+    if len(labels) == 1 and (labels[0].lower() == YES_NO or _WHOLE.fullmatch(labels[0])):
+        raise PlanError(f"a label alone is no number and not {YES_NO}, unlike {labels[0]}", "values")
     if "other" in labels:
-        raise PlanError("the label other is always there, as the last one: leave it out", "labels")
-    return labels
+        raise PlanError("the label other is always there, as the last one: leave it out", "values")
+    return Reading(labels=labels)
 
 
-def question_of(wish: Asked, reading: Reading) -> Question:
+def question_of(wish: Wish, reading: Reading) -> Question:
     """What is asked of the readings; raises PlanError where it cannot be."""
     single = reading.yes_no or bool(reading.labels)
     usual = "quantile" if wish.quantile is not None else "frequency" if single else "range"
@@ -174,9 +181,7 @@ def question_of(wish: Asked, reading: Reading) -> Question:
         if getattr(wish, name) is not None and kind != only:
             raise PlanError(f"{_SPECIAL.get(name, f'--{name}')} is for a {only}, not for a {kind}")
     if single and kind != "frequency":
-        raise PlanError(f"a {kind} is asked of a number (--bins); labels and yes or no have frequencies")
-    if wish.width is not None and wish.ranges:
-        raise PlanError("--width and --range do not go together: one is any place, the other stated ones")
+        raise PlanError(f"a {kind} is asked of a number; labels and yes or no have frequencies")
     if wish.share is not None and kind in _NO_SHARE:
         raise PlanError(_NO_SHARE[kind])
     share = wish.share
@@ -184,16 +189,26 @@ def question_of(wish: Asked, reading: Reading) -> Question:
         share = 0.5 if wish.quantile is None else wish.quantile
     check_sizes(Question("frequency"), wish.devices, reading.domain)
     spread = None if wish.deviation is None else wish.deviation / (reading.span or 1.0)
-    ranges = tuple(_indices(text, reading) for text in wish.ranges or ())
-    question = Question(kind, share, wish.width, ranges, spread)
+    width, ranges = _places(wish.ranges or (), reading)
+    question = Question(kind, share, width, ranges, spread)
     check_sizes(question, wish.devices, reading.domain)
     return question
+
+
+def _places(texts: Sequence[str], reading: Reading) -> tuple[int | None, tuple[tuple[int, int], ...]]:
+    """A number of neighbouring bins, or half-open indices of ranges."""
+    widths = [text for text in texts if _WHOLE.fullmatch(text.strip())]
+    if len(widths) == len(texts) == 1:
+        return int(widths[0]), ()
+    if widths:
+        raise PlanError("ranges of n bins, wherever they lie, and stated ones do not go together")
+    return None, tuple(_indices(text, reading) for text in texts)
 
 
 def _indices(text: str, reading: Reading) -> tuple[int, int]:
     """Half-open indices of "low:high": in the reading's unit where its range is known, else in bins."""
     if reading.bins is None:
-        raise PlanError("--range needs --bins: leave another of the four open, or take --width")
+        raise PlanError("--range needs --values: leave another of the four open, or take a number of bins")
     low_text, colon, high_text = text.partition(":")
     low, high = (0.0, float(reading.bins)) if reading.low is None else (reading.low, reading.high or 0.0)
     try:
@@ -219,20 +234,28 @@ def of_unit(reading: Reading, question: Question) -> float | None:
     return 1 / reading.span if question.kind in ("quantile", "mean") and reading.span else None
 
 
-def wanted_error(wish: Asked, question: Question, unit: float | None) -> float | None:
+def wanted_error(wish: Wish, question: Question, unit: float | None) -> float | None:
     """The wanted error as a share of devices, of a mean a part of the range; raises PlanError."""
-    if wish.unit_error is None:
-        check_error(question, wish.error)
-        return wish.error
-    if wish.error is not None or unit is None:
+    error, in_unit = wish.error, ""
+    if isinstance(error, str):
+        found = _AMOUNT.fullmatch(error)
+        if not found:
+            raise PlanError(f"an error is a number, such as 0.01, or 0.5°C: not {error!r}", "error")
+        error, in_unit = float(found[1]), found[2]
+    if not in_unit:
+        check_error(question, error)
+        return error
+    assert error is not None
+    if in_unit != wish.unit or unit is None:
         raise PlanError(
-            "--unit-error is for a mean or a quantile with --low and --high, in the place of --error"
+            f"--error {wish.error} is for a mean or a quantile with --low, --high and --unit {in_unit}",
+            "error",
         )
-    error = wish.unit_error * unit
-    if not LEAST_ERROR <= error < 0.5:
+    part = error * unit
+    if not LEAST_ERROR <= part < 0.5:
         of = "range" if question.kind == "mean" else "fleet"
-        raise PlanError(f"--unit-error {wish.unit_error:g} is {error:.3g} of the {of}, not between 0 and 0.5")
-    return error
+        raise PlanError(f"--error {wish.error} is {part:.3g} of the {of}, not between 0 and 0.5", "error")
+    return part
 
 
 def epsilon_of_report(wish: Wish, question: Question, domain: int | None) -> int | None:
@@ -245,9 +268,9 @@ def epsilon_of_report(wish: Wish, question: Question, domain: int | None) -> int
         return micro("epsilon", wish.epsilon)
     if wish.epsilon is not None:
         raise PlanError("--histogram-epsilon finds the ε of a report: leave --epsilon out")
-    if wish.devices is None or domain is None or wish.error is not None or wish.unit_error is not None:
+    if wish.devices is None or domain is None or wish.error is not None:
         raise PlanError(
-            "--histogram-epsilon needs --devices and one of --bins, --labels and --yes-no, and no error:"
+            "--histogram-epsilon needs --devices and --values, and no error:"
             " what ε a report may have depends on how many there are, and the error follows"
         )
     wanted = finite("histogram-epsilon", wish.histogram_epsilon)

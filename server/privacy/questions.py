@@ -95,6 +95,25 @@ def chosen(domain: int, name: str) -> ByEpsilon:
 
 
 @dataclass(frozen=True)
+class Attacker:
+    """What an attacker may see, knows, and would like to know.
+
+    at       the mechanism at any ε
+    prior    of the values, shape (domain,)
+    targets  what the attacker is after; None: each value by itself
+    reports  how many a board makes in its life; None: only one is asked about
+    fails    chance in [0, 1) that theorems with a δ may use
+    """
+
+    values: Values
+    at: ByEpsilon
+    prior: Floats
+    targets: tuple[Target, ...] | None = None
+    reports: int | None = None
+    fails: float = 0.0
+
+
+@dataclass(frozen=True)
 class Belief:
     """What an attacker believes: before, after the worst single report (exact), and at most for any ε-LDP.
 
@@ -198,52 +217,38 @@ def _describe(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def from_risk(
-    mechanism: ByEpsilon,
-    values: Values,
-    prior: Floats,
-    targets: Sequence[Target] | None,
-    risk: Risk,
-    reports: int | None,
-    fails: float,
-) -> Chosen:
-    """The largest ε that keep a risk for the targets (None: each value by itself).
+def from_risk(attacker: Attacker, risk: Risk) -> Chosen:
+    """The largest ε that keep a risk.
 
-    reports: how many a board makes in its life, None: only one is asked about. fails: chance in [0, 1) that
-    theorems with a δ may use. DisclosureError where a prior is above the risk already.
+    DisclosureError where a prior is above the risk already.
     """
-    asked = disclosure.singles(prior, values.names) if targets is None else targets
+    prior, targets, reports = attacker.prior, attacker.targets, attacker.reports
+    asked = disclosure.singles(prior, attacker.values.names) if targets is None else targets
     allowed = disclosure.allowed_loss(prior, asked, risk)
-    largest = disclosure.largest_epsilon(mechanism, prior, targets, risk)
-    at = mechanism(largest) if largest else None
-    beliefs = _beliefs(at, values, prior, targets) if at else ()
+    largest = disclosure.largest_epsilon(attacker.at, prior, targets, risk)
+    at = attacker.at(largest) if largest else None
+    beliefs = _beliefs(at, attacker) if at else ()
     rows: list[BudgetRow] = []
     passes: list[float | None] = []
     refused = ""
     if reports is not None and allowed.total:
-        rows = budget_rows(allowed.total, reports, fails)
-        passes, refused = _passes(at, prior, targets, risk, reports, rows)
+        rows = budget_rows(allowed.total, reports, attacker.fails)
+        passes, refused = _passes(at, attacker, risk, reports, rows)
     exact = None if largest is None else largest / MICRO
-    changes = at is not None and _describe(mechanism(min(at.epsilon + 1, EPSILON_MAX))) != _describe(at)
+    changes = at is not None and _describe(attacker.at(min(at.epsilon + 1, EPSILON_MAX))) != _describe(at)
     return Chosen(risk, allowed, exact, changes, at, beliefs, reports, tuple(rows), tuple(passes), refused)
 
 
-def from_epsilon(
-    experiment: Experiment,
-    values: Values,
-    prior: Floats,
-    targets: Sequence[Target] | None,
-    reports: int | None,
-    fails: float,
-) -> Seen:
-    """What one report, and n of them, of an experiment make an attacker believe about the targets."""
-    beliefs = _beliefs(experiment, values, prior, targets)
+def from_epsilon(attacker: Attacker, epsilon: int) -> Seen:
+    """What one report of epsilon micro-nats, and as many as a board makes, make an attacker believe."""
+    experiment, reports = attacker.at(epsilon), attacker.reports
+    beliefs = _beliefs(experiment, attacker)
     rows: list[LossRow] = []
     repeated, refused = None, ""
     if reports is not None:
-        rows = loss_rows(experiment.epsilon, reports, fails)
+        rows = loss_rows(experiment.epsilon, reports, attacker.fails)
         try:
-            repeated = _repeat(experiment, prior, reports, np.ones(len(prior)))
+            repeated = _repeat(experiment, attacker.prior, reports, np.ones(len(attacker.prior)))
         except DisclosureError as e:
             refused = str(e)
     first = beliefs[0].prior if beliefs else 0.0
@@ -251,23 +256,23 @@ def from_epsilon(
     return Seen(experiment, beliefs, reports, tuple(rows), posteriors, repeated, refused)
 
 
-def _beliefs(
-    experiment: Experiment, values: Values, prior: Floats, targets: Sequence[Target] | None
-) -> tuple[Belief, ...]:
-    epsilon = experiment.epsilon / MICRO
-    bound = disclosure.posterior_bound
-    if targets is not None:
-        shown = [(t.name, t.prior(prior), disclosure.worst_posterior(experiment, prior, t)) for t in targets]
+def _beliefs(experiment: Experiment, attacker: Attacker) -> tuple[Belief, ...]:
+    prior, epsilon = attacker.prior, experiment.epsilon / MICRO
+    if attacker.targets is not None:
+        shown = [
+            (t.name, t.prior(prior), disclosure.worst_posterior(experiment, prior, t))
+            for t in attacker.targets
+        ]
         others = [0] * len(shown)
     else:
-        after, names = disclosure.worst_posteriors(experiment, prior), values.names
+        after, names = disclosure.worst_posteriors(experiment, prior), attacker.values.names
         pairs = np.stack([prior, after], axis=1).round(12)
         _, first, alike = np.unique(pairs, axis=0, return_index=True, return_counts=True)
         worst = np.lexsort((first, -after[first].round(12)))[:MOST_VALUES]
         shown = [(names[i], float(prior[i]), float(after[i])) for i in first[worst].tolist()]
         others = (alike[worst] - 1).tolist()
     return tuple(
-        Belief(name, p, after, bound(p, epsilon), n)
+        Belief(name, p, after, disclosure.posterior_bound(p, epsilon), n)
         for (name, p, after), n in zip(shown, others, strict=True)
     )
 
@@ -283,19 +288,14 @@ def _repeat(experiment: Experiment, prior: Floats, reports: int, ceilings: Float
 
 
 def _passes(
-    at: Experiment | None,
-    prior: Floats,
-    targets: Sequence[Target] | None,
-    risk: Risk,
-    reports: int,
-    rows: Sequence[BudgetRow],
+    at: Experiment | None, attacker: Attacker, risk: Risk, reports: int, rows: Sequence[BudgetRow]
 ) -> tuple[list[float | None], str]:
     """The exact chance of each row that the belief in a constant true value passes its ceiling: the worst."""
-    none: list[float | None] = [None] * len(rows)
-    if at is None or targets is not None:
-        return none, "it is for single values, ask without --about" if at else ""
+    chances: list[float | None] = [None] * len(rows)
+    if at is None or attacker.targets is not None:
+        return chances, "it is for single values, ask without --about" if at else ""
+    prior, mechanism = attacker.prior, disclosure.fixed(at)
     ceilings = np.array([min(1.0, float(risk.ceiling(float(p)))) for p in prior])
-    mechanism, chances = disclosure.fixed(at), none
     for i, row in enumerate(rows):
         if row.epsilon is None or not EPSILON_MIN <= round(row.epsilon * MICRO) <= EPSILON_MAX:
             continue

@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 ITS_REPORT = "its report"
 ALL_SEEN = "all that it ever sends"
+ALL_REPORTS = "all of its reports"
 
 
 def rounded_up(nats: float | None) -> str:
@@ -38,3 +39,8 @@ def belief(nats: float, what: str = "reading", seen: str = ITS_REPORT) -> str:
     sure = math.ceil(100 * odds / (1 + odds))
     after = f"at most {sure} % sure" if sure < 100 else "all but certain"
     return f"Someone 10 % sure of a device's {what} can become {after} by seeing {seen}."
+
+
+def within(delta: float, told: str) -> str:
+    """A sentence on a promise, with what it holds under before it where it may fail."""
+    return f"Except with that probability, {told[0].lower()}{told[1:]}" if delta else told

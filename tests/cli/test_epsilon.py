@@ -30,15 +30,13 @@ def ask(hushmote, *arguments: str) -> dict:
 
 
 def test_a_risk_becomes_an_epsilon_and_a_sentence(hushmote):
-    text = hushmote("--domain", "10", "--mechanism", "grr", "--risk", "1/4", "--reports", "4")
+    text = hushmote("10:grr", "--risk", "1/4", "--reports", "4")
     assert text.startswith("Take ε = 0.274 per report: 4 reports of a board keep the risk together")
     assert "an attacker who thought 1 in 10 then thinks at most 1 in 4." in text
     assert text.count("1.098612") >= 2
     assert "no promise" not in text
-    assert "Left out, as they promise nothing about beliefs: majority, none." in text
-    arguments = ("--domain", "10", "--risk", "1/4", "--reports", "4", "--all")
-    assert hushmote(*arguments).count("no promise") == 2
-    found = ask(hushmote, "--domain", "10", "--mechanism", "grr", "--risk", "1/4", "--reports", "4")
+    assert "Left out, as they promise nothing about beliefs: majority, none. --json has" in text
+    found = ask(hushmote, "10:grr", "--risk", "1/4", "--reports", "4")
     assert found["epsilon_any_mechanism"] == int(math.log(3) * 1e6) / 1e6
     assert found["beliefs"][0]["alike"] == 9
     basic = found["theorems"][0]
@@ -48,17 +46,17 @@ def test_a_risk_becomes_an_epsilon_and_a_sentence(hushmote):
 
 
 def test_an_epsilon_becomes_beliefs(hushmote):
-    found = ask(hushmote, "--domain", "2", "--epsilon", "1", "--reports", "3")
+    found = ask(hushmote, "2", "--epsilon", "1", "--reports", "3")
     share = math.e / (1 + math.e)
     assert found["beliefs"][0]["posterior"] == pytest.approx(share, rel=1e-6)
     assert found["theorems"][0]["posterior"] == pytest.approx(1 / (1 + math.exp(-3)))
     assert found["repeated"]["worst_beliefs"] == pytest.approx([1 / (1 + math.exp(-3))] * 2, rel=1e-6)
     assert found["repeated"]["best_guess_right"] == pytest.approx(share**3 + 3 * share**2 * (1 - share))
-    assert "the best guess is right 82.19" in hushmote("--domain", "2", "--epsilon", "1", "--reports", "3")
+    assert "the best guess is right 82.19" in hushmote("2", "--epsilon", "1", "--reports", "3")
 
 
 def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmote):
-    arguments = ("--domain", "8", "--mechanism", "grr", "--epsilon", "1", "--histogram", "2000")
+    arguments = ("8:grr", "--epsilon", "1", "--histogram", "2000")
     text = " ".join(hushmote(*arguments).split())
     assert "who sees only a histogram of 2,000 reports, one of them the board's" in text
     assert "not against the broker, the aggregator's operator or the database's journal" in text
@@ -68,13 +66,13 @@ def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmot
     assert view["beliefs"][0]["prior"] == 0.125
     assert view["beliefs"][0]["posterior"] < found["beliefs"][0]["posterior"]
     assert "journal" in view["holds"]
-    with_risk = ask(hushmote, *arguments[:4], "--risk", "1/4", "--histogram", "2000")
+    with_risk = ask(hushmote, arguments[0], "--risk", "1/4", "--histogram", "2000")
     assert with_risk["histogram"]["local"] > with_risk["epsilon_any_mechanism"]
-    assert "histogram" not in ask(hushmote, *arguments[:6])
+    assert "histogram" not in ask(hushmote, *arguments[:3])
 
 
 def test_an_experiment_s_file_brings_its_mechanism_its_units_and_its_epsilon(hushmote):
-    found = ask(hushmote, ROOM, "--prior", "normal:21:3", "--about", "30:", "--factor", "3")
+    found = ask(hushmote, ROOM, "--prior", "normal:21:3", "--about", "30:", "--risk", "x3")
     assert found["mechanism"]["mechanism"] == "hh"
     assert found["tightest"]["target"] == "30 and above"
     assert found["tightest"]["posterior"] == pytest.approx(3 * found["tightest"]["prior"])
@@ -83,7 +81,7 @@ def test_an_experiment_s_file_brings_its_mechanism_its_units_and_its_epsilon(hus
     assert own["epsilon"] == 1.0
     assert own["theorems"][0]["loss"] == 4.0
     assert "new hash or level" in own["repeated_refused"]
-    for arguments in (("--factor", "3"), ("--reports", "4")):
+    for arguments in (("--risk", "x3"), ("--reports", "4")):
         hushmote(ROOM, "--prior", "normal:21:3", *arguments)
 
 
@@ -91,10 +89,10 @@ def test_a_prior_comes_from_a_file_s_column_or_from_weights(hushmote, tmp_path: 
     (tmp_path / "rooms.csv").write_text("celsius\n" + "18\n" * 3 + "31\n")
     found = ask(hushmote, ROOM, "--prior", "rooms.csv:celsius", "--about", "30:")
     assert found["beliefs"][0]["prior"] == 0.25
-    found = ask(hushmote, "--domain", "3", "--prior", "weights:2:1:1", "--epsilon", "1")
+    found = ask(hushmote, "3", "--prior", "weights:2:1:1", "--epsilon", "1")
     assert {b["prior"] for b in found["beliefs"]} == {0.5, 0.25}
     assert "a column of readings needs" in hushmote(
-        "--domain", "3", "--prior", "rooms.csv:celsius", "--risk", "1/2", expect=1
+        "3", "--prior", "rooms.csv:celsius", "--risk", "1/2", expect=1
     )
 
 
@@ -111,12 +109,12 @@ def test_a_prior_comes_from_a_store_s_reports(hushmote, tmp_path: Path):
             counts = {(version.id, "2026-11-21", c): int(n) for c, n in enumerate(histogram) if n}
             transaction.write({}, counts, {})
     name = experiment.name
-    found = ask(hushmote, "--store", url, "--prior-from", name, "--about", "heating", "--risk", "1/2")
+    found = ask(hushmote, "--store", url, "--prior", f"{name}@", "--about", "heating", "--risk", "1/2")
     assert found["tightest"]["target"] == "heating"
     assert found["tightest"]["prior"] == pytest.approx(0.3, abs=0.03)
-    text = hushmote("--store", url, "--prior-from", name, "--risk", "1/2", expect=1)
+    text = hushmote("--store", url, "--prior", f"{name}@", "--risk", "1/2", expect=1)
     assert text.startswith("hushmote: idle: before any report the belief is 0.")
-    mistake = hushmote("--store", url, "--prior-from", "other", expect=1)
+    mistake = hushmote("--store", url, "--prior", "other@home", expect=1)
     assert "no experiment other in fleet home; its experiments: mode" in mistake
 
 
@@ -132,21 +130,21 @@ def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.Mo
     ("arguments", "says"),
     [
         (
-            "--domain 10 --risk 1/4",
+            "10 --risk 1/4",
             "Take ε = 1.098 per report, or for all reports of a board together.",
         ),
         (
-            "--domain 10 --risk 1/4 --reports 500",
+            "10 --risk 1/4 --reports 500",
             "ε = 0.00219 per report: 500 reports of a board keep the risk",
         ),
         (
-            "--domain 10 --risk 1/4 --reports 500",
+            "10 --risk 1/4 --reports 500",
             "With a chance of 1e-06 that they do not, by optimal: ε = 0.00975.",
         ),
-        ("--domain 10 --risk 1/4 --reports 50000", "No ε keeps this risk in 50,000 reports"),
-        ("--domain 10 --risk 0.10001", "No ε keeps this risk: it would be below 0.001."),
+        ("10 --risk 1/4 --reports 50000", "No ε keeps this risk in 50,000 reports"),
+        ("10 --risk 0.10001", "No ε keeps this risk: it would be below 0.001."),
         (
-            "--domain 2 --epsilon 2 --reports 3",
+            "2 --epsilon 2 --reports 3",
             "thinks at most 89 in 100 after one report, and at most 998",
         ),
     ],
@@ -160,8 +158,8 @@ def test_the_answer_stands_first_and_is_a_sentence(hushmote, arguments: str, say
 
 
 def test_plots_are_written(hushmote, tmp_path: Path):
-    hushmote("--domain", "64", "--risk", "1/8", "--plot", "local.png")
-    assert "wrote loss.svg" in hushmote("--domain", "8", "--epsilon", "4", "--plot", "loss.svg")
+    hushmote("64", "--risk", "1/8", "--plot", "local.png")
+    assert "wrote loss.svg" in hushmote("8", "--epsilon", "4", "--plot", "loss.svg")
     assert "<svg" in (tmp_path / "loss.svg").read_text("utf-8")
     assert (tmp_path / "local.png").read_bytes().startswith(b"\x89PNG")
 
@@ -169,33 +167,32 @@ def test_plots_are_written(hushmote, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--domain", "8", "--epsilon", "-1"), "above 0, not -1"),
-        (("--domain", "8", "--epsilon", "0"), "above 0, not 0"),
-        (("--domain", "8", "--epsilon", "20"), "from 0.001 to 16"),
-        (("--domain", "8", "--risk", "1"), "between 0 and 1"),
-        (("--domain", "8", "--risk", "-0.2"), "between 0 and 1"),
-        (("--domain", "8", "--risk", "high"), "0.25 or 1/4, not high"),
-        (("--domain", "8", "--risk", "0.1"), "value 0: before any report the belief is 0.125 already"),
-        (("--domain", "8", "--factor", "1"), "above 1"),
-        (("--domain", "8", "--risk", "1/2", "--factor", "2"), "give one of"),
-        (("--domain", "8"), "say --risk"),
-        (("--domain", "1", "--risk", "1/2"), "2 to 16,777,216 values"),
-        (("--domain", "0", "--risk", "1/2"), "2 to 16,777,216 values"),
-        (("--domain", "3", "--risk", "1/2", "--mechanism", "rr"), "rr is for 2 values"),
-        (("--domain", "3", "--risk", "1/2", "--mechanism", "gr"), "no mechanism gr: there are auto, rr, grr"),
-        (("--domain", "3", "--prior", "0.5,0.4,0.3", "--risk", "0.9"), "sums to 1.2, not 1"),
-        (("--domain", "3", "--prior", "0.5,0.8,-0.3", "--risk", "0.9"), "0 or more"),
-        (("--domain", "3", "--prior", "0.5,0.5", "--risk", "0.9"), "2 numbers, there are 3"),
-        (("--domain", "3", "--prior", "normal:1:1", "--risk", "0.9"), "give its file"),
-        (("--domain", "3", "--about", "2:9", "--risk", "0.9"), "values are 0 to 2"),
-        (("--domain", "3", "--risk", "0.9", "--reports", "0"), "whole number from 1"),
-        (("--domain", "3", "--risk", "0.9", "--delta", "1"), "delta"),
-        (("--domain", "3", "--epsilon", "1", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
-        (("--domain", "3", "--epsilon", "1", "--histogram", "0"), "reports in the histogram"),
-        (("--domain", "3", "--epsilon", "1", "--histogram", "2", "--reports", "3"), "does not hold 3 of one"),
+        (("8", "--epsilon", "-1"), "above 0, not -1"),
+        (("8", "--epsilon", "0"), "above 0, not 0"),
+        (("8", "--epsilon", "20"), "from 0.001 to 16"),
+        (("8", "--risk", "1"), "between 0 and 1"),
+        (("8", "--risk", "-0.2"), "between 0 and 1"),
+        (("8", "--risk", "high"), "0.25 or 1/4, not high"),
+        (("8", "--risk", "0.1"), "value 0: before any report the belief is 0.125 already"),
+        (("8", "--risk", "x1"), "above 1"),
+        (("8", "--risk", "1/2", "--epsilon", "2"), "give one of"),
+        (("8"), "say --risk"),
+        (("1", "--risk", "1/2"), "2 to 16,777,216 values"),
+        (("0", "--risk", "1/2"), "2 to 16,777,216 values"),
+        (("3:rr", "--risk", "1/2"), "rr is for 2 values"),
+        (("3:gr", "--risk", "1/2"), "no mechanism gr: there are auto, rr, grr"),
+        (("3", "--prior", "0.5,0.4,0.3", "--risk", "0.9"), "sums to 1.2, not 1"),
+        (("3", "--prior", "0.5,0.8,-0.3", "--risk", "0.9"), "0 or more"),
+        (("3", "--prior", "0.5,0.5", "--risk", "0.9"), "2 numbers, there are 3"),
+        (("3", "--prior", "normal:1:1", "--risk", "0.9"), "give its file"),
+        (("3", "--about", "2:9", "--risk", "0.9"), "values are 0 to 2"),
+        (("3", "--risk", "0.9", "--reports", "0"), "whole number from 1"),
+        (("3", "--risk", "0.9", "--delta", "1"), "delta"),
+        (("3", "--epsilon", "1", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
+        (("3", "--epsilon", "1", "--histogram", "0"), "reports in the histogram"),
+        (("3", "--epsilon", "1", "--histogram", "2", "--reports", "3"), "does not hold 3 of one"),
         ((), "say what a board may hold"),
-        ((ROOM, "--domain", "3"), "not both"),
-        ((ROOM, "--mechanism", "grr"), "goes with --domain"),
+        (("3", "--prior", "room@home", "--risk", "1/2"), "leave the number of values out"),
     ],
 )
 def test_a_mistake_about_boards_is_one_line(hushmote, arguments: tuple[str, ...], says: str):

@@ -42,9 +42,7 @@ def test_five_answers_on_a_terminal_end_in_a_recommendation_and_a_file(tmp_path:
 
 def test_a_bad_answer_is_asked_again_and_enter_takes_what_is_proposed(tmp_path: Path):
     answers = ["sometimes", "", "many", "", "", "5", "", "soon", ""]
-    shown, status = on_terminal(
-        ["plan", "--output", "heating.toml", "--owner", "me@example.org"], answers, tmp_path
-    )
+    shown, status = on_terminal(["plan", "--output", "heating.toml"], answers, tmp_path)
     text = " ".join(shown.split())
     assert status == 0
     assert "Not understood: write yes/no, or different labels with commas" in text
@@ -52,7 +50,7 @@ def test_a_bad_answer_is_asked_again_and_enter_takes_what_is_proposed(tmp_path: 
     assert "Not understood: it was 10 % before: write what it may become at most" in text
     assert "Not understood: write for how long, and how often: 2 years, every hour." in text
     definition = load(tmp_path / "heating.toml")
-    assert (definition.name, definition.owner, definition.type) == ("heating", "me@example.org", "bool")
+    assert (definition.name, definition.owner, definition.type) == ("heating", "owner@example.org", "bool")
     assert definition.experiment().cap == 2_036_000
 
 
@@ -73,7 +71,7 @@ def test_ctrl_c_and_a_file_that_is_there_write_nothing(tmp_path: Path):
 def test_in_a_pipe_it_says_which_options_to_give(tmp_path, monkeypatch, capsys):
     hushmote: Run = runner("plan", tmp_path, monkeypatch, capsys)
     text = hushmote(expect=1)
-    assert "give three of --devices, --epsilon, --bins (or --labels, --yes-no) and --error" in text
+    assert "give three of --devices, --epsilon, --values and --error" in text
     assert list(tmp_path.iterdir()) == []
 
 

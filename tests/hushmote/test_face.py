@@ -106,7 +106,7 @@ def test_a_store_says_what_it_has_and_a_wrong_name_lists_it(stored: Path, room: 
 @pytest.mark.parametrize("statistics", ["pairs", "labels", "x"])
 def test_a_plan_of_what_is_not_planned_here_says_what_is(statistics: str):
     with pytest.raises(hushmote.HushmoteError) as raised:
-        hushmote.plan(devices=1000, epsilon=1, bins=16, statistics=statistics)
+        hushmote.plan(devices=1000, epsilon=1, values=16, statistics=statistics)
     known = "frequencies, ranges, quantiles and mean"
     assert str(raised.value) == f"statistics is one of {known}, not {statistics}"
 
@@ -188,7 +188,7 @@ def test_everything_prints_in_80_columns_and_is_html(room: hushmote.ExperimentRe
         estimate.share("18:22", post="smooth"),
         room.estimate("2026-11-21").change_since(room.estimate("2026-11-14"), ":20"),
         room.trend(":20", "mean"),
-        hushmote.plan(devices=20_000, bins=64, epsilon=2),
+        hushmote.plan(devices=20_000, values=64, epsilon=2),
     ]
     for one in shown:
         text = str(one)
@@ -220,20 +220,20 @@ def test_several_tables_are_one_data_frame_and_one_csv(room: hushmote.Experiment
 
 
 def test_three_of_four_give_the_fourth():
-    plan = hushmote.plan(devices=20_000, bins=64, epsilon=2)
+    plan = hushmote.plan(devices=20_000, values=64, epsilon=2)
     assert f"{plan.error:.3%}" == "2.881%"
     assert (plan.devices, plan.epsilon, plan.values) == (20_000, 2, 64)
     assert plan.mechanism.startswith("hh, fanout 2, cells 2 4 8")
     assert "±2.881% of the devices   <- the answer" in str(plan)
-    assert hushmote.plan(epsilon=1, yes_no=True, error=0.01).to_dict()["solved"] == "devices"
-    assert hushmote.plan(epsilon=1, labels=["a", "b"], error=0.01).values == 3
+    assert hushmote.plan(epsilon=1, values="yes-no", error=0.01).to_dict()["solved"] == "devices"
+    assert hushmote.plan(epsilon=1, values=["a", "b"], error=0.01).values == 3
     assert (
-        hushmote.plan(devices=20_000, bins=64, epsilon=2, statistics="quantiles").plan.question.share == 0.5
+        hushmote.plan(devices=20_000, values=64, epsilon=2, statistics="quantiles").plan.question.share == 0.5
     )
-    with pytest.raises(hushmote.HushmoteError, match="give three of devices, epsilon, domain"):
+    with pytest.raises(hushmote.HushmoteError, match="give three of devices, epsilon, values"):
         hushmote.plan(devices=10)
-    with pytest.raises(hushmote.HushmoteError, match="unit_error is for a mean or a quantile with low and"):
-        hushmote.plan(devices=10, bins=4, unit_error=0.1)
+    with pytest.raises(hushmote.HushmoteError, match="error 0\\.1s is for a mean or a quantile with low"):
+        hushmote.plan(devices=10, values=4, error="0.1s")
 
 
 LIFE = {"lifetime": 2, "horizon": "1y", "call": "1h", "low": 0, "high": 40, "unit": "°C", "quantile": 0.9}
@@ -242,8 +242,8 @@ LIFE = {"lifetime": 2, "horizon": "1y", "call": "1h", "low": 0, "high": 40, "uni
 @pytest.mark.parametrize("cost", [{"epsilon": 2}, LIFE], ids=["one report", "a life"])
 def test_the_command_and_python_show_one_answer(cost: dict[str, typing.Any]):
     """In words and in JSON; the page's answer is held to the command's in tests/web/test_plan.py."""
-    wish = Wish(devices=20_000, bins=16, **cost)
-    plan = hushmote.plan(devices=20_000, bins=16, **cost)
+    wish = Wish(devices=20_000, values=16, **cost)
+    plan = hushmote.plan(devices=20_000, values=16, **cost)
     done = [CliRunner().invoke(app, ["plan", *wish.words(), *more]) for more in ((), ("--json",))]
     printed, _, following = done[0].stdout.rpartition("\n\n")
     assert [line.rstrip() for line in printed.splitlines()] == str(plan).splitlines()

@@ -12,7 +12,8 @@ from hushmote.server.planning import expected_error
 from hushmote.server.planning.devices import MICRO, Plan, best_design
 from hushmote.server.planning.expected_error import Places, Question, places
 from hushmote.server.planning.lifetime import LifetimeBudget, LifetimePlan, Rhythm, plan_lifetime
-from hushmote.studies import plan_check
+from hushmote.studies import catalogue, plan_check
+from hushmote.studies.frame import Running
 from hushmote.studies.plan_check import CheckRow, PlanCheck, Unmeasured, band, measure
 
 FRIDGES = Rhythm(3600, 2 * 365 * 86_400)
@@ -166,3 +167,15 @@ def test_bands_are_those_of_a_chi_square() -> None:
     low, high = band(50, math.inf)
     assert stats.chi2.cdf(50 * (low / 0.99) ** 2, 50) == pytest.approx(5e-5)
     assert stats.chi2.sf(50 * (high / 1.01) ** 2, 50) == pytest.approx(5e-5)
+
+
+def test_a_life_is_checked_by_window_and_says_what_cannot_be_measured() -> None:
+    asked = catalogue.asked(
+        "plan-check", ["devices=20000", "values=yes-no", "lifetime=2", "horizon=2y", "call=1h", "fleets=20"]
+    )
+    result = catalogue.run("plan-check", asked, Running(2))
+    day, week, _ = result.json["check"]
+    assert day == {"name": "a day", "unmeasured": "10 reports are too few; 30 are needed"}
+    assert week["measured"] == pytest.approx(week["predicted"], rel=0.7)
+    assert "  a day: not measured: 10 reports are too few; 30 are needed" in result.shown
+    assert list(result.json)[:2] == ["for", "share"]

@@ -12,7 +12,7 @@ from ...server.epsilon import nats
 from ...server.experiments.budget import rule_guarantee
 from ...server.planning.policy import Policy, guarantee_of
 from ...server.planning.remaining import FleetLedger, Remaining, shown_days
-from ...server.words.epsilon import ALL_SEEN, belief
+from ...server.words.epsilon import ALL_SEEN, belief, within
 from ...server.words.numbers import counted
 
 _POINTS = 80
@@ -176,5 +176,5 @@ def _promise(promised: Guarantee) -> str:
     """What a guarantee means, and then what it says; where it may fail, the other way round."""
     told = belief(promised.epsilon, seen=ALL_SEEN)
     if promised.delta:
-        return f"{promised.words} Except with that probability, {told[0].lower()}{told[1:]}"
+        return f"{promised.words} {within(promised.delta, told)}"
     return f"{told} {promised.words}"

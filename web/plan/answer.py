@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from ...server.mechanisms.about import said_of
 from ...server.planning.answer import PlanAnswer, answer
 from ...server.planning.devices import MOST_DEVICES, Plan, PlanError, Z, best_design, devices_for, half_width
 from ...server.planning.expected_error import Design, Question, variance
-from ...server.planning.experiment_file import Named, name_from
+from ...server.planning.experiment_file import Named
 from ...server.planning.lifetime import LifetimePlan, plan_lifetime
 from ...server.planning.sentences import cost
 from ...server.planning.words import mechanism
@@ -162,11 +161,8 @@ class Worked:
         ]
 
     def command(self, named: Named) -> str:
-        """The line for a shell that gives the same plan and writes the same file."""
-        file = f"{named.name}.toml"
-        words = ["hushmote", "plan", *self.made.wish.words(), "--output", file, "--owner", named.owner]
-        words += [] if name_from(Path(file)) == named.name else ["--name", named.name]
-        return shlex.join([*words, *(["--purpose", named.purpose] if named.purpose else [])])
+        """The line for a shell that gives the same plan, and its file without owner and purpose."""
+        return shlex.join(["hushmote", "plan", *self.made.wish.words(), "--output", f"./{named.name}.toml"])
 
 
 def answered(setting: Setting, before_each: Callable[[], object] = object) -> Worked:
@@ -181,12 +177,12 @@ def answered(setting: Setting, before_each: Callable[[], object] = object) -> Wo
     fourth = made.plan
     assert isinstance(fourth, Plan)
     if wish.lifetime is not None:
-        bins = fourth.design.domain if setting.form == "number" else None
-        wish = replace(wish, devices=fourth.devices, bins=bins, epsilon=None, limit=fourth.epsilon)
+        values = fourth.design.domain if setting.form == "number" else wish.values
+        wish = replace(wish, devices=fourth.devices, values=values, epsilon=None, limit=fourth.epsilon)
         made = answer(wish)
-        if fourth.solved == "devices" and wish.error is not None and isinstance(made.plan, LifetimePlan):
+        if fourth.solved == "devices" and made.wanted is not None and isinstance(made.plan, LifetimePlan):
             # How a board spends its life does not depend on how many there are.
-            needed = _devices(made.plan.design, made.plan.question, wish.error, _each(made.plan))
+            needed = _devices(made.plan.design, made.plan.question, made.wanted, _each(made.plan))
             made = replace(made, wish=replace(wish, devices=needed), plan=replace(made.plan, devices=needed))
         before_each()
     worked = Worked(setting, made, fourth)

@@ -76,6 +76,7 @@ class FormPart:
 
     def refuse(self, name: str, text: str) -> bool:
         """Say at a field why it cannot be; False where there is no such field."""
+        name = "labels" if name == "values" else name
         if name in self._quantities:
             self._quantities[name].tell(fault=text)
         elif name in self._inputs:

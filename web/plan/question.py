@@ -9,7 +9,7 @@ from typing import Literal
 from ...server.epsilon import MICRO, check_epsilon
 from ...server.planning.devices import PlanError
 from ...server.planning.expected_error import Kind
-from ...server.planning.wish import Wish
+from ...server.planning.wish import YES_NO, Wish
 
 Fourth = Literal["devices", "epsilon", "domain", "error"]
 Form = Literal["number", "labels", "yes_no"]
@@ -75,9 +75,7 @@ def wished(setting: Setting) -> Wish:
         devices=None if answer == "devices" else _whole("devices", setting.devices, "boards"),
         epsilon=None if answer == "epsilon" else _nats(setting.epsilon),
         error=None if answer == "error" else _error(setting.error),
-        bins=_whole("domain", setting.bins, "values") if number and answer != "domain" else None,
-        labels=setting.labels if setting.form == "labels" else None,
-        yes_no=setting.form == "yes_no",
+        values=_values(setting),
         low=setting.low if ends else None,
         high=setting.high if ends else None,
         unit=setting.unit if number else "",
@@ -87,6 +85,14 @@ def wished(setting: Setting) -> Wish:
         horizon=setting.horizon if lasting else None,
         call=setting.call if lasting else None,
     )
+
+
+def _values(setting: Setting) -> int | str | tuple[str, ...] | None:
+    if setting.form == "labels":
+        return tuple(setting.labels.split(","))
+    if setting.form == "yes_no":
+        return YES_NO
+    return None if setting.answer == "domain" else _whole("domain", setting.bins, "values")
 
 
 def _error(percent: float | None) -> float:

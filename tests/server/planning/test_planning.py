@@ -424,8 +424,8 @@ def test_lives_that_make_no_sense_are_refused(budget: LifetimeBudget, rhythm: Rh
 def test_plans_are_plain_values() -> None:
     plan = solve(Question(), devices=1000, epsilon=MICRO, domain=16)
     wishes = (
-        Wish(devices=1000, bins=16, epsilon=1),
-        Wish(devices=1000, bins=16, lifetime=1, horizon="1y", call="1h"),
+        Wish(devices=1000, values=16, epsilon=1),
+        Wish(devices=1000, values=16, lifetime=1, horizon="1y", call="1h"),
     )
     for wish in wishes:
         result = answer(wish).to_dict()

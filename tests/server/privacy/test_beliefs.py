@@ -208,7 +208,9 @@ def test_direct_reports_of_one_value_keep_what_the_theorems_say():
     values = epsilon_local.bare_values(4)
     prior = np.array([0.4, 0.3, 0.2, 0.1])
     at = epsilon_local.chosen(4, "grr")
-    found = epsilon_local.from_risk(at, values, prior, None, Risk(Fraction(3, 5)), 40, 0.01)
+    found = epsilon_local.from_risk(
+        epsilon_local.Attacker(values, at, prior, None, 40, 0.01), Risk(Fraction(3, 5))
+    )
     chances = dict(zip((r.theorem for r in found.rows), found.passes, strict=True))
     for row in found.rows:
         p = chances[row.theorem]

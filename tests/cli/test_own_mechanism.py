@@ -1,17 +1,19 @@
-"""A mechanism of one's own from the analyst's file to the answer: real processes, a real broker."""
+"""A mechanism of one's own from the analyst's file to the answer, with nothing loaded beforehand."""
 
 import json
 import shutil
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import hushmote, hushmote_process
+from command_line import Run, hushmote
 from own_channels import EXAMPLES
+from running import until
 
+from hushmote.device import ldp_client
 from hushmote.server.service.process import READY
 from hushmote.server.wire import experiments as wire
 from hushmote.server.wire.experiments import parse_experiment
@@ -47,25 +49,43 @@ def cups(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_command_that_reads_an_experiment_takes_it(cups: Path):
-    """In processes of their own: nothing is loaded beforehand."""
-    shown = json.loads(hushmote_process("experiment", "show", "cups.toml", "--json", cwd=cups))
+@pytest.fixture
+def fresh() -> Iterator[Run]:
+    """The command line as in a process of its own: no mechanism but the shipped ones is loaded."""
+    shipped = {name: set(vars(ldp_client)[name]) for name in ("MECHANISMS", "TYPES")}
+
+    def forget() -> None:
+        for name in [path.stem for path in EXAMPLES.glob("*.py")]:
+            sys.modules.pop(name, None)
+        for name, words in shipped.items():
+            known: dict[str, object] = vars(ldp_client)[name]
+            for word in known.keys() - words:
+                del known[word]
+
+    def run(*arguments: str, cwd: Path, expect: int = 0) -> str:
+        forget()
+        return hushmote(*arguments, cwd=cwd, expect=expect)
+
+    yield run
+    forget()
+
+
+def test_every_command_that_reads_an_experiment_takes_it(cups: Path, fresh: Run):
+    shown = json.loads(fresh("experiment", "show", "cups.toml", "--json", cwd=cups))
     assert json.loads(shown["payload"])["mechanism"] == "unary:Unary"
     store = ("--store", "sqlite:///s.sqlite")
     simulated = ("--population", "normal:30:12", "--devices", "2000", "--seed", "1")
-    hushmote_process("simulate", "cups.toml", *simulated, "--days", "2", "--to", store[1], cwd=cups)
-    counted = json.loads(hushmote_process("status", "--json", *store, cwd=cups))["experiments"][0]
-    found = json.loads(hushmote_process("estimate", "cups", "--json", *store, cwd=cups))
+    fresh("simulate", "cups.toml", *simulated, "--days", "2", "--to", store[1], cwd=cups)
+    counted = json.loads(fresh("status", "--json", *store, cwd=cups))["experiments"][0]
+    found = json.loads(fresh("estimate", "cups", "--json", *store, cwd=cups))
     assert found["reports"] == counted["reports"] > 1000
-    assert "sound" in hushmote_process("store", "check", "sqlite:///s.sqlite", cwd=cups)
-    assert "1.0986" in hushmote_process("epsilon", "cups.toml", "--risk", "0.3", cwd=cups)
-    audit = json.loads(
-        hushmote_process("check-mechanism", "cups.toml", "--samples", "2000", "--json", cwd=cups)
-    )
+    assert "sound" in fresh("store", "check", "sqlite:///s.sqlite", cwd=cups)
+    assert "1.0986" in fresh("epsilon", "cups.toml", "--risk", "0.3", cwd=cups)
+    audit = json.loads(fresh("check-mechanism", "cups.toml", "--samples", "2000", "--json", cwd=cups))
     assert all(finding["private"] and finding["fit_p_value"] > 1e-9 for finding in audit["findings"])
     (cups / "my_post.py").write_text("def half(estimates): return estimates.frequencies / 2")
     asked = ("estimate", "cups", "--post", "my_post:half", "--json", *store)
-    processed = json.loads(hushmote_process(*asked, cwd=cups))
+    processed = json.loads(fresh(*asked, cwd=cups))
     assert "my_post:half" in json.dumps(processed)
 
 
@@ -87,37 +107,43 @@ def test_every_command_that_reads_an_experiment_takes_it(cups: Path):
     ],
     ids=["hcms", "sfp"],
 )
-def test_a_file_asks_for_a_sketch_with_its_parameters(tmp_path: Path, reading, word, parameters, shown):
+def test_a_file_asks_for_a_sketch_with_its_parameters(
+    tmp_path: Path, fresh: Run, reading, word, parameters, shown
+):
     for path in EXAMPLES.glob("*.py"):
         shutil.copy(path, tmp_path)
     start, end = CUPS.index('type = "number"'), CUPS.index("epsilon")
     fields = reading | {"mechanism": word} | parameters
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items())
     (tmp_path / "words.toml").write_text(CUPS[:start] + lines + CUPS[end:])
-    said = json.loads(hushmote_process("experiment", "show", "words.toml", "--json", cwd=tmp_path))
+    said = json.loads(fresh("experiment", "show", "words.toml", "--json", cwd=tmp_path))
     published = json.loads(said["payload"])
     assert {name: published[name] for name in fields} == fields
-    people = " ".join(hushmote_process("experiment", "show", "words.toml", cwd=tmp_path).split())
+    people = " ".join(fresh("experiment", "show", "words.toml", cwd=tmp_path).split())
     assert all(words in people for words in shown)
     store = ("--store", "sqlite:///s.sqlite")
-    hushmote_process("experiment", "add", "words.toml", "--open", *store, cwd=tmp_path)
-    hushmote_process("status", *store, cwd=tmp_path)
+    fresh("experiment", "add", "words.toml", "--open", *store, cwd=tmp_path)
+    fresh("status", *store, cwd=tmp_path)
     missing = CUPS[:start] + lines.replace("width = 16", "width = 6") + CUPS[end:]
     (tmp_path / "words.toml").write_text(missing)
-    assert "width must be a power of 2" in hushmote_process(
-        "experiment", "show", "words.toml", cwd=tmp_path, expect=1
-    )
+    assert "width must be a power of 2" in fresh("experiment", "show", "words.toml", cwd=tmp_path, expect=1)
 
 
-def test_elsewhere_it_is_a_line_and_not_a_damaged_store(cups: Path, tmp_path_factory: pytest.TempPathFactory):
+def test_elsewhere_it_is_a_line_and_not_a_damaged_store(
+    cups: Path, fresh: Run, tmp_path_factory: pytest.TempPathFactory
+):
     store = f"sqlite:///{cups}/s.sqlite"
-    hushmote_process("experiment", "add", "cups.toml", "--open", "--store", store, cwd=cups)
+    fresh("experiment", "add", "cups.toml", "--open", "--store", store, cwd=cups)
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for arguments in (("status", "--store", store), ("store", "check", store)):
-        said = hushmote_process(*arguments, cwd=elsewhere, expect=1)
+        said = fresh(*arguments, cwd=elsewhere, expect=1)
         assert "cannot be read here: mechanism unary:Unary: there is no module unary: run hushmote in" in said
-    said = hushmote_process("experiment", "show", str(cups / "cups.toml"), cwd=elsewhere, expect=1)
+    said = fresh("experiment", "show", str(cups / "cups.toml"), cwd=elsewhere, expect=1)
     assert "there is no module unary" in said
+
+
+def counted(folder: Path) -> int:
+    return json.loads(hushmote("status", "--json", cwd=folder))["experiments"][0]["reports"]
 
 
 def test_served_reports_are_counted_and_estimated(cups: Path, monkeypatch: pytest.MonkeyPatch):
@@ -137,10 +163,7 @@ def test_served_reports_are_counted_and_estimated(cups: Path, monkeypatch: pytes
             fleet = SimulatedFleet("bar", [payload], size=300, rng=np.random.default_rng())
             with Gateways(broker.host, broker.port) as gateways:
                 gateways.deliver(fleet, fleet.round({"cups": [25.0] * 300}))
-            end = time.monotonic() + 30
-            reports = 0
-            while time.monotonic() < end and reports < 300:
-                reports = json.loads(hushmote("status", "--json", cwd=cups))["experiments"][0]["reports"]
+            until(lambda: counted(cups) == 300, "300 reports counted")
             server.terminate()
             log = server.communicate(timeout=20)[1]
     assert "stopped: 300 reports accepted; rejected: none" in log

@@ -1,4 +1,7 @@
-"""Experiment.parse refuses whatever is not exactly right, with the reason; bucket never loses a reading."""
+"""Experiment.parse refuses whatever is not exactly right, with the reason; bucket never loses a reading.
+
+What vectors.json has of refused experiments, each with its reason, test_vectors.py gives to the same client.
+"""
 
 import hashlib
 import json
@@ -143,73 +146,13 @@ def test_numbers_that_are_no_sizes_are_refused(field, around, least, most, token
     refusal(payload)
 
 
-@pytest.mark.parametrize(
-    "field",
-    ["v", "name", "type", "mechanism", "epsilon", "budget", "window"],
-)
-def test_a_missing_field_is_named(field):
-    assert refusal(experiment_json(**{field: None})) == field + " is missing"
-    null = json.loads(experiment_json())
-    null[field] = None
-    assert refusal(json.dumps(null)) == field + " is missing"
-
-
-@pytest.mark.parametrize(
-    ("field", "around"),
-    [
-        ("labels", CHOICE),
-        ("low", NUMBER),
-        ("high", NUMBER),
-        ("bins", NUMBER),
-        ("g", OLH),
-        ("fanout", HH),
-        ("cells", HH),
-    ],
-)
-def test_a_missing_field_of_the_type_or_mechanism_is_named(field, around):
-    assert refusal(experiment_json(**{**around, field: None})) == field + " is missing"
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "around"),
-    [
-        ("color", 1, {}),
-        ("Name", "e", {}),
-        ("", 0, {}),
-        ("labels", ["a"], {}),
-        ("low", 0, {}),
-        ("bins", 2, CHOICE),
-        ("g", 2, {}),
-        ("g", 3, HH),
-        ("fanout", 4, OLH),
-        ("cells", [2], {}),
-        ("weights", [1], OLH),
-        ("cap", 5, {}),
-    ],
-)
-def test_a_field_that_does_not_belong_is_refused(field, value, around):
-    assert refusal(experiment_json(**around, **{field: value})) == "unknown field " + field
-
-
-@pytest.mark.parametrize(
-    "name", ["", "a" * 33, "Room", "a b", "a/b", "a+", "#", "ä", "a.b", 5, None, ["a"], True, {"a": 1}]
-)
-def test_names_that_do_not_fit_a_topic_are_refused(name):
-    payload = json.loads(experiment_json())
-    payload["name"] = name
-    assert refusal(json.dumps(payload, ensure_ascii=False))
+def test_a_field_that_is_null_is_missing():
+    assert refusal(experiment_json().replace(b'"e"', b"null")) == "name is missing"
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 32, "0_-z", "-", "_"])
 def test_names_of_1_to_32_characters_are_taken(name):
     assert parse(name=name).name == name
-
-
-@pytest.mark.parametrize("field", ["type", "mechanism", "window"])
-@pytest.mark.parametrize("value", ["", "RR", "rr ", 1, ["rr"], {}, True, "r", "week"])
-def test_what_a_board_lacks_is_named(field: str, value: object):
-    shown = value if isinstance(value, str) else "?"
-    assert refusal(experiment_json(**{field: value})) == f"no {field} {shown} on this board"
 
 
 @pytest.mark.parametrize(
@@ -219,24 +162,6 @@ def test_what_a_board_lacks_is_named(field: str, value: object):
 def test_labels_that_are_not_different_strings_are_refused(labels):
     text = refusal(experiment_json(**{**CHOICE, "labels": labels}))
     assert text == "labels must be different, of 1 to 64 characters"
-
-
-@pytest.mark.parametrize(("low", "high"), [(5, 5), (6, 5), (2**40, -(2**40))])
-def test_low_must_be_less_than_high(low, high):
-    assert refusal(experiment_json(**{**NUMBER, "low": low, "high": high})) == "low must be less than high"
-
-
-@pytest.mark.parametrize("g", [4, 6, 9, 15, 25, 49, 91, 121, 221, 250, 255, 256, 257, 65_521, 65_536])
-def test_g_must_be_a_prime_below_the_domain(g):
-    text = refusal(experiment_json(**{**OLH, "g": g}))
-    below = f"cells: {g} must be 256 or a prime below it"
-    assert text == (below if g < 256 else "g must be an integer from 2 to 255")
-
-
-def test_g_is_at_most_2_to_the_16():
-    huge = {**OLH, "bins": 2**24, "epsilon": 16_000_000}
-    text = refusal(experiment_json(**{**huge, "g": 65_537}))
-    assert text == "cells: 65537 must be 16777216 or a prime below it"
 
 
 def test_every_prime_up_to_256_and_no_other_number_is_taken_as_g():
@@ -250,98 +175,8 @@ def test_every_prime_up_to_256_and_no_other_number_is_taken_as_g():
             assert Experiment.parse(payload).levels[0].g == g
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {**OLH, "bins": 2**24, "g": 3},  # 3**16 > 2**24
-        {**OLH, "bins": 65_536, "g": 257, "epsilon": 8_000_000},  # 257**3
-        {**HH, "bins": 65_536, "fanout": 256, "cells": [256, 257], "epsilon": 8_000_000},
-    ],
-)
-def test_more_than_2_to_the_24_codes_are_refused(changes):
-    text = refusal(experiment_json(**changes))
-    assert text == "more than 16777216 codes"
-
-
 def test_exactly_2_to_the_24_codes_are_taken():
     assert parse(**{**NUMBER, "bins": 2**24, "epsilon": 8_000_000}).code_count == 2**24
-
-
-def test_a_threshold_that_gives_the_truth_no_advantage_is_refused():
-    text = refusal(experiment_json(**{**NUMBER, "bins": 2**24, "epsilon": 1_000}))
-    assert text == "epsilon is too small for so many cells"
-    for level in parse(**{**OLH, "epsilon": 1_000}).levels:
-        assert level.threshold * level.g > ONE
-
-
-def test_rr_is_for_two_values():
-    for changes in ({**NUMBER, "mechanism": "rr"}, {**CHOICE, "mechanism": "rr"}):
-        assert refusal(experiment_json(**changes)) == "rr is for two values"
-    assert parse(**{**NUMBER, "bins": 2, "mechanism": "rr"}).code_count == 2
-
-
-@pytest.mark.parametrize(
-    ("cells", "text"),
-    [
-        ([4, 3, 3], "cells must be a list of 4 integers from 2 to 16777216"),
-        ([4, 3, 3, 3, 3], "cells must be a list of 4 integers from 2 to 16777216"),
-        ([], "cells must be a list of 4 integers from 2 to 16777216"),
-        (4, "cells must be a list of 4 integers from 2 to 16777216"),
-        ("4333", "cells must be a list of 4 integers from 2 to 16777216"),
-        ([4, 3, 3, 3.0], "cells must be a list of 4 integers from 2 to 16777216"),
-        ([4, 3, 3, "3"], "cells must be a list of 4 integers from 2 to 16777216"),
-        ([4, 3, True, 3], "cells must be a list of 4 integers from 2 to 16777216"),
-        ([4, 3, 1, 3], "cells must be a list of 4 integers from 2 to 16777216"),
-        ([4, 3, -3, 3], "cells must be a list of 4 integers from 2 to 16777216"),
-        ([5, 3, 3, 3], "cells: 5 must be 4 or a prime below it"),
-        ([4, 4, 3, 3], "cells: 4 must be 16 or a prime below it"),
-        ([4, 3, 67, 3], "cells: 67 must be 64 or a prime below it"),
-        ([4, 3, 3, 257], "cells: 257 must be 256 or a prime below it"),
-    ],
-)
-def test_cells_of_the_wrong_number_or_size_are_refused(cells, text):
-    assert refusal(experiment_json(**{**HH, "cells": cells})) == text
-
-
-@pytest.mark.parametrize(
-    ("weights", "text"),
-    [
-        ([1, 1, 1], "weights must be a list of 4 integers from 0 to 65535"),
-        ([1, 1, 1, 1, 1], "weights must be a list of 4 integers from 0 to 65535"),
-        ([1, 1, 1, -1], "weights must be a list of 4 integers from 0 to 65535"),
-        ([1, 1, 1, 65536], "weights must be a list of 4 integers from 0 to 65535"),
-        ([1, 1, 1, 0.5], "weights must be a list of 4 integers from 0 to 65535"),
-        (1, "weights must be a list of 4 integers from 0 to 65535"),
-        ([1, 1, 1, 0], "the last of the weights must not be 0"),
-        ([0, 0, 0, 0], "the last of the weights must not be 0"),
-    ],
-)
-def test_weights_of_the_wrong_number_or_size_are_refused(weights, text):
-    assert refusal(experiment_json(**HH, weights=weights)) == text
-
-
-@pytest.mark.parametrize(
-    ("budget", "text"),
-    [
-        ({}, "rule is missing"),
-        ({"rule": "sum"}, "cap is missing"),
-        ({"cap": 5}, "rule is missing"),
-        ({"rule": "total", "cap": 5}, "no rule total on this board"),
-        ({"rule": ["sum"], "cap": 5}, "no rule ? on this board"),
-        ({"rule": "unlimited", "cap": 5}, "unknown field cap in budget"),
-        ({"rule": "sum", "cap": 5, "delta": 1}, "unknown field delta in budget"),
-        ([], "budget must be an object"),
-        ("sum", "budget must be an object"),
-        (4_000_000, "budget must be an object"),
-    ]
-    + [
-        ({"rule": rule, "cap": cap}, "cap must be an integer from 1 to 18014398509481983")
-        for rule in ("sum", "squares", "count")
-        for cap in (0, -1, 2**54, 10**30, 1.5, True, "5")
-    ],
-)
-def test_budgets_that_make_no_sense_are_refused(budget, text):
-    assert refusal(experiment_json(budget=budget)) == text
 
 
 def test_the_cost_of_a_report_follows_its_rule():
@@ -398,14 +233,6 @@ RR = experiment_json()
 )
 def test_what_is_not_one_json_object_is_refused(payload):
     assert refusal(payload) == "not a JSON object"
-
-
-@pytest.mark.parametrize(
-    "token", ["1.0", "0.5", "1e3", "true", '"2"', "[2]", "{}", "NaN", "Infinity", "9" * 400]
-)
-def test_what_is_not_quite_a_number_is_refused(token):
-    payload = experiment_json(every=987_654).replace(b"987654", token.encode())
-    assert refusal(payload) == "every must be an integer from 1 to 16777216"
 
 
 @pytest.mark.parametrize("token", ["02", "00", "-01", "+1", "0x1", "1.", ".5", "None", "nan", "1-2"])

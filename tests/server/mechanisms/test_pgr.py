@@ -1,4 +1,4 @@
-"""pgr: its map against points counted one by one, its moments against enumeration, its figures."""
+"""pgr: its map against points counted one by one, and its figures; test_hashed_moments.py has its moments."""
 
 from itertools import product
 from pathlib import Path
@@ -13,28 +13,11 @@ from hushmote.server.estimate import estimate, plausibility
 from hushmote.server.experiments.payload import experiment_over
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.choose import choose, designs
-from hushmote.server.mechanisms.decoded import Decoded
 from hushmote.server.mechanisms.hashing.variance import frequency_variance
 from hushmote.server.mechanisms.points import lines, projective
 from hushmote.server.mechanisms.points.pgr import PointsCode, ProjectiveGeometry
 from hushmote.server.mechanisms.workload import FREQUENCIES
 from hushmote.simulator import vectorised
-
-# (q, domain): whole spaces, all but one value, one value alone on top, few of many; small and large q.
-SHAPES = (
-    (2, 3),
-    (2, 31),
-    (2, 33),
-    (3, 13),
-    (3, 14),
-    (3, 39),
-    (3, 100),
-    (5, 156),
-    (5, 31),
-    (7, 256),
-    (53, 300),
-)
-each_shape = pytest.mark.parametrize(("q", "domain"), SHAPES)
 
 
 def designed(q: int, domain: int, epsilon: float = 2.0) -> Experiment:
@@ -83,42 +66,6 @@ def test_supports_are_exact_whether_transformed_or_added_up(each: int) -> None:
     counts[rng.integers(len(counts))] += each << 16
     np.testing.assert_array_equal(code.class_supports(counts), projective.supports(53, 3, counts)[:2000])
     assert projective.supports(53, 3, counts).sum() == counts.sum() * projective.point_count(53, 2)
-
-
-@each_shape
-def test_moments_are_those_of_every_code(q: int, domain: int) -> None:
-    """Of a histogram that no population is likely to make: the moments are those of any shares of codes."""
-    rng = np.random.default_rng(3)
-    pgr = mechanism(q, domain)
-    counts = np.append(rng.geometric(0.3, pgr.experiment.code_count - 1) - 1, 7)
-    short, general = pgr.decode(counts), Decoded(pgr, pgr.collapse(counts))
-    np.testing.assert_allclose(short.frequencies, general.frequencies, atol=1e-11)
-    for fast, slow in (
-        (short.frequency_spread, general.frequency_spread),
-        (short.cdf_spread, general.cdf_spread),
-    ):
-        np.testing.assert_allclose(fast.variance, slow.variance, rtol=1e-9, atol=1e-14 * slow.variance.max())
-        third = slow.variance * slow.skew
-        np.testing.assert_allclose(fast.variance * fast.skew, third, rtol=1e-9, atol=1e-12 * abs(third).max())
-    assert short.exact
-    assert short.frequencies.sum() == pytest.approx(1)
-    assert short.cdf_spread.variance[-1] == 0
-
-
-@each_shape
-def test_variances_in_closed_form_are_those_of_the_law(q: int, domain: int) -> None:
-    """Of a value that holds a share, others sharing the rest, a mean over values: as enumerated."""
-    pgr = mechanism(q, domain)
-    channel = pgr.codes[0].channel
-    for share in (0.0, 0.1, 1.0):
-        total = 0.0
-        for value in range(domain):
-            population = np.full(domain, (1 - share) / (domain - 1))
-            population[value] = share
-            total += float(pgr.variances(np.eye(domain)[:, [value]], population)[0])
-        assert frequency_variance(channel, share) == pytest.approx(total / domain, rel=1e-9)
-    rare = pgr.decode(np.ones(pgr.experiment.code_count, np.int64)).rare_variance()
-    assert rare == pytest.approx(frequency_variance(channel, 0.0) / pgr.experiment.code_count)
 
 
 @pytest.mark.parametrize(("q", "domain"), [(2, 31), (2, 33), (3, 13), (3, 14), (3, 100), (5, 40), (7, 70)])

@@ -1,5 +1,6 @@
 """Mechanisms of one's own in files, as an analyst has them: the example of the documents, and faulty ones."""
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,3 +68,18 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
             del sys.modules[name]
     ldp_client.MECHANISMS.clear()
     ldp_client.MECHANISMS.update(words)
+
+
+@pytest.fixture
+def own_coin(own_folder: Callable[[str, str], str]) -> Callable[..., str]:
+    """A function that writes a COIN with texts of it replaced, (right, wrong) each, and returns its word."""
+    made = itertools.count()
+
+    def write(*replaced: tuple[str, str]) -> str:
+        name, text = f"coin_{next(made)}", COIN
+        for right, wrong in replaced:
+            assert text.count(right) == 1, right
+            text = text.replace(right, wrong)
+        return own_folder(name, f'{text}\nregister("{name}")\n')
+
+    return write

@@ -17,7 +17,7 @@ import pytest
 from command_line import hushmote
 from enumeration import distribution
 from experiments import experiment_json
-from own_channels import COIN, EXAMPLES
+from own_channels import EXAMPLES
 from scipy.stats import binom, binomtest
 
 from hushmote.cli.check_mechanism import payloads
@@ -259,15 +259,6 @@ def test_a_board_is_audited_with_what_is_installed_on_it(tmp_path):
     assert not finding.private, "the file on the board was not the one that ran"
 
 
-def leaky(own_folder: Callable[[str, str], str], name: str, *replaced: tuple[str, str]) -> str:
-    """A file that has a coin of one's own with these lines replaced."""
-    text = COIN
-    for right, wrong in replaced:
-        assert text.count(right) == 1, right
-        text = text.replace(right, wrong)
-    return own_folder(name, text + f'\nregister("{name}")\n')
-
-
 def test_a_channel_above_the_nominal_epsilon_fails_whatever_is_counted(
     own_folder: Callable[[str, str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -306,12 +297,12 @@ def test_a_rounding_of_floats_is_no_excess_and_what_is_unbounded_is_one():
     ],
 )  # fmt: skip
 def test_what_code_of_ones_own_raises_is_a_line(
-    own_folder: Callable[[str, str], str], right: str, wrong: str, text: str
+    own_coin: Callable[..., str], right: str, wrong: str, text: str
 ):
-    name = f"raises_{len(wrong)}"
-    audited = experiment_json(mechanism=leaky(own_folder, name, (right, wrong)))
+    word = own_coin((right, wrong))
+    audited = experiment_json(mechanism=word)
     empty = ({0: 50, 1: 50}, {0: 50, 1: 50})
     with pytest.raises(MechanismError, match=text) as caught:
         judge(subject(audited, False), "cpython", (empty, empty), FALSE_ALARM)
-    assert str(caught.value).startswith(f"{name}:Coin: its ")
+    assert str(caught.value).startswith(f"{word}: its ")
     assert "\n" not in str(caught.value)

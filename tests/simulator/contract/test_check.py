@@ -20,6 +20,7 @@ from hushmote.simulator.contract.cases import EPSILONS, ContractError, cases, fu
 from hushmote.simulator.contract.exact import EnumerationError, distribution, log
 
 Write = Callable[[str, str], str]
+Coin = Callable[..., str]
 
 
 def failing(word: str) -> dict[str, str]:
@@ -29,9 +30,8 @@ def failing(word: str) -> dict[str, str]:
     return {one.name: one.words for one in looked if one.holds is False}
 
 
-def test_a_whole_channel_keeps_everything(own_folder: Write):
-    word = own_folder("whole_coin", COIN + '\nregister("whole_coin")\n')
-    assert failing(word) == {}
+def test_a_whole_channel_keeps_everything(own_coin: Coin):
+    assert failing(own_coin()) == {}
 
 
 @pytest.mark.micropython
@@ -87,19 +87,15 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_is_broken_is_found_and_named(own_folder: Write, name: str):
+def test_what_is_broken_is_found_and_named(own_coin: Coin, name: str):
     whole, broken, fails = FAULTS[name]
-    assert COIN.count(whole) == 1
-    word = own_folder(f"coin_{name}", COIN.replace(whole, broken) + f'\nregister("coin_{name}")\n')
-    found = failing(word)
+    found = failing(own_coin((whole, broken)))
     assert fails in found, found
     assert all("\n" not in words and "values, ε = " in words for words in found.values())
 
 
 @pytest.mark.parametrize(("excess", "holds"), [(0, True), (1, False), (100_000, False)])
-def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(
-    own_folder: Write, excess: int, holds: bool
-):
+def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(own_coin: Coin, excess: int, holds: bool):
     """The truth by a first coin or, where that fails, by two small ones: chances in steps of 2**-58."""
     epsilon = EPSILONS[0]
     first = truth_threshold(epsilon, 2)
@@ -108,11 +104,8 @@ def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(
         odds = (Decimal(epsilon) / 1_000_000).exp()
         missing = odds / (1 + odds) * ONE - first
         last = math.floor(missing * ONE * ONE / (ONE - first) / 4) + excess
-    name = f"coin_{excess}"
     coins = f"rng.bernoulli(exp.threshold) | rng.bernoulli(4) & rng.bernoulli({last})"
-    text = COIN.replace("rng.bernoulli(exp.threshold)", coins)
-    word = own_folder(name, text + f'\nregister("{name}")\n')
-    (case, *_) = cases(word)
+    (case, *_) = cases(own_coin(("rng.bernoulli(exp.threshold)", coins)))
     private = check.look("private", (case,))
     assert private.holds is holds
     chance = case.exact[1][1]
@@ -132,10 +125,8 @@ def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(
         ("exp.epsilon if exp.epsilon < 4_000_000 else 0", "; at ε 0.001, 0.5 and 2, 1 example, 2 values"),
     ],
 )
-def test_privacy_is_proven_at_small_and_large_epsilons_and_says_so(own_folder: Write, wrong: str, words: str):
-    name = f"coin_of_{len(wrong)}"
-    text = COIN.replace("(exp.epsilon, 2)", f"({wrong}, 2)")
-    word = own_folder(name, text + f'\nregister("{name}")\n')
+def test_privacy_is_proven_at_small_and_large_epsilons_and_says_so(own_coin: Coin, wrong: str, words: str):
+    word = own_coin(("(exp.epsilon, 2)", f"({wrong}, 2)"))
     assert check.look("private", cases(word)).holds
     found = check.proven(cases(word), further(word))
     assert found.holds is ("code" not in words)
@@ -152,21 +143,18 @@ def test_privacy_is_proven_at_small_and_large_epsilons_and_says_so(own_folder: W
         ("self.odds, 0.9 * lie, 2 * lie", False),
     ],
 )
-def test_a_blanket_may_say_less_than_there_is_and_no_more(own_folder: Write, said: str, holds: bool):
+def test_a_blanket_may_say_less_than_there_is_and_no_more(own_coin: Coin, said: str, holds: bool):
     """The lie of randomized response, either way, is what two readings have in common."""
     lines = ("    def blanket(self):", "    lie = 1 - self.experiment.truth", f"    return {said}")
     own = "\n    ".join(lines) + "\n\n    def draw("
-    name = f"coin_blanket_{len(said)}"
-    word = own_folder(name, COIN.replace("    def draw(", own) + f'\nregister("{name}")\n')
-    found = check.look("blanket", cases(word))
+    found = check.look("blanket", cases(own_coin(("    def draw(", own))))
     assert found.holds is holds, found.words
 
 
-def test_what_one_s_own_class_says_of_shuffled_reports_is_not_taken(own_folder: Write):
+def test_what_one_s_own_class_says_of_shuffled_reports_is_not_taken(own_coin: Coin):
     """The ε of a histogram is that of the clones of a report's ε: 0.0685 of 26,000 reports at ε = 2."""
     own = "    odds = 1.5\n\n    def blanket(self):\n        return 7.4, 0.5, 1.0\n\n    def draw("
-    word = own_folder("coin_shuffled", COIN.replace("    def draw(", own) + '\nregister("coin_shuffled")\n')
-    case = cases(word)[-1]
+    case = cases(own_coin(("    def draw(", own)))[-1]
     assert histogram_epsilon(case.experiment, 26_000) == pytest.approx(0.0685, abs=2e-4)
 
 
@@ -178,19 +166,15 @@ def test_what_one_s_own_class_says_of_shuffled_reports_is_not_taken(own_folder: 
         ('fields["budget"] = {"rule": "sum", "cap": 9}', "its take changes rule from unlimited to 'sum'"),
     ],
 )
-def test_a_take_that_changes_what_was_asked_is_refused(own_folder: Write, change: str, words: str):
-    name = f"coin_changing_{len(change)}"
-    text = COIN.replace("    exp.code_count = 2", f"    {change}\n    exp.code_count = 2")
-    word = own_folder(name, text + f'\nregister("{name}")\n')
+def test_a_take_that_changes_what_was_asked_is_refused(own_coin: Coin, change: str, words: str):
+    word = own_coin(("    exp.code_count = 2", f"    {change}\n    exp.code_count = 2"))
     with pytest.raises(ContractError, match=words):
         cases(word)
 
 
-def test_of_codes_that_are_too_many_it_says_what_was_not_looked_at(own_folder: Write):
+def test_of_codes_that_are_too_many_it_says_what_was_not_looked_at(own_coin: Coin):
     """Nothing of their size is made: of 2**24 codes two are drawn."""
-    name = "coin_wide"
-    text = COIN.replace("exp.code_count = 2", "exp.code_count = 1 << 24")
-    found = cases(own_folder(name, text + f'\nregister("{name}")\n'))
+    found = cases(own_coin(("exp.code_count = 2", "exp.code_count = 1 << 24")))
     tracemalloc.start()
     looked = {property_: check.look(property_, found) for property_ in check.PROPERTIES}
     most = tracemalloc.get_traced_memory()[1]
@@ -206,9 +190,8 @@ def test_of_codes_that_are_too_many_it_says_what_was_not_looked_at(own_folder: W
     assert all("not at 2 values, ε = 2: 16,777,216 codes are too many" in one.words for one in left)
 
 
-def test_what_raises_at_a_further_epsilon_is_no_refusal(own_folder: Write):
-    text = COIN.replace("    exp.code_count = 2", "    exp.code_count = 2 // (exp.epsilon < 16_000_000)")
-    word = own_folder("coin_raising", text + '\nregister("coin_raising")\n')
+def test_what_raises_at_a_further_epsilon_is_no_refusal(own_coin: Coin):
+    word = own_coin(("exp.code_count = 2", "exp.code_count = 2 // (exp.epsilon < 16_000_000)"))
     with pytest.raises(ContractError, match=r"example 1: mechanism .* its take raises ZeroDivisionError"):
         further(word)
 
@@ -248,8 +231,8 @@ def test_codes_that_differ_on_micropython_are_found(own_folder: Write, tmp_path:
         assert text in found.words
 
 
-def test_without_a_micropython_codes_are_not_compared(own_folder: Write):
-    word = own_folder("alone", COIN + '\nregister("alone")\n')
+def test_without_a_micropython_codes_are_not_compared(own_coin: Coin):
+    word = own_coin()
     found = check.compare(word, cases(word), None)
     assert (found.holds, found.name) == (None, check.SAME_CODES)
     assert "no MicroPython here" in found.words
@@ -279,24 +262,16 @@ def test_bad_input_is_one_line(own_folder: Write):
         assert "\n" not in str(caught.value)
 
 
-def test_examples_are_needed_and_must_be_what_boards_take(own_folder: Write):
+def test_examples_are_needed_and_must_be_what_boards_take(own_coin: Coin):
     whole = 'examples = ({"type": "bool"},)'
-    for name, examples, text in [
-        ("no_examples", "", "no_examples:Coin names no examples of it: give the class fields"),
-        (
-            "refused",
-            'examples = ({"type": "bool"}, {"type": "number"})',
-            "boards refuse its example 2: low is missing",
-        ),
-        (
-            "a_number",
-            "examples = (5,)",
-            "a_number:Coin has examples that are no sequence of dictionaries: give",
-        ),
-        ("a_dict", 'examples = {"type": "bool"}', "a_dict:Coin has examples that are no sequence of dict"),
-        ("not_json", 'examples = ({"type": "bool", "g": {1}},)', "its example 1: Object of type set is not"),
+    for examples, text in [
+        ("", ":Coin names no examples of it: give the class fields"),
+        ('examples = ({"type": "bool"}, {"type": "number"})', "boards refuse its example 2: low is missing"),
+        ("examples = (5,)", ":Coin has examples that are no sequence of dictionaries: give"),
+        ('examples = {"type": "bool"}', ":Coin has examples that are no sequence of dict"),
+        ('examples = ({"type": "bool", "g": {1}},)', "its example 1: Object of type set is not"),
     ]:
-        word = own_folder(name, COIN.replace(whole, examples) + f'\nregister("{name}")\n')
+        word = own_coin((whole, examples))
         with pytest.raises(ContractError, match=text):
             cases(word)
 

@@ -147,20 +147,11 @@ def experiments() -> list[dict[str, Any]]:
     cases = []
     for payload in EXPERIMENTS:
         fields = json.loads(payload)
-        levels = ref.levels_of(fields)
-        case = {"payload": payload, "sha256": hashlib.sha256(payload.encode()).hexdigest()}
-        case |= {
-            "epsilon": fields["epsilon"],
-            "every": fields.get("every", 1),
-            "fanout": fields.get("fanout", 0),
-        }
-        case |= {"cap": fields["budget"].get("cap", 0)}
-        case |= {"domain": ref.domain_of(fields), "weight_sum": sum(ref.weights_of(fields))}
-        case |= {
-            "code_count": ref.code_count_of(fields),
-            "code_bytes": ref.code_bytes_of(fields),
-            "levels": levels,
-        }
+        case: dict[str, Any] = {"payload": payload, "sha256": hashlib.sha256(payload.encode()).hexdigest()}
+        case |= {name: fields.get(name, no) for name, no in (("epsilon", None), ("every", 1), ("fanout", 0))}
+        case |= {"cap": fields["budget"].get("cap", 0), "domain": ref.domain_of(fields)}
+        case |= {"weight_sum": sum(ref.weights_of(fields)), "code_count": ref.code_count_of(fields)}
+        case |= {"code_bytes": ref.code_bytes_of(fields), "levels": ref.levels_of(fields)}
         cases.append(case)
     return cases
 
@@ -223,53 +214,28 @@ def buckets() -> list[dict[str, Any]]:
     choice = EXPERIMENTS[5]
     for i, label in enumerate(("off", "on", "a b ~!", "not listed", "", "ON")):
         add(choice, "text", label, min(i, 3))
-    for kind, value, index in (
-        ("none", None, None),
-        ("float", "nan", None),
-        ("float", "inf", "TypeError"),
-        ("int", 0, "TypeError"),
-        ("bool", 1, "TypeError"),
-        ("bytes", "off", "TypeError"),
-    ):
-        add(choice, kind, value, index)
-    for kind, value in (
-        ("text", ""),
-        ("text", "ä€"),
-        ("text", "ä" * 130),
-        ("bytes", "1.2"),
-        ("bytes", "x" * 256),
-    ):
+    add(choice, "none", None, None)
+    add(choice, "float", "nan", None)
+    for kind, value in (("float", "inf"), ("int", 0), ("bool", 1), ("bytes", "off")):
+        add(choice, kind, value, "TypeError")
+    texts = ("text", ""), ("text", "ä€"), ("text", "ä" * 130), ("bytes", "1.2"), ("bytes", "x" * 256)
+    for kind, value in texts:
         for payload in (TEXTS, PREFIXES):
             add(payload, kind, value, ref.text_index_of(json.loads(payload), value.encode()))
-    for kind, value, index in (("none", None, None), ("int", 1, "TypeError")):
-        add(TEXTS, kind, value, index)
-    for kind, value, index in (
-        ("bool", 0, 0),
-        ("bool", 1, 1),
-        ("int", 0, 0),
-        ("int", 1, 1),
-        ("int", -7, 1),
-        ("int", 10**30, 1),
-        ("none", None, None),
-        ("float", "nan", None),
-        ("float", 1.0, "TypeError"),
-        ("float", "inf", "TypeError"),
-        ("text", "1", "TypeError"),
-    ):
-        add(EXPERIMENTS[1], kind, value, index)
-    for value, index in (
-        (["1.2", False], 0),
-        (["1.2", True], 1),
-        (["1.3", 0], 2),
-        (["nobody's", 7], 5),
-        ([None, True], None),
-        (["1.2", None], None),
-        (["1.2"], "TypeError"),
-        (["1.2", True, True], "TypeError"),
-        ([1, True], "TypeError"),
-        ([None, "yes"], "TypeError"),
-    ):
-        add(PAIRS[0], "tuple", value, index)
+    add(TEXTS, "none", None, None)
+    add(TEXTS, "int", 1, "TypeError")
+    numbers = (("bool", 0), ("bool", 1), ("int", 0), ("int", 1), ("int", -7), ("int", 10**30))
+    for kind, value in numbers:
+        add(EXPERIMENTS[1], kind, value, int(value != 0))
+    add(EXPERIMENTS[1], "none", None, None)
+    add(EXPERIMENTS[1], "float", "nan", None)
+    for kind, value in (("float", 1.0), ("float", "inf"), ("text", "1")):
+        add(EXPERIMENTS[1], kind, value, "TypeError")
+    pairs = (["1.2", False], ["1.2", True], ["1.3", 0], ["nobody's", 7], [None, True], ["1.2", None])
+    for pair, index in zip(pairs, (0, 1, 2, 5, None, None), strict=True):
+        add(PAIRS[0], "tuple", pair, index)
+    for pair in (["1.2"], ["1.2", True, True], [1, True], [None, "yes"]):
+        add(PAIRS[0], "tuple", pair, "TypeError")
     add(PAIRS[0], "list", ["1.3", True], 3)
     add(PAIRS[0], "text", "1.2", "TypeError")
     return cases
@@ -461,6 +427,10 @@ def malformed() -> list[dict[str, Any]]:
     def change(payload: str, field: str, value: Any) -> str:
         return json.dumps({**json.loads(payload), field: value}, separators=(",", ":"))
 
+    def changes(payload: str, field: str, values: Sequence[Any], reason: str) -> None:
+        for value in values:
+            add(change(payload, field, value), reason)
+
     def token(field: str, raw: str) -> str:
         return change(text(), field, 987654).replace("987654", raw)
 
@@ -473,78 +443,63 @@ def malformed() -> list[dict[str, Any]]:
         add(rr.encode().replace(b"e", bad, 1), "must be printable ASCII without a backslash")
     for field in ("v", "name", "type", "mechanism", "epsilon", "budget", "window"):
         add(text(**{field: None}), field + " is missing")
-    for payload, field in (
-        (choice, "labels"),
-        (grr, "bins"),
-        (grr, "low"),
-        (olh, "g"),
-        (tree, "fanout"),
-        (tree, "cells"),
-    ):
-        fields = json.loads(payload)
-        del fields[field]
-        add(json.dumps(fields), field + " is missing")
-    for raw in ("0", "-1", "1.0", "true", '"1"', "[1]", "1e0", "9" * 40):
-        add(token("v", raw), "v must be an integer from 1 to 1")
-    for raw in ("999", "16000001", "-1000000", "1000000.0"):
-        add(token("epsilon", raw), "epsilon must be an integer from 1000 to 16000000")
-    for raw in ("0", "16777217", "false"):
-        add(token("every", raw), "every must be an integer from 1 to 16777216")
-    for bad in ("", "A", "a/b", "a" * 33, 5):
-        add(change(rr, "name", bad), "name must be 1 to 32 of a-z, 0-9, _ and -")
-    for bad in ("Bool", 1):
-        shown = bad if isinstance(bad, str) else "?"
-        add(change(rr, "type", bad), f"no type {shown} on this board")
-        add(change(rr, "mechanism", bad), f"no mechanism {shown} on this board")
-        add(change(rr, "window", bad), f"no window {shown} on this board")
+    of_others = (choice, "labels"), (grr, "bins"), (grr, "low"), (olh, "g"), (tree, "fanout"), (tree, "cells")
+    for payload, field in of_others:
+        add(json.dumps({k: v for k, v in json.loads(payload).items() if k != field}), field + " is missing")
+    tokens = {
+        "v": (("0", "-1", "1.0", "true", '"1"', "[1]", "1e0", "9" * 40), "from 1 to 1"),
+        "epsilon": (("999", "16000001", "-1000000", "1000000.0"), "from 1000 to 16000000"),
+        "every": (("0", "16777217", "false"), "from 1 to 16777216"),
+    }
+    for field, (raws, span) in tokens.items():
+        for raw in raws:
+            add(token(field, raw), f"{field} must be an integer {span}")
+    changes(rr, "name", ["", "A", "a/b", "a" * 33, 5], "name must be 1 to 32 of a-z, 0-9, _ and -")
+    for bad, shown in (("Bool", "Bool"), (1, "?")):
+        for field in ("type", "mechanism", "window"):
+            add(change(rr, field, bad), f"no {field} {shown} on this board")
     add(change(rr, "type", nested(150)), "no type ? on this board")  # whose text no board's stack holds
-    for bad in ([], ["a", "a"], [""], ["a" * 65], [1]):
-        add(change(choice, "labels", bad), "labels must be different, of 1 to 64 characters")
-    for bad in (-1099511627777, 10**30, 0.5):
-        add(change(grr, "low", bad), "low must be an integer from -1099511627776 to 1099511627776")
-    add(change(grr, "low", 50_000), "low must be less than high")
-    for bad in (1, 16_777_217, 2.0):
-        add(change(grr, "bins", bad), "bins must be an integer from 2 to 16777216")
-    add(change(TEXTS, "salt", "s" * 33), "salt must be 1 to 32 characters")
-    add(change(TEXTS, "slots", 4095), "slots must be a power of 2")
-    add(change(TEXTS, "prefixes", [3, 2]), "prefixes must not fall")
+    of_labels = "labels must be different, of 1 to 64 characters"
+    changes(choice, "labels", [[], ["a", "a"], [""], ["a" * 65], [1]], of_labels)
+    low = "low must be an integer from -1099511627776 to 1099511627776"
+    changes(grr, "low", [-1099511627777, 10**30, 0.5], low)
+    changes(grr, "low", [50_000], "low must be less than high")
+    changes(grr, "bins", [1, 16_777_217, 2.0], "bins must be an integer from 2 to 16777216")
+    changes(TEXTS, "salt", ["s" * 33], "salt must be 1 to 32 characters")
+    changes(TEXTS, "slots", [4095], "slots must be a power of 2")
+    changes(TEXTS, "prefixes", [[3, 2]], "prefixes must not fall")
     add(number(64, "sw", reach=-1), "reach must be an integer from 0 to 8388608")
     add(number(11, "pgr", q=4), "q must be a prime")
-    add(change(PREFIXES, "weights", [1, 1]), "weights must be a list of 3 integers from 1 to 65535")
-    add(change(PAIRS[1], "weights", [0, 0, 0]), "weights must not all be 0")
-    add(change(PAIRS[1], "views", [[0], [1], [0, nested(150)]]), "views must differ and rise")
+    changes(PREFIXES, "weights", [[1, 1]], "weights must be a list of 3 integers from 1 to 65535")
+    changes(PAIRS[1], "weights", [[0, 0, 0]], "weights must not all be 0")
+    changes(PAIRS[1], "views", [[[0], [1], [0, nested(150)]]], "views must differ and rise")
     for bad in (4, 255):
         add(change(olh, "g", bad), f"cells: {bad} must be 256 or a prime below it")
-    for bad in (1, 256):
-        add(change(olh, "g", bad), "g must be an integer from 2 to 255")
-    add(change(grr, "mechanism", "rr"), "rr is for two values")
-    for bad in (1, 257, "4"):
-        add(change(tree, "fanout", bad), "fanout must be an integer from 2 to 256")
-    for bad in ([4, 3, 3], [4, 3, 3, 3, 3], 4, [4, 3, 3, 1], [4, 3, 3, True]):
-        add(change(tree, "cells", bad), "cells must be a list of 4 integers from 2 to 16777216")
+    changes(olh, "g", [1, 256], "g must be an integer from 2 to 255")
+    changes(grr, "mechanism", ["rr"], "rr is for two values")
+    changes(tree, "fanout", [1, 257, "4"], "fanout must be an integer from 2 to 256")
+    lists = [[4, 3, 3], [4, 3, 3, 3, 3], 4, [4, 3, 3, 1], [4, 3, 3, True]]
+    changes(tree, "cells", lists, "cells must be a list of 4 integers from 2 to 16777216")
     for bad, g, nodes in (([5, 3, 3, 3], 5, 4), ([4, 4, 3, 3], 4, 16), ([4, 3, 3, 257], 257, 256)):
         add(change(tree, "cells", bad), f"cells: {g} must be {nodes} or a prime below it")
-    for bad in ([1, 1, 1], [1, 1, 1, 65_536], 1):
-        add(change(tree, "weights", bad), "weights must be a list of 4 integers from 0 to 65535")
-    add(change(tree, "weights", [1, 1, 1, 0]), "the last of the weights must not be 0")
+    four = "weights must be a list of 4 integers from 0 to 65535"
+    changes(tree, "weights", [[1, 1, 1], [1, 1, 1, 65_536], 1], four)
+    changes(tree, "weights", [[1, 1, 1, 0]], "the last of the weights must not be 0")
     for field in ("color", "labels", "g"):
         add(change(rr, field, 3), "unknown field " + field)
     many = "more than 16777216 codes"
     add(number(2**24, "olh", g=3), many)
     add(number(65_536, "olh", g=257, epsilon=8_000_000), many)
     add(number(2**24, "grr", epsilon=1_000), "epsilon is too small for so many cells")
-    for bad in ([], 4_000_000):
-        add(change(rr, "budget", bad), "budget must be an object")
-    for bad in ("total", 1):
-        shown = bad if isinstance(bad, str) else "?"
+    changes(rr, "budget", [[], 4_000_000], "budget must be an object")
+    for bad, shown in (("total", "total"), (1, "?")):
         add(change(rr, "budget", {"rule": bad, "cap": 1}), f"no rule {shown} on this board")
-    for bad in (0, 2**54, True):
-        reason = "cap must be an integer from 1 to 18014398509481983"
-        add(change(rr, "budget", {"rule": "count", "cap": bad}), reason)
-    add(change(rr, "budget", {"cap": 1}), "rule is missing")
-    add(change(rr, "budget", {"rule": "sum"}), "cap is missing")
-    add(change(rr, "budget", {"rule": "unlimited", "cap": 1}), "unknown field cap in budget")
-    add(change(rr, "budget", {"rule": "sum", "cap": 1, "delta": 1}), "unknown field delta in budget")
+    caps = [{"rule": "count", "cap": bad} for bad in (0, 2**54, True)]
+    changes(rr, "budget", caps, "cap must be an integer from 1 to 18014398509481983")
+    changes(rr, "budget", [{"cap": 1}], "rule is missing")
+    changes(rr, "budget", [{"rule": "sum"}], "cap is missing")
+    changes(rr, "budget", [{"rule": "unlimited", "cap": 1}], "unknown field cap in budget")
+    changes(rr, "budget", [{"rule": "sum", "cap": 1, "delta": 1}], "unknown field delta in budget")
     return cases
 
 

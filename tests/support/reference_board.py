@@ -79,25 +79,28 @@ def domain_of(fields: dict[str, Any]) -> int:
 
 
 def levels_of(fields: dict[str, Any]) -> list[list[int]]:
-    """[domain, g, t, width, offset, threshold, weight] of each level, top level first."""
-    if fields["mechanism"] == "sw":
+    """[domain, g, t, width, offset, threshold, weight] of each level, top level first; views in their order.
+
+    A view's node is a cell of its table.
+    """
+    if fields["mechanism"] in ("sw", "pgr", "prefix"):
         return []
     domain = domain_of(fields)
-    if fields["mechanism"] in ("pgr", "prefix"):
-        return []
-    cells, weights, fanout = [fields.get("g", domain)], [1], 1
+    cells, nodes = [fields.get("g", domain)], [(domain, 1)]
     if fields["mechanism"] == "hh":
-        cells, fanout = fields["cells"], fields["fanout"]
-        weights = fields.get("weights", [1] * len(cells))
-    if fields["mechanism"] == "views":
-        return view_levels_of(fields)
-    levels = []
+        cells = fields["cells"]
+        widths = [fields["fanout"] ** below for below in reversed(range(len(cells)))]
+        nodes = [(-(-domain // width), width) for width in widths]
+    elif fields["mechanism"] == "views":
+        domains = [domain_of(own) for own in fields["of"]]
+        cells = fields["cells"]
+        nodes = [(math.prod(domains[part] for part in view), 1) for view in fields["views"]]
+    weights = fields.get("weights", [1] * len(cells))
+    levels: list[list[int]] = []
     offset = 0
-    for below, (g, weight) in zip(reversed(range(len(cells))), zip(cells, weights, strict=True), strict=True):
-        width = fanout**below
-        nodes = -(-domain // width)
-        t = 0 if g == nodes else next(t for t in range(1, 25) if g**t >= nodes)
-        levels.append([nodes, g, t, width, offset, threshold(fields["epsilon"], g), weight])
+    for (count, width), g, weight in zip(nodes, cells, weights, strict=True):
+        t = 0 if g == count else next(t for t in range(1, 25) if g**t >= count)
+        levels.append([count, g, t, width, offset, threshold(fields["epsilon"], g), weight])
         offset += g * (g**t - 1 if t else 1)
     return levels
 
@@ -107,25 +110,9 @@ def wave_code_of(fields: dict[str, Any], index: int, below: Any, bernoulli: Any)
     reach, codes = fields["reach"], range(fields["bins"] + 2 * fields["reach"])
     near = codes[index : index + 2 * reach + 1]
     far = [code for code in codes if code not in near]
-    with localcontext() as context:
-        context.prec = 60
-        e = len(near) * (Decimal(fields["epsilon"]) / 1_000_000).exp()
-        chance = int((e / (e + len(far)) * ONE).to_integral_value(ROUND_FLOOR))
+    chance = threshold(fields["epsilon"], len(far) + 1, len(near))
     truthful, a, b = bernoulli(chance), below(len(near)), below(len(far))
     return near[a] if truthful else far[b]
-
-
-def view_levels_of(fields: dict[str, Any]) -> list[list[int]]:
-    """The same of views, in their order; a node is a cell of the view's table."""
-    domains = [domain_of(own) for own in fields["of"]]
-    weights = fields.get("weights", [1] * len(fields["views"]))
-    levels, offset = [], 0
-    for view, g, weight in zip(fields["views"], fields["cells"], weights, strict=True):
-        nodes = math.prod(domains[part] for part in view)
-        t = 0 if g == nodes else next(t for t in range(1, 25) if g**t >= nodes)
-        levels.append([nodes, g, t, 1, offset, threshold(fields["epsilon"], g), weight])
-        offset += g * (g**t - 1 if t else 1)
-    return levels
 
 
 def view_node_of(fields: dict[str, Any], view: list[int], index: int) -> int:

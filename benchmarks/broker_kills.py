@@ -31,8 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 import boards as wire  # pyright: ignore[reportMissingImports]
 import chaos_run  # pyright: ignore[reportMissingImports]
 from chaos_boards import Board, Encoded  # pyright: ignore[reportMissingImports]
-from chaos_plan import Fault  # pyright: ignore[reportMissingImports]
-from chaos_setting import Setting  # pyright: ignore[reportMissingImports]
+from chaos_plan import Fault, Setting  # pyright: ignore[reportMissingImports]
 
 from hushmote.server.wire import topics
 

@@ -30,8 +30,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 import chaos_run  # pyright: ignore[reportMissingImports]
-from chaos_plan import plan  # pyright: ignore[reportMissingImports]
-from chaos_setting import Setting  # pyright: ignore[reportMissingImports]
+from chaos_plan import Setting, plan  # pyright: ignore[reportMissingImports]
 from chaos_verdict import Verdict  # pyright: ignore[reportMissingImports]
 from postgres import Cluster  # pyright: ignore[reportMissingImports]
 

@@ -77,22 +77,21 @@ class ChaosNodes:
                 wanted = self._told_before + int(self._rng.integers(1, self._between))
                 await until(lambda: self._told() >= wanted, "told of anything", _MOST_S)
             self._told_before = self._told()
-            match verb:
-                case "kill":
-                    await self.kill(numbers, fault.lasts_s)
-                case "stop":
-                    await asyncio.to_thread(self._servers.terminate, *numbers)
-                    await self._start(numbers, fault.lasts_s)
-                case "pause":
-                    await self._pause(numbers, fault.lasts_s)
-                case "wipe":
-                    await self._wipe(numbers, fault.lasts_s)
-                case "cut":
-                    await self._cut(numbers, fault.lasts_s)
-                case "fill":
-                    await self._fill(numbers, fault.lasts_s)
-                case "unplug":
-                    await self._unplug(numbers, fault.lasts_s)
+            disturb = {
+                "kill": self.kill,
+                "stop": self._stop,
+                "pause": self._pause,
+                "wipe": self._wipe,
+                "cut": self._cut,
+                "fill": self._fill,
+                "unplug": self._unplug,
+            }
+            await disturb[verb](numbers, fault.lasts_s)
+
+    @property
+    def _sites(self) -> SiteServers:
+        assert isinstance(self._servers, SiteServers), "these servers have no networks and disks of their own"
+        return self._servers
 
     async def kill_some(self, lasts_s: float) -> None:
         """SIGKILL one, two or all, and start them again."""
@@ -141,6 +140,10 @@ class ChaosNodes:
         if self._rng.random() < 0.5:
             await asyncio.sleep(self._rng.uniform(0, 1))
 
+    async def _stop(self, numbers: list[int], lasts_s: float) -> None:
+        await asyncio.to_thread(self._servers.terminate, *numbers)
+        await self._start(numbers, lasts_s)
+
     async def _pause(self, numbers: list[int], lasts_s: float) -> None:
         pids = [pid for n in numbers if (pid := self._servers.pid(n)) is not None]
         for pid in pids:
@@ -159,25 +162,22 @@ class ChaosNodes:
         await self.all_healthy()
 
     async def _cut(self, numbers: list[int], lasts_s: float) -> None:
-        assert isinstance(self._servers, SiteServers), "these servers have no networks of their own"
-        self._servers.cut(*numbers)
+        self._sites.cut(*numbers)
         try:
             # Longer than an election takes, or nobody notices.
             await asyncio.sleep(lasts_s + self._rng.uniform(0, 15))
         finally:
-            self._servers.heal()
+            self._sites.heal()
 
     async def _unplug(self, numbers: list[int], lasts_s: float) -> None:
-        assert isinstance(self._servers, SiteServers), "these servers have no disks of their own"
-        await asyncio.to_thread(self._servers.cut_power, *numbers)
+        await asyncio.to_thread(self._sites.cut_power, *numbers)
         self.killed += len(numbers)
         await self._start(numbers, lasts_s)
 
     async def _fill(self, numbers: list[int], lasts_s: float) -> None:
-        assert isinstance(self._servers, SiteServers), "these servers have no disks of their own"
-        await asyncio.to_thread(self._servers.fill, *numbers)
+        await asyncio.to_thread(self._sites.fill, *numbers)
         await asyncio.sleep(lasts_s + _FULL_S)
-        self._servers.free(*numbers)
+        self._sites.free(*numbers)
         # A server that met a full disk has switched its JetStream off until it is started again.
         await asyncio.to_thread(self._servers.terminate, *numbers)
         await self._start(numbers, 0)

@@ -16,8 +16,8 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -26,11 +26,11 @@ import boards as wire
 import numpy as np
 from chaos_boards import Board, Encoded, Proxy, Shipped
 from chaos_nats import CONSUMER, ChaosNodes, keep_for_a_time
-from chaos_plan import Fault
+from chaos_plan import Fault, Setting, is_kill
 from chaos_process import AggregatorProcess, until
-from chaos_setting import Database, Setting
 from chaos_verdict import FLEET, Verdict, judge
 from hasty_serve import HASTY
+from postgres import Cluster
 
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire import keys, topics
@@ -59,7 +59,7 @@ def run(
     setting: Setting,
     *,
     seed: int = 1,
-    database: Database | None = None,
+    database: Cluster | None = None,
 ) -> Verdict:
     """Run a plan against a new store and return what came of it.
 
@@ -72,7 +72,7 @@ def run(
 
 class _Chaos:
     def __init__(
-        self, folder: Path, store_url: str, setting: Setting, seed: int, database: Database | None
+        self, folder: Path, store_url: str, setting: Setting, seed: int, database: Cluster | None
     ) -> None:
         self._folder = folder
         self._url = store_url
@@ -98,7 +98,7 @@ class _Chaos:
             try:
                 for aggregator in self._aggregators:
                     aggregator.start()
-                    await until(lambda a=aggregator: a.ready, "ready", _READY_S)
+                await self._all_ready()
                 # A session that is not saved yet goes with a broker that is killed, and what it would get.
                 await asyncio.sleep(_SAVED_S if any("kill broker" in f.kind for f in faults) else 0)
                 boards = self._boards = self._make_boards()
@@ -127,6 +127,18 @@ class _Chaos:
             held=held,
             seconds=round(time.monotonic() - start, 1),
         )
+
+    async def _all_ready(self) -> None:
+        for aggregator in self._aggregators:
+            await until(lambda a=aggregator: a.ready, "ready", _READY_S)
+
+    @asynccontextmanager
+    async def _hold(self, things: Sequence[object]) -> AsyncIterator[None]:
+        """Nothing else disturbs these meanwhile."""
+        async with AsyncExitStack() as stack:
+            for thing in things:
+                await stack.enter_async_context(self._lock(thing))
+            yield
 
     def _make_proxies(self, broker: MosquittoBroker | NatsServers) -> dict[str, list[Proxy]]:
         if isinstance(broker, NatsServers):
@@ -240,7 +252,7 @@ class _Chaos:
                 aggregator.signal(signal.SIGCONT)
                 return
             # Mostly in its work; where kills come close together, also before it works.
-            number = signal.SIGKILL if fault.kind.startswith("kill") else signal.SIGTERM
+            number = signal.SIGKILL if is_kill(fault.kind) else signal.SIGTERM
             if fault.kind != "kill aggregator" or self._rng.random() < 0.8:
                 await until(lambda: aggregator.ready, "ready", _READY_S)
                 await asyncio.sleep(self._rng.uniform(0, 0.3))
@@ -270,7 +282,7 @@ class _Chaos:
             self._done["kill aggregator"] += 1
             aggregator.start()
 
-    async def _end_and_start(self, server: MosquittoBroker | Database, fault: Fault) -> None:
+    async def _end_and_start(self, server: MosquittoBroker | Cluster, fault: Fault) -> None:
         async with self._lock(server):
             if isinstance(server, MosquittoBroker) and fault.kind.startswith("stop"):
                 await asyncio.to_thread(server.terminate)
@@ -293,11 +305,8 @@ class _Chaos:
         assert isinstance(self._broker, MosquittoBroker)
         things = [self._broker, *self._aggregators, "aggregators"]
         things += [self._database, "database"] if self._database is not None else []
-        async with AsyncExitStack() as stack:
-            for thing in things:
-                await stack.enter_async_context(self._lock(thing))
-            for aggregator in self._aggregators:
-                await until(lambda a=aggregator: a.ready, "ready", _READY_S)
+        async with self._hold(things):
+            await self._all_ready()
             # The aggregators' sessions have been saved then, or nobody would keep what comes after the kill.
             await asyncio.sleep(_SAVED_S)
             for board in self._boards.values():
@@ -318,9 +327,7 @@ class _Chaos:
 
     async def _strike_unseen(self, fault: Fault) -> None:
         """Kill all aggregators, and servers once boards were told of reports that none of them had."""
-        async with AsyncExitStack() as stack:
-            for aggregator in self._aggregators:
-                await stack.enter_async_context(self._lock(aggregator))
+        async with self._hold(self._aggregators):
             for aggregator in self._aggregators:
                 await asyncio.to_thread(aggregator.end, signal.SIGKILL)
                 self._done["kill aggregator"] += 1
@@ -352,8 +359,7 @@ class _Chaos:
 
     async def _come_to_rest(self) -> None:
         """Wait until every living board has been told of all it made, and all that is queued is counted."""
-        for aggregator in self._aggregators:
-            await until(lambda a=aggregator: a.ready, "ready", _READY_S)
+        await self._all_ready()
         for name in self._living:
             self._boards[name].finish()
         async with asyncio.timeout(_END_S):

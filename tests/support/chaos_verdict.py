@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chaos_boards import Board
-from chaos_plan import KILLS
+from chaos_plan import is_kill
 
 from hushmote.server.store import Store
 from hushmote.server.wire import report
@@ -45,7 +45,7 @@ class Verdict:
     @property
     def kills(self) -> int:
         """SIGKILLs of aggregators, brokers and databases."""
-        return sum(count for kind, count in self.faults.items() if kind in KILLS)
+        return sum(count for kind, count in self.faults.items() if is_kill(kind))
 
     @property
     def exact(self) -> bool:

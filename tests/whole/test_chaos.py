@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from boards import experiment, payload_of
 from chaos_boards import Board, Encoded
-from chaos_plan import Fault, plan
+from chaos_plan import Fault, Setting, plan
 from chaos_run import run
-from chaos_setting import Setting
 from chaos_verdict import FLEET, judge
 from postgres import Cluster
+from served import with_setting
 from traffic import needs_mosquitto
 
 from hushmote.server.ingest import pipeline as ingest
@@ -80,7 +80,9 @@ def test_a_broker_that_is_killed_loses_nothing_while_the_aggregator_keeps_up(tmp
 # At some time reports are only at servers that are killed; then the aggregators that come back count them.
 NODES = ("kill nodes with no aggregator", "kill aggregator as it commits", "kill node", "kill all nodes")
 SITES = ("cut node", "unplug all nodes", "fill node")
-CLUSTER = Setting(boards=10, gap_s=0.05, cluster=True, aggregators=2, between=600)
+# What a killed aggregator held goes to another after ACK_WAIT_S, a minute as shipped.
+SOON = ("-c", with_setting("ingest.nats.consumer", "ACK_WAIT_S", 5.0))
+CLUSTER = Setting(boards=10, gap_s=0.05, cluster=True, aggregators=2, between=600, program=SOON)
 
 
 def test_what_nats_servers_acknowledged_is_counted_once_though_all_of_them_and_aggregators_are_killed(

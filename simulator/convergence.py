@@ -22,7 +22,7 @@ from ..server.estimate.estimate import Estimate, estimate
 from ..server.estimate.statistic import EstimateError
 from ..server.experiments.units import IndexRange, histogram_ranges
 from ..server.mechanisms import mechanism_of
-from ..server.wire import report
+from .faithful import codes_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,12 +109,6 @@ def fewest_reports(experiment: Experiment) -> int:
 def growing(experiment: Experiment, payloads: Sequence[bytes]) -> Iterator[Counts]:
     """Yield the growing histogram of a version's payloads, in their order: the same array each time."""
     yield from accumulated(experiment, codes_of(experiment, payloads))
-
-
-def codes_of(experiment: Experiment, payloads: Iterable[bytes]) -> Counts:
-    """The codes of a version's payloads, in their order; payloads of other versions are passed over."""
-    decoded = (p for p in map(report.decode, payloads) if p.digest == experiment.digest)
-    return np.array([int.from_bytes(p.code, "big") for p in decoded], np.int64)
 
 
 def accumulated(experiment: Experiment, codes: Counts) -> Iterator[Counts]:

@@ -13,12 +13,13 @@
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from ..device import ldp_client
-from ..device.ldp_client import Experiment
+from ..device.ldp_client import Client, Experiment
+from ..server.arrays import Counts
 from ..server.wire import report
 from .population import PopulationError, Reading
 
@@ -144,51 +145,30 @@ class NumpyRng:
                 return x
 
 
-class _Board(ldp_client.Client):
-    """The real client. Parsing and verifying are shared: a fleet's devices get the same bytes, have one key.
+_parsed_once = functools.lru_cache(maxsize=64)(Experiment.parse)
 
-    Parsing is a third of the processor time of a device that reports once, a signature ten times the whole.
-    What enroll() checks against the device itself (policy, pinned budget) is checked for every device.
+
+def _enroll(client: Client, payload: bytes, verified: set[bytes]) -> Experiment:
+    """client.enroll(), with what is the same on all devices done once: parsing, and the signature.
+
+    Parsing is half of the processor time of a device that reports once, a signature ten times the whole.
+    verified: payloads with a right signature; more may be added.
     """
-
-    rng: Any
-
-    def enroll_parsed(self, experiment: Experiment, payload: bytes, verified: set[bytes]) -> bool:
-        """Do what enroll(payload) does, and return whether it was taken.
-
-        experiment: the payload's JSON, parsed. verified: payloads with a right signature; more may be added.
-        """
-        if experiment.name not in self._policy["experiments"]:
-            self._refusals[""] = experiment.name + " is not in the policy"
-            return False
-        try:
-            self._check(experiment)
-            if self._announce_key is not None:
-                end = payload.find(b"\x00")
-                self._check_signature(experiment.name, payload, end, payload in verified)
-                verified.add(payload)
-        except ldp_client.ExperimentRefused as e:
-            self._refusals[experiment.name] = str(e)
-            return False
-        self._refusals.pop(experiment.name, None)
-        self._experiments[experiment.name] = experiment
-        return True
-
-    def bucket(self, name: str, reading: Reading) -> int | None:
-        """Return the index of a reading under the version that this device takes part in."""
-        return self._experiments[name].bucket(reading)
-
-
-@functools.lru_cache(maxsize=64)
-def _parse(body: bytes) -> Experiment:
-    return Experiment.parse(body)
+    whole = Experiment.parse
+    Experiment.parse = _parsed_once  # type: ignore[method-assign]
+    try:
+        experiment = client.enroll(payload, verified=payload in verified)
+    finally:
+        Experiment.parse = whole  # type: ignore[method-assign]
+    verified.add(payload)
+    return experiment
 
 
 @dataclass(slots=True)
 class _Device:
     id: str
     storage: Any  # typed as a folder's name by the client, which takes any object with read and write
-    client: _Board
+    client: Client
     online: bool
     late: bool
     loses_note: bool = False  # restarts between the broker's acknowledgement and noting it down
@@ -239,25 +219,23 @@ class SimulatedFleet:
         self._verified: set[bytes] = set()
         self._payloads: dict[str, bytes] = {}
         self._experiments: dict[str, Experiment] = {}
-        self._names: dict[bytes, str] = {}
+        self._versions: dict[bytes, Experiment] = {}
         for payload in payloads:
             self._note(payload)
         self._policy = policy or {**BOUNDS, "rules": RULES, "experiments": tuple(self._experiments)}
         self.ids = random_ids(size, rng)
         self._devices: list[_Device | None] = [None] * size
-        # The first device is made by the client's own enroll(), so that a misfit shows before a run.
-        self._devices[0] = self._make(0)
-        for payload in payloads:
-            self._devices[0].client.enroll(payload)
+        first = self._device(0)
+        for payload in payloads:  # once more, so that a misfit shows before a run
+            first.client.enroll(payload)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def _note(self, payload: bytes) -> None:
-        experiment = _parse(payload.partition(b"\x00")[0])
+        experiment = _parsed_once(payload.partition(b"\x00")[0])
         self._payloads[experiment.name] = payload
-        self._experiments[experiment.name] = experiment
-        self._names[experiment.digest] = experiment.name
+        self._experiments[experiment.name] = self._versions[experiment.digest] = experiment
 
     def enroll(self, payload: bytes) -> int:
         """Publish another version of an experiment, or another experiment that the policy names.
@@ -265,10 +243,15 @@ class SimulatedFleet:
         Returns how many devices refused it, for reasons that their status() shows. Raises ExperimentRefused
         where it does not parse.
         """
-        experiment = _parse(payload.partition(b"\x00")[0])
         self._note(payload)
-        devices = (self._device(position) for position in range(len(self)))
-        return sum(not d.client.enroll_parsed(experiment, payload, self._verified) for d in devices)
+        return sum(not self._take(self._device(n).client, payload) for n in range(len(self)))
+
+    def _take(self, client: Client, payload: bytes) -> bool:
+        try:
+            _enroll(client, payload, self._verified)
+        except ldp_client.ExperimentRefused:
+            return False
+        return True
 
     def _make(self, position: int) -> _Device:
         storage = MemoryStorage()
@@ -277,14 +260,14 @@ class SimulatedFleet:
         late = self.faults.late > 0 and self._rng.random() < self.faults.late
         return _Device(id, storage, self._start(id, storage), True, late)
 
-    def _start(self, id: str, storage: Any) -> _Board:
+    def _start(self, id: str, storage: Any) -> Client:
         """A device's program from power-up on: what it knows is in its storage and in retained messages."""
         key = self._device_key(id) if self._device_key else None
-        client = _Board(self._policy, storage, id, key, self._announce_key, self.name)
+        client = Client(self._policy, storage, id, key, self._announce_key, self.name)
         if self._primitives is not None:
-            client.rng = self._primitives
-        for name, payload in self._payloads.items():
-            client.enroll_parsed(self._experiments[name], payload, self._verified)
+            client.rng = cast("Any", self._primitives)
+        for payload in self._payloads.values():
+            self._take(client, payload)
         return client
 
     def _device(self, position: int) -> _Device:
@@ -293,7 +276,7 @@ class SimulatedFleet:
             device = self._devices[position] = self._make(position)
         return device
 
-    def client(self, position: int) -> ldp_client.Client:
+    def client(self, position: int) -> Client:
         """Return a device's client, as it is now: a reboot replaces it."""
         return self._device(position).client
 
@@ -339,11 +322,12 @@ class SimulatedFleet:
     def _report(self, device: _Device, name: str, reading: Reading) -> None:
         payload = device.client.report(name, reading)
         if payload is not None:
-            self.made[self._report_id(device.id, payload)] = device.client.bucket(name, reading)
+            version = self._versions[report.decode(payload).digest]
+            self.made[self._report_id(device.id, payload)] = version.bucket(reading)
 
     def _report_id(self, device: str, payload: bytes) -> ReportId:
         decoded = report.decode(payload)
-        return ReportId(device, self._names[decoded.digest], decoded.number)
+        return ReportId(device, self._versions[decoded.digest].name, decoded.number)
 
     def _reboot(self, device: _Device) -> None:
         device.loses_note = False
@@ -391,20 +375,14 @@ class SimulatedFleet:
 
     def histogram(self, experiment: Experiment) -> np.ndarray:
         """Return the histogram of the codes of a version's acknowledged reports, shape (code_count,)."""
-        return histogram(experiment, self.acknowledged.values())
+        codes = codes_of(experiment, self.acknowledged.values())
+        return np.bincount(codes, minlength=experiment.code_count)
 
 
-def histogram(experiment: Experiment, payloads: Iterable[bytes]) -> np.ndarray:
-    """Return the histogram of the codes in an experiment version's payloads, int64, shape (code_count,).
-
-    Payloads of other versions are passed over; nothing is deduplicated.
-    """
-    counts = np.zeros(experiment.code_count, np.int64)
-    for payload in payloads:
-        decoded = report.decode(payload)
-        if decoded.digest == experiment.digest:
-            counts[int.from_bytes(decoded.code, "big")] += 1
-    return counts
+def codes_of(experiment: Experiment, payloads: Iterable[bytes]) -> Counts:
+    """The codes of a version's payloads, in their order; payloads of other versions are passed over."""
+    decoded = (p for p in map(report.decode, payloads) if p.digest == experiment.digest)
+    return np.array([int.from_bytes(p.code, "big") for p in decoded], np.int64)
 
 
 def random_ids(n: int, rng: np.random.Generator) -> list[str]:

@@ -11,9 +11,8 @@ import numpy as np
 from ..server.arrays import Counts, Floats
 from ..server.wire.experiments import parse_experiment
 from .calls import Reporting, most_of_a_board
-from .convergence import codes_of
 from .crew import Workers
-from .faithful import Faults, SimulatedFleet
+from .faithful import Faults, SimulatedFleet, codes_of
 from .population import Population, reported_shares
 
 # Of a part: a second or two, and memory for so many boards.

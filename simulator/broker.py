@@ -24,9 +24,7 @@ from typing import Any, Literal, Self
 from urllib.parse import quote
 
 from ..server.errors import HushmoteError
-from ..server.ingest.broker_url import (
-    NatsAddress,
-)
+from ..server.ingest.broker_url import BrokerAddress, NatsAddress
 from ..server.provisioning.mosquitto import MOST_PACKET_BYTES
 
 _START_S = 10.0
@@ -89,58 +87,46 @@ class Broker:
 
 
 class ExternalBroker(Broker):
-    """A broker that somebody else runs, by host, port and login."""
+    """A broker that somebody else runs, or NATS servers, of which host and port are the first's."""
 
     name = "external"
 
-    @property
-    def description(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What it is and what it does not promise."""
-        where = f"{self.host}:{self.port}"
-        return f"broker at {where}; what it keeps for an absent aggregator is its operator's choice"
-
-    def start(self) -> None:
-        """Check that something listens there; raises BrokerError."""
-        try:
-            socket.create_connection((self.host, self.port), timeout=5).close()
-        except OSError as e:
-            reason = e.strerror or str(e)
-            raise BrokerError(
-                f"no broker at {self.host}:{self.port} ({reason}): start one or correct it"
-            ) from None
-
-
-class ExternalCluster(Broker):
-    """NATS servers that somebody else runs; host and port are the first's."""
-
-    name = "external"
-
-    def __init__(self, address: NatsAddress) -> None:
-        mqtt = address.mqtt
-        super().__init__(mqtt.host, mqtt.port, mqtt.username, mqtt.password)
-        self.description = f"{address}; how many of them keep a report is their operator's choice"
-        self._address = address
+    def __init__(self, address: BrokerAddress | NatsAddress) -> None:
+        self._nats = address if isinstance(address, NatsAddress) else None
+        self._mqtt = address.mqtt if isinstance(address, NatsAddress) else address
+        super().__init__(self._mqtt.host, self._mqtt.port, self._mqtt.username, self._mqtt.password)
+        keeps = "what it keeps for an absent aggregator is its operator's choice"
+        self.description = f"broker at {self.host}:{self.port}; {keeps}"
+        if self._nats is not None:
+            self.description = f"{self._nats}; how many of them keep a report is their operator's choice"
 
     @property
     def url(self) -> str:
-        """The servers as an aggregator is told them."""
-        nats, mqtt = zip(
-            *((f"{h}:{port}", str(mqtt)) for h, port, mqtt in self._address.servers), strict=True
-        )
-        return f"nats://{self._login()}{','.join(nats)}?mqtt={','.join(mqtt)}"
+        """What a command is told with --broker; with the password, which belongs into its environment."""
+        if self._nats is None:
+            return super().url
+        nats = ",".join(f"{host}:{port}" for host, port, _ in self._nats.servers)
+        mqtt = ",".join(str(port) for _, _, port in self._nats.servers)
+        return f"nats://{self._login()}{nats}?mqtt={mqtt}"
 
     @property
     def others(self) -> tuple[tuple[str, int], ...]:
         """Where boards find all but the first."""
-        return self._address.mqtt.others
+        return self._mqtt.others
 
     def start(self) -> None:
-        """Check that one of them listens; raises BrokerError."""
-        for where in self._address.mqtt.servers:
-            with contextlib.suppress(OSError):
+        """Check that one of its servers listens; raises BrokerError."""
+        error = OSError()
+        for where in ((self.host, self.port), *self.others):
+            try:
                 socket.create_connection(where, timeout=5).close()
                 return
-        raise BrokerError(f"none of {self._address} takes boards by MQTT: start them or correct it")
+            except OSError as e:
+                error = e
+        if self._nats is not None:
+            raise BrokerError(f"none of {self._nats} takes boards by MQTT: start them or correct it")
+        reason = error.strerror or str(error)
+        raise BrokerError(f"no broker at {self.host}:{self.port} ({reason}): start one or correct it")
 
 
 class EmbeddedBroker(Broker):

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +22,6 @@ from ..server.estimate.statistic import EstimateError
 from ..server.experiments.units import IndexRange, histogram_ranges
 from ..server.mechanisms import mechanism_of
 from .faithful import codes_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FEWEST = 100  # reports of a fleet whose convergence is shown
 SHOWN = 4  # shares of a picture, where none are named
@@ -85,14 +81,6 @@ class Convergence:
             "rms_error": [step.error for step in self.steps],
             "rms_error_in_theory": [step.predicted for step in self.steps],
         }
-
-    def plot(self, path: Path | str | None = None) -> Figure:
-        """Draw the picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
-        from .convergence_plot import plot  # matplotlib takes a second to load: only those who plot wait
-
-        name = f"{self.experiment.name}, {self.unit}" if self.unit else self.experiment.name
-        unit = self.unit or self.experiment.name
-        return plot(None if path is None else Path(path), self.steps, name, unit, self.confidence)
 
 
 def sizes(total: int, fewest: float) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,40 +14,23 @@ from ..server.answers.figure import COLOURS, figure, heading, plain, style
 from ..server.answers.rows import Row
 from ..server.arrays import Floats
 from ..server.plain_text import shortened
+from .convergence import Convergence
 
 # The order of use: neighbours differ in lightness as well as in colour.
 _LINES = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[3], COLOURS[6], COLOURS[5])
 _APART = 0.055  # of the panel's height, from one line's name to the next
 
 
-class ShownStep(Protocol):
-    """What some reports say: rows of shares and quantiles, and their error beside theory's."""
-
-    @property
-    def reports(self) -> int: ...
-    @property
-    def shares(self) -> Sequence[Row]: ...
-    @property
-    def quantiles(self) -> Sequence[Row]: ...
-    @property
-    def error(self) -> float: ...
-    @property
-    def predicted(self) -> float: ...
-
-
-def plot(path: Path | None, steps: Sequence[ShownStep], name: str, unit: str, confidence: float) -> Figure:
-    """Draw the picture and write it to path, if any: PNG, PDF or SVG by its name.
-
-    steps: by their growing number of reports. name, unit: of the experiment; confidence: of the bands.
-    """
+def plot(growth: Convergence, path: Path | None = None) -> Figure:
+    """Draw the picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
+    steps, unit = growth.steps, growth.unit or growth.experiment.name
+    name = f"{growth.experiment.name}, {growth.unit}" if growth.unit else growth.experiment.name
     reports = np.array([step.reports for step in steps], float)
     with_quantiles = bool(steps[-1].quantiles)
-    level = f"{confidence * 100:g} %"
+    note = f"bands {growth.confidence * 100:g} % intervals, dashed lines the truth"
     with figure(path, columns=3 if with_quantiles else 2) as (drawing, panels):
         heading(drawing, f"{name}: estimates as {steps[-1].reports:,} reports come in")
-        note = f"bands {level} intervals, dashed lines the truth"
-        shares = [[_scaled(row, 100) for row in step.shares] for step in steps]
-        _lines(panels[0], reports, shares)
+        _lines(panels[0], reports, [[_percent(row) for row in step.shares] for step in steps])
         style(panels[0], "Shares", note, "reports", "share of devices, %")
         if with_quantiles:
             _lines(panels[1], reports, [step.quantiles for step in steps])
@@ -66,19 +48,16 @@ def plot(path: Path | None, steps: Sequence[ShownStep], name: str, unit: str, co
     return drawing
 
 
-def _scaled(row: Row, factor: float) -> Row:
-    truth = None if row.truth is None else factor * row.truth
-    return Row(row.name, factor * row.value, factor * row.low, factor * row.high, truth)
+def _percent(row: Row) -> Row:
+    truth = None if row.truth is None else 100 * row.truth
+    return Row(row.name, 100 * row.value, 100 * row.low, 100 * row.high, truth)
 
 
 def _lines(axes: Axes, reports: Floats, steps: Sequence[Sequence[Row]]) -> None:
     """One line for each row of the steps, its interval as a band, its truth dashed, its name at its end."""
-    count = len(steps[-1])
     ends = []
-    for i in range(count):
-        colour = _LINES[i]
-        rows = [step[i] for step in steps]
-        low, high = np.array([row.low for row in rows]), np.array([row.high for row in rows])
+    for rows, colour in zip(zip(*steps, strict=True), _LINES, strict=False):
+        low, high = [row.low for row in rows], [row.high for row in rows]
         axes.fill_between(reports, low, high, color=colour, alpha=0.16, linewidth=0)
         axes.plot(reports, [row.value for row in rows], color=colour, linewidth=1.5)
         truth = rows[-1].truth
@@ -86,7 +65,11 @@ def _lines(axes: Axes, reports: Floats, steps: Sequence[Sequence[Row]]) -> None:
             axes.axhline(truth, color=colour, linewidth=1, linestyle="--")
             ends.append((truth, rows[-1].name, colour))
     _counts(axes, reports)
-    axes.set_ylim(*_limits(steps))
+    later = [row for step in steps[len(steps) // 3 :] for row in step]  # earlier ones may leave the panel
+    truths = [end[0] for end in ends]
+    bottom, top = min([row.low for row in later] + truths), max([row.high for row in later] + truths)
+    margin = 0.04 * (top - bottom) or 1.0
+    axes.set_ylim(bottom - margin, top + margin)
     _names(axes, ends)
 
 
@@ -102,16 +85,6 @@ def _ticks() -> LogLocator:
     return LogLocator(subs=(1, 2, 5), numticks=10)
 
 
-def _limits(steps: Sequence[Sequence[Row]]) -> tuple[float, float]:
-    """Ends of the axis, by the bands of the later steps; earlier ones may leave the panel."""
-    later = [row for step in steps[len(steps) // 3 :] for row in step]
-    low, high = min(row.low for row in later), max(row.high for row in later)
-    truths = [row.truth for row in steps[-1] if row.truth is not None]
-    low, high = min([low, *truths]), max([high, *truths])
-    margin = 0.04 * (high - low) or 1.0
-    return low - margin, high + margin
-
-
 def _names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
     """Write each line's name beside its end, moved apart where two would overlap."""
     low, high = axes.get_ylim()
@@ -124,14 +97,5 @@ def _names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
         above = heights[i + 1] - _APART if i + 1 < len(heights) else heights[i] - over
         heights[i] = min(heights[i], above)
     for (_, name, colour), height in zip(places, heights, strict=True):
-        short = shortened(name, 18)
-        axes.text(
-            1.02,
-            height,
-            short,
-            transform=axes.transAxes,
-            color=colour,
-            fontsize=9.5,
-            va="center",
-            clip_on=False,
-        )
+        where = {"transform": axes.transAxes, "va": "center", "clip_on": False}
+        axes.text(1.02, height, shortened(name, 18), color=colour, fontsize=9.5, **where)

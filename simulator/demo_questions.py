@@ -162,12 +162,16 @@ def _temperatures(estimates: FleetEstimate) -> Answers:
 def _temperature_pictures(
     folder: Path, estimates: FleetEstimate, answers: Answers, reported: Reported
 ) -> dict[str, Path]:
+    from .convergence_plot import plot as plot_growth  # matplotlib takes a second to load
+
     e, plot, growing = estimates.experiment, folder / "demo.png", folder / "convergence.png"
     answers[0].plot(plot, *_headings(estimates))
     assert estimates.truth is not None
     arrived = convergence.growing(e, list(reported.fleet.acknowledged.values()))
     showing = convergence.Showing(RANGES, (0.1, 0.5, 0.9))
-    convergence.follow(e, arrived, estimates.truth, unit=estimates.unit, showing=showing).plot(growing)
+    plot_growth(
+        convergence.follow(e, arrived, estimates.truth, unit=estimates.unit, showing=showing), growing
+    )
     return {"plot": plot, "convergence": growing}
 
 

@@ -15,11 +15,12 @@ from .broker import (
     BrokerError,
     EmbeddedBroker,
     ExternalBroker,
-    ExternalCluster,
     MosquittoBroker,
     find_mosquitto,
 )
 from .nats_servers import NatsServers
+
+_STARTED = {"embedded": EmbeddedBroker, "mosquitto": MosquittoBroker, "nats": NatsServers}
 
 
 def open_broker(choice: str | BrokerAddress | NatsAddress = "auto") -> Broker:
@@ -30,23 +31,15 @@ def open_broker(choice: str | BrokerAddress | NatsAddress = "auto") -> Broker:
     Raises BrokerError for any other.
     """
     if choice == "auto":
-        return EmbeddedBroker() if find_mosquitto() is None else MosquittoBroker()
-    if choice == "embedded":
-        return EmbeddedBroker()
-    if choice == "mosquitto":
-        return MosquittoBroker()
-    if choice == "nats":
-        return NatsServers()
+        choice = "embedded" if find_mosquitto() is None else "mosquitto"
+    if isinstance(choice, str) and choice in _STARTED:
+        return _STARTED[choice]()
     try:
         if isinstance(choice, str):
-            address = parse_nats_url(choice) if is_nats(choice) else parse_broker_url(choice)
-        else:
-            address = choice
+            choice = parse_nats_url(choice) if is_nats(choice) else parse_broker_url(choice)
     except BrokerUrlError as e:
         raise BrokerError(f"{e}, or auto, embedded, mosquitto or nats") from None
-    if address.tls:
-        scheme = "nats" if isinstance(address, NatsAddress) else "mqtt"
+    if choice.tls:
+        scheme = "nats" if isinstance(choice, NatsAddress) else "mqtt"
         raise BrokerError(f"this speaks no TLS: write the broker as {scheme}://")
-    if isinstance(address, NatsAddress):
-        return ExternalCluster(address)
-    return ExternalBroker(address.host, address.port, address.username, address.password)
+    return ExternalBroker(choice)

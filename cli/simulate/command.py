@@ -78,7 +78,9 @@ def _simulate(options: SimulateOptions) -> None:
     result = _plain(estimate, answers, options.seed)
     for path in written:
         if path in growing and estimate.convergence:
-            estimate.convergence.plot(path)
+            from ...simulator.convergence_plot import plot  # matplotlib takes a second to load
+
+            plot(estimate.convergence, path)
         else:
             _write(path, estimate, answers, result)
     if options.as_json:

@@ -7,7 +7,7 @@ from command_line import hushmote
 
 from hushmote.server.experiments import definition
 from hushmote.simulator import demo
-from hushmote.simulator.broker import BrokerError, ExternalCluster
+from hushmote.simulator.broker import BrokerError, ExternalBroker
 from hushmote.simulator.demo_questions import DEFINITION
 from hushmote.simulator.nats_servers import NatsServers
 from hushmote.simulator.open_broker import open_broker
@@ -35,7 +35,7 @@ def test_a_server_dies_halfway_and_nothing_is_lost(tmp_path: Path, monkeypatch: 
 
 def test_servers_that_run_already_are_taken_by_their_url():
     with NatsServers(3) as servers, open_broker(servers.url) as broker:
-        assert isinstance(broker, ExternalCluster)
+        assert isinstance(broker, ExternalBroker)
         assert broker.url == servers.url
         assert ((broker.host, broker.port), *broker.others) == (
             (servers.host, servers.port),

@@ -148,7 +148,7 @@ class NumpyRng:
 _parsed_once = functools.lru_cache(maxsize=64)(Experiment.parse)
 
 
-def _enroll(client: Client, payload: bytes, verified: set[bytes]) -> Experiment:
+def _enroll(client: Client, payload: bytes, verified: set[bytes]) -> None:
     """client.enroll(), with what is the same on all devices done once: parsing, and the signature.
 
     Parsing is half of the processor time of a device that reports once, a signature ten times the whole.
@@ -157,11 +157,10 @@ def _enroll(client: Client, payload: bytes, verified: set[bytes]) -> Experiment:
     whole = Experiment.parse
     Experiment.parse = _parsed_once  # type: ignore[method-assign]
     try:
-        experiment = client.enroll(payload, verified=payload in verified)
+        client.enroll(payload, verified=payload in verified)
     finally:
         Experiment.parse = whole  # type: ignore[method-assign]
     verified.add(payload)
-    return experiment
 
 
 @dataclass(slots=True)
@@ -217,41 +216,17 @@ class SimulatedFleet:
         self._device_key = device_key
         self._announce_key = announce_key
         self._verified: set[bytes] = set()
-        self._payloads: dict[str, bytes] = {}
-        self._experiments: dict[str, Experiment] = {}
-        self._versions: dict[bytes, Experiment] = {}
-        for payload in payloads:
-            self._note(payload)
+        self._payloads = tuple(payloads)
+        asked = [_parsed_once(payload.partition(b"\x00")[0]) for payload in payloads]
+        self._experiments = {experiment.name: experiment for experiment in asked}
+        self._of_digest = {experiment.digest: experiment for experiment in asked}
         self._policy = policy or {**BOUNDS, "rules": RULES, "experiments": tuple(self._experiments)}
         self.ids = random_ids(size, rng)
         self._devices: list[_Device | None] = [None] * size
-        first = self._device(0)
-        for payload in payloads:  # once more, so that a misfit shows before a run
-            first.client.enroll(payload)
+        self._device(0)  # a misfit shows before a run
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    def _note(self, payload: bytes) -> None:
-        experiment = _parsed_once(payload.partition(b"\x00")[0])
-        self._payloads[experiment.name] = payload
-        self._experiments[experiment.name] = self._versions[experiment.digest] = experiment
-
-    def enroll(self, payload: bytes) -> int:
-        """Publish another version of an experiment, or another experiment that the policy names.
-
-        Returns how many devices refused it, for reasons that their status() shows. Raises ExperimentRefused
-        where it does not parse.
-        """
-        self._note(payload)
-        return sum(not self._take(self._device(n).client, payload) for n in range(len(self)))
-
-    def _take(self, client: Client, payload: bytes) -> bool:
-        try:
-            _enroll(client, payload, self._verified)
-        except ldp_client.ExperimentRefused:
-            return False
-        return True
 
     def _make(self, position: int) -> _Device:
         storage = MemoryStorage()
@@ -266,8 +241,8 @@ class SimulatedFleet:
         client = Client(self._policy, storage, id, key, self._announce_key, self.name)
         if self._primitives is not None:
             client.rng = cast("Any", self._primitives)
-        for payload in self._payloads.values():
-            self._take(client, payload)
+        for payload in self._payloads:
+            _enroll(client, payload, self._verified)
         return client
 
     def _device(self, position: int) -> _Device:
@@ -322,12 +297,11 @@ class SimulatedFleet:
     def _report(self, device: _Device, name: str, reading: Reading) -> None:
         payload = device.client.report(name, reading)
         if payload is not None:
-            version = self._versions[report.decode(payload).digest]
-            self.made[self._report_id(device.id, payload)] = version.bucket(reading)
+            self.made[self._report_id(device.id, payload)] = self._experiments[name].bucket(reading)
 
     def _report_id(self, device: str, payload: bytes) -> ReportId:
         decoded = report.decode(payload)
-        return ReportId(device, self._versions[decoded.digest].name, decoded.number)
+        return ReportId(device, self._of_digest[decoded.digest].name, decoded.number)
 
     def _reboot(self, device: _Device) -> None:
         device.loses_note = False

@@ -152,9 +152,9 @@ class _Connection:
 class Gateways:
     """Connections that publish for a fleet, QoS 1, each report on its device's own topic.
 
-    One connection is the fastest way: each has a thread, and all of them share a core with the devices.
-    others: (host, port) of the further servers of a cluster. Each gets a connection, and takes over those of
-    a server that dies. One device always uses the same connection, so that its reports stay in order. A
+    others: (host, port) of the further servers of a cluster. Each server gets one connection, which is the
+    fastest way, since all threads share a core with the devices, and takes over those of a server that dies.
+    One device always uses the same connection, so that its reports stay in order. A
     connection that breaks is made again and what was not acknowledged is sent once more. Use as a context
     manager; entering raises GatewayError where there is no broker or it refuses.
     """
@@ -168,17 +168,13 @@ class Gateways:
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
         others: Sequence[tuple[str, int]] = (),
-        connections: int = 1,
         timeout_s: float = 30.0,
     ) -> None:
-        if connections < 1:
-            raise ValueError(f"connections must be 1 or more, not {connections}")
         servers = [(host, port), *others]
         self._told_within_s = 20.0 if others else 5.0
         self._connections = [
             _Connection(servers[first:] + servers[:first], username, password, tls, timeout_s)
             for first in range(len(servers))
-            for _ in range(connections)
         ]
 
     def __enter__(self) -> Self:

@@ -4,44 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from ..device.ldp_client import Experiment
 from . import population
-from .population import Population, PopulationError, Reading, csv_rows, read_cell
+from .population import Population, PopulationError, Reading, Recorded, csv_rows, read_cell
 
 COUNT = "count"
 """The column that says how often a row counts; without one each row counts once."""
-
-
-@dataclass(frozen=True)
-class CountedReadings(Population):
-    """Readings of a table, each held as often as its count says."""
-
-    readings: tuple[Reading, ...]
-    counts: tuple[float, ...]
-
-    @property
-    def _chances(self) -> np.ndarray:
-        counts = np.array(self.counts)
-        return counts / counts.sum()
-
-    def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
-        self.probabilities(experiment)  # says in one line where they do not fit
-        return [self.readings[i] for i in rng.choice(len(self.readings), n, p=self._chances).tolist()]
-
-    def probabilities(self, experiment: Experiment) -> np.ndarray:
-        result = np.zeros(experiment.domain + 1)
-        try:
-            for reading, chance in zip(self.readings, self._chances.tolist(), strict=True):
-                index = experiment.bucket(reading)
-                result[experiment.domain if index is None else index] += chance
-        except TypeError as e:
-            raise PopulationError(str(e)) from None
-        return result
 
 
 def parse(spec: str, parts: Sequence[tuple[str, str]]) -> Population:
@@ -53,7 +22,7 @@ def parse(spec: str, parts: Sequence[tuple[str, str]]) -> Population:
     return read_counts(path, parts) if kind == "file" else population.parse(spec)
 
 
-def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> CountedReadings:
+def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> Recorded:
     """The readings in a CSV file that has a column for each part, and one for how often each row counts.
 
     A blank or NA is no reading. Raises PopulationError with one line: no such file or column, a text that is
@@ -73,7 +42,7 @@ def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> CountedRe
         held[tuple(readings)] += _count(where, often)  # type: ignore[assignment]
     if not sum(held.values()):
         raise PopulationError(f"{path} counts nothing: its column {COUNT} has no number above 0")
-    return CountedReadings(tuple(held), tuple(float(count) for count in held.values()))
+    return Recorded(tuple(held), tuple(float(count) for count in held.values()))
 
 
 def _count(where: str, text: str | None) -> float:

@@ -51,13 +51,6 @@ class Population(ABC):
         """What probabilities() are of, where the domain is larger than any array; None for every index."""
         return None
 
-    def index_counts(
-        self, experiment: Experiment, n: int, rng: np.random.Generator
-    ) -> tuple[np.ndarray, int]:
-        """Draw n readings; return how many fell into each index, shape (domain,), and how many are none."""
-        counts = rng.multinomial(n, self.probabilities(experiment))
-        return counts[:-1], int(counts[-1])
-
 
 @dataclass(frozen=True)
 class Continuous(Population):
@@ -99,22 +92,31 @@ class Weighted(Population):
 
 @dataclass(frozen=True)
 class Recorded(Population):
-    """Readings that were made, None where there was none; a sample draws from them with replacement."""
+    """Readings that were made, None where there was none; a sample draws from them with replacement.
+
+    often: how often each counts; without it all count once.
+    """
 
     readings: tuple[Reading, ...]
+    often: tuple[float, ...] = ()
 
     def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
         self.counts(experiment)  # says in one line where they do not fit
-        return [self.readings[i] for i in rng.integers(0, len(self.readings), n).tolist()]
+        if self.often:
+            chosen = rng.choice(len(self.readings), n, p=np.array(self.often) / sum(self.often))
+        else:
+            chosen = rng.integers(0, len(self.readings), n)
+        return [self.readings[i] for i in chosen.tolist()]
 
     def counts(self, experiment: Experiment) -> np.ndarray:
         """Return how many of the readings have each index, and last how many are none, (domain + 1,).
 
         Raises PopulationError where the readings do not fit the experiment's type.
         """
-        counts = np.zeros(experiment.domain + 1, np.int64)
+        held = zip(self.readings, self.often, strict=True) if self.often else Counter(self.readings).items()
+        counts = np.zeros(experiment.domain + 1, float if self.often else np.int64)
         try:
-            for reading, count in Counter(self.readings).items():
+            for reading, count in held:
                 index = experiment.bucket(reading)
                 counts[experiment.domain if index is None else index] += count
         except TypeError as e:
@@ -122,7 +124,8 @@ class Recorded(Population):
         return counts
 
     def probabilities(self, experiment: Experiment) -> np.ndarray:
-        return self.counts(experiment) / len(self.readings)
+        counts = self.counts(experiment)
+        return counts / counts.sum()
 
 
 def reported_shares(index_counts: np.ndarray, missing: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 from hushmote.device.ldp_client import Experiment
 from hushmote.simulator import pairs
 from hushmote.simulator.faithful import Faults
-from hushmote.simulator.population import PopulationError, even, reading_in
+from hushmote.simulator.population import PopulationError, Recorded, even, reading_in
 from hushmote.simulator.simulate import simulate
 
 PARTS = [("version", "choice"), ("crashed", "bool"), ("delay", "number")]
@@ -51,7 +51,7 @@ def experiment() -> Experiment:
     return Experiment.parse(json.dumps(fields).encode())
 
 
-def read(tmp_path, text: str) -> pairs.CountedReadings:
+def read(tmp_path, text: str) -> Recorded:
     (tmp_path / "counts.csv").write_text(text)
     return pairs.read_counts(tmp_path / "counts.csv", PARTS)
 
@@ -81,7 +81,7 @@ def test_a_table_of_counts_has_the_shares_of_its_rows(tmp_path):
 
 def test_without_counts_each_row_counts_once(tmp_path):
     people = read(tmp_path, "version,crashed,delay\n1.2,no,1\n1.2,no,1\n1.3,yes,2\n")
-    assert people.counts == (2.0, 1.0)
+    assert people.often == (2.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_table_of_another_experiment_is_refused(tmp_path):
 
 def test_named_distributions_and_files_by_their_text(tmp_path):
     (tmp_path / "c.csv").write_text("version,crashed\n1.2,no\n")
-    assert isinstance(pairs.parse(f"file:{tmp_path / 'c.csv'}", PARTS[:2]), pairs.CountedReadings)
+    assert isinstance(pairs.parse(f"file:{tmp_path / 'c.csv'}", PARTS[:2]), Recorded)
     assert pairs.parse("zipf:1", PARTS).probabilities(experiment())[0] > 0.2
     with pytest.raises(PopulationError, match="cannot read"):
         pairs.parse("file:nowhere.csv", PARTS)

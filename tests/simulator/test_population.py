@@ -118,14 +118,6 @@ def test_normal_probabilities_are_the_normal_integral():
     assert probabilities[:10].sum() < 1e-12
 
 
-def test_index_counts_are_drawn_from_the_probabilities():
-    counts, missing = population.zipf(1).index_counts(NUMBER, 200_000, np.random.default_rng(4))
-    assert counts.sum() == 200_000
-    assert missing == 0
-    statistic, limit = merged_chi_square(counts, 200_000 * population.zipf(1).probabilities(NUMBER)[:-1])
-    assert statistic < limit
-
-
 def test_explicit_weights_are_proportions():
     people = population.parse("weights:1:2:1:0")
     assert people.probabilities(CHOICE).tolist() == [0.25, 0.5, 0.25, 0, 0]
@@ -198,9 +190,6 @@ def test_a_column_of_numbers_keeps_blanks_as_no_reading(table):
     assert counts[NUMBER.bucket(20.5)] == 2
     assert counts[0] == 1
     assert people.probabilities(NUMBER)[-1] == 0.4
-    index_counts, missing = people.index_counts(NUMBER, 1_000, np.random.default_rng(6))
-    assert index_counts.sum() + missing == 1_000
-    assert missing > 0
     sample = people.sample(NUMBER, 2_000, np.random.default_rng(7))
     assert set(sample) == {20.5, None, -30.0}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ...server.answers import tables as show
@@ -32,10 +33,7 @@ def plain(found: Listing, devices: int) -> dict[str, Any]:
                 "name": peer.name,
                 **_errors(found.peer_variance(peer), devices),
                 "bits": peer.bits(found.domain, found.epsilon / MICRO),
-                "board": peer.board,
-                "server": peer.server,
-                "citation": peer.citation,
-                "missing": peer.missing,
+                **{name: getattr(peer, name) for name in ("board", "server", "citation", "missing")},
             }
             for peer in found.peers
         ],
@@ -43,7 +41,7 @@ def plain(found: Listing, devices: int) -> dict[str, Any]:
 
 
 def _own(one: Listed, devices: int) -> dict[str, Any]:
-    said = one.about
+    said = asdict(one.about)
     return {
         **one.mechanism.fields(),
         **_errors(one.variance, devices),
@@ -51,11 +49,8 @@ def _own(one: Listed, devices: int) -> dict[str, Any]:
         "report_bytes": one.report_bytes,
         "draws": one.draws,
         "decode_seconds": one.decode_seconds,
-        "about": said.what,
-        "privacy": said.privacy,
-        "utility": said.utility,
-        "cost": said.cost,
-        "citation": said.citation,
+        "about": said.pop("what"),
+        **said,
     }
 
 

@@ -52,11 +52,8 @@ class Filter:
 
     def __init__(self, total: float, delta: float = 0.0, own: float = 0.0) -> None:
         """total: nats, > 0. delta, own: in [0, 1), own <= delta. AccountingError otherwise."""
-        if probability("own", own) > probability("delta", delta):
-            raise AccountingError(f"own is a part of delta = {delta:g}: it cannot be {own:g}")
+        self.delta, self.own = _part(delta, own)
         self.total = positive("the total", total)
-        self.delta = float(delta)
-        self.own = float(own)
         self.history = History()
         self.sum_cap = Basic(total).cap(1)
         self.squares_cap = ZcdpFilter(total, delta, own).cap(1) if delta > own else 0
@@ -114,27 +111,26 @@ class Odometer:
 
     def __init__(self, delta: float = 0.0, own: float = 0.0, sharpest: float = 1.0) -> None:
         """delta, own: in [0, 1), own <= delta; at delta = own it shows Σε. sharpest: nats, > 0."""
-        if probability("own", own) > probability("delta", delta):
-            raise AccountingError(f"own is a part of delta = {delta:g}: it cannot be {own:g}")
-        self.delta = float(delta)
-        self.own = float(own)
+        self.delta, self.own = _part(delta, own)
         self.history = History()
-        self._slack = exact(delta) - exact(own)
+        self._aside = exact(own)
+        self._slack = exact(delta) - self._aside
         positive("sharpest", sharpest)
         self._offset = _sharpest_offset(sharpest, delta, own) if self._slack else Decimal(0)
 
     def add(self, report: ReportCost | int) -> None:
         """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass what is set aside."""
-        self.history = _then(self.history, report, exact(self.own))
+        self.history = _then(self.history, report, self._aside)
 
     def spent(self) -> Spent:
         """What all reports so far are together; epsilon in nats, rounded up."""
-        kind = Kind.APPROXIMATE if self.delta else Kind.PURE
         with exact_arithmetic():
-            loss = Decimal(self.history.sum) / MICRO
-            if self._slack and self.history.runs:
-                loss = min(loss, self._mixture())
-        return Spent(float_above(loss), self.delta, kind)
+            loss = self._loss() if self.history.runs else Decimal(0)
+        return Spent(float_above(loss), self.delta, Kind.APPROXIMATE if self.delta else Kind.PURE)
+
+    def _loss(self) -> Decimal:
+        total = Decimal(self.history.sum) / MICRO
+        return min(total, self._mixture()) if self._slack else total
 
     def _mixture(self) -> Decimal:
         squares = Decimal(self.history.squares) / MICRO**2
@@ -142,7 +138,7 @@ class Odometer:
         return above(squares / 2 + boundary.sqrt())
 
 
-class RogersOdometer:
+class RogersOdometer(Odometer):
     """The first odometer, kept for comparison: it asks for no `sharpest`, and is weaker near one.
 
     With S = Σε_i² in [1/n², 1] it shows ½Σε_i(e^{ε_i} - 1) + 2 sqrt(S (1 + ln √3) ln(4 log2(n)/δ)), elsewhere
@@ -156,16 +152,7 @@ class RogersOdometer:
         self.delta = probability("delta", delta, zero=False)
         self.n = whole("n", n, low=2)
         self.history = History()
-
-    def add(self, report: ReportCost | int) -> None:
-        """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass δ/2."""
-        self.history = _then(self.history, report, exact(self.delta) / 2)
-
-    def spent(self) -> Spent:
-        """What all reports so far are together; epsilon in nats, rounded up."""
-        with exact_arithmetic():
-            loss = self._loss() if self.history.runs else Decimal(0)
-        return Spent(float_above(loss), self.delta, Kind.APPROXIMATE)
+        self._aside = exact(self.delta) / 2
 
     def _loss(self) -> Decimal:
         squares, n = Decimal(self.history.squares) / MICRO**2, Decimal(self.n)
@@ -175,6 +162,13 @@ class RogersOdometer:
             return above(mean_loss(self.history) + 2 * (squares * (1 + Decimal(3).ln() / 2) * log).sqrt())
         spread = 2 * (1 / n**2 + squares) * (1 + (1 + n**2 * squares).ln() / 2) * log
         return above(mean_loss(self.history) + spread.sqrt())
+
+
+def _part(delta: float, own: float) -> tuple[float, float]:
+    """Both, where own is a part of delta."""
+    if probability("own", own) > probability("delta", delta):
+        raise AccountingError(f"own is a part of delta = {delta:g}: it cannot be {own:g}")
+    return float(delta), float(own)
 
 
 def _then(history: History, report: ReportCost | int, own: Decimal) -> History:

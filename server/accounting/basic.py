@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from ..epsilon import MICRO
 from .errors import AccountingError
-from .theorem import EVENTS, Guarantee, History, Kind, Reports, Spent, Theorem, above, exact, float_above
+from .theorem import ON_THE_WAY, Guarantee, History, Kind, Reports, Spent, Theorem, above, exact, float_above
 
 
 class Basic(Theorem):
@@ -45,13 +45,7 @@ class Basic(Theorem):
 
     def guarantee(self) -> Guarantee:
         """(total, delta)-LDP, which is total-LDP where delta is 0."""
-        pure = super().guarantee()
-        if self.delta == 0:
-            return pure
-        words = EVENTS.format(total=f"{self.total:g}", delta=f"{self.delta:g}")
-        return replace(
-            pure, kind=Kind.APPROXIMATE, words=f"{words} Each report's ε may be chosen on the way."
-        )
+        return self._promised(Kind.APPROXIMATE, ON_THE_WAY) if self.delta else super().guarantee()
 
 
 class Advanced(Theorem):
@@ -77,10 +71,7 @@ class Advanced(Theorem):
         slack = exact(self.delta) - history.delta
         if slack <= 0:
             return Decimal("Infinity")
-        drift = Decimal(0)
-        for report, n in history.runs:
-            epsilon = Decimal(report.epsilon) / MICRO
-            drift += n * epsilon * (epsilon.exp() - 1)
+        drift = sum((n * x * (x.exp() - 1) for x, n in history.nats), Decimal(0))
         return above(drift + (-2 * Decimal(history.squares) / MICRO**2 * slack.ln()).sqrt())
 
 

@@ -83,10 +83,7 @@ def closed_form(releases: Reports, delta: float) -> float:
     """
     history, slack = History.of(releases), exact(probability("delta", delta, zero=False))
     with exact_arithmetic():
-        mean = Decimal(0)
-        for report, n in history.runs:
-            nats = Decimal(report.epsilon) / MICRO
-            mean += n * nats * (nats.exp() - 1) / (nats.exp() + 1)
+        mean = sum((n * x * (x.exp() - 1) / (x.exp() + 1) for x, n in history.nats), Decimal(0))
         squares = Decimal(history.squares) / MICRO**2
         log = min(-slack.ln(), (Decimal(1).exp() + squares.sqrt() / slack).ln())
         return float_above(min(Decimal(history.sum) / MICRO, above(mean + (2 * squares * log).sqrt())))

@@ -8,13 +8,13 @@ Pr[L > E] <= δ makes a course (E, δ)-LDP.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
 from ..epsilon import MICRO
 from .errors import AccountingError, probability
-from .theorem import EVENTS, Guarantee, History, Kind, Theorem, above, below, exact, exact_arithmetic
+from .theorem import ON_THE_WAY, Guarantee, History, Kind, Theorem, above, below, exact, exact_arithmetic
 
 ADAPTIVE = (
     "All reports of a board together are ({total}, {delta})-LDP: {total}-LDP except with probability "
@@ -52,11 +52,7 @@ class ZcdpFilter(Theorem):
 
     def guarantee(self) -> Guarantee:
         """(total, delta)-LDP; where the reports have no δ of their own, the odds are bounded as well."""
-        promised = super().guarantee()
-        if not self.own:
-            return promised
-        words = EVENTS.format(total=f"{self.total:g}", delta=f"{self.delta:g}")
-        return replace(promised, words=f"{words} Each report's ε may be chosen on the way.")
+        return self._promised(self.kind, ON_THE_WAY) if self.own else super().guarantee()
 
     def loss(self, history: History) -> Decimal:
         """The formula; infinite where Σδ_i > own."""
@@ -112,8 +108,4 @@ class RogersFilter(Theorem):
 @lru_cache(maxsize=4)  # searches for a total ask again and again
 def mean_loss(history: History) -> Decimal:
     """½Σε_i(e^{ε_i} - 1) in nats: what reports of these ε lose on average, at most."""
-    loss = Decimal(0)
-    for report, n in history.runs:
-        epsilon = Decimal(report.epsilon) / MICRO
-        loss += n * epsilon * (epsilon.exp() - 1) / 2
-    return loss
+    return sum((n * x * (x.exp() - 1) / 2 for x, n in history.nats), Decimal(0))

@@ -38,6 +38,8 @@ EVENTS = (
 )
 """What (total, delta)-LDP says by itself, where nothing bounds the odds."""
 
+ON_THE_WAY = f"{EVENTS} Each report's ε may be chosen on the way."
+
 Rule = Literal["sum", "squares", "count", "unlimited"]
 
 
@@ -91,6 +93,11 @@ class History:
         cost = report if isinstance(report, ReportCost) else ReportCost(report)
         counted[cost] = counted.get(cost, 0) + 1
         return History(tuple(counted.items()))
+
+    @property
+    def nats(self) -> tuple[tuple[Decimal, int], ...]:
+        """Each ε in nats, and how many reports have it; to be read in `exact_arithmetic`."""
+        return tuple((Decimal(report.epsilon) / MICRO, n) for report, n in self.runs)
 
     @property
     def count(self) -> int:
@@ -225,8 +232,11 @@ class Theorem(ABC):
 
     def guarantee(self) -> Guarantee:
         """What holds for all reports together while they stay within the cap."""
-        words = self.words.format(total=f"{self.total:g}", delta=f"{self.delta:g}")
-        return Guarantee(self.kind, float(self.total), float(self.delta), words)
+        return self._promised(self.kind, self.words)
+
+    def _promised(self, kind: Kind, words: str) -> Guarantee:
+        words = words.format(total=f"{self.total:g}", delta=f"{self.delta:g}")
+        return Guarantee(kind, float(self.total), float(self.delta), words)
 
     @property
     def micro_total(self) -> int:

@@ -34,9 +34,9 @@ def board_command(
     24.6 °C.
     """
     try:
-        from ..server.provisioning.software_board import interpreters
-        from ..server.provisioning.software_board import storage as folders
-        from ..server.provisioning.software_board.board import ANY_WIFI, SoftwareBoard
+        from ..server.provisioning import interpreters
+        from ..simulator.board import storage as folders
+        from ..simulator.board.board import ANY_WIFI, SoftwareBoard
     except ImportError:  # Windows has neither pseudo-terminals nor file locks of this kind
         raise UsageError("a board in software needs Linux or macOS (on Windows: WSL)") from None
     interpreter = interpreters.for_board()

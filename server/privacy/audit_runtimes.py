@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...device import ldp_client
 from ..mechanisms.own import files_of
-from ..provisioning.software_board import interpreters
+from ..provisioning import interpreters
 from ..provisioning.usb import UsbLink
 from .audit import AuditError, Subject
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...server.mechanisms.own import files_of
 from ...server.privacy.audit import AuditError
 from ...server.privacy.audit_runtimes import CLIENT, CPYTHON, Runtime, printed
-from ...server.provisioning.software_board import interpreters
+from ...server.provisioning import interpreters
 from .cases import Case, ContractError
 from .channel import Broken
 

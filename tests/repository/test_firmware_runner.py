@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from micropython import find_runtime
 
-from hushmote.server.provisioning.software_board.board import SoftwareBoard
+from hushmote.simulator.board.board import SoftwareBoard
 
 FIRMWARE_TESTS = Path(__file__).parents[2] / "firmware_tests"
 sys.path.insert(0, str(FIRMWARE_TESTS))

@@ -50,8 +50,8 @@ BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(s
 NOT_IMPORTED = {
     "device.manifest",
     "server.privacy.audit_board",
-    "server.provisioning.software_board.hardware",
-    "server.provisioning.software_board.repl",
+    "simulator.board.hardware",
+    "simulator.board.repl",
     "server.store.postgresql",
     "server.ingest.nats.client",
     "server.ingest.nats.connection",

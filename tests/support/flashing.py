@@ -17,9 +17,9 @@ import pytest
 
 from hushmote.server.provisioning.flash import flash
 from hushmote.server.provisioning.settings import ProvisionError, provision_device
-from hushmote.server.provisioning.software_board.board import SoftwareBoard
 from hushmote.server.provisioning.usb import FlashError
 from hushmote.server.wire import keys
+from hushmote.simulator.board.board import SoftwareBoard
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "firmware_tests"))
@@ -112,7 +112,7 @@ class Bench:
             text=True,
             timeout=60,
             check=True,
-            env={**os.environ, "MICROPYPATH": str(ROOT / "server" / "provisioning" / "software_board")},
+            env={**os.environ, "MICROPYPATH": str(ROOT / "simulator" / "board")},
         )
         return json.loads(done.stdout)
 

@@ -28,7 +28,7 @@ from pathlib import Path
 import page_blocks
 from page_blocks import Block
 
-from hushmote.server.provisioning.software_board import interpreters
+from hushmote.server.provisioning import interpreters
 from hushmote.simulator.broker import find_mosquitto
 
 ROOT = Path(__file__).parents[2]

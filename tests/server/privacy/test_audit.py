@@ -35,7 +35,7 @@ from hushmote.server.privacy.audit import (
     subject,
 )
 from hushmote.server.privacy.audit_runtimes import CLIENT, CPYTHON, Job, Runtime
-from hushmote.server.provisioning.software_board.board import SoftwareBoard
+from hushmote.simulator.board.board import SoftwareBoard
 
 FALSE_ALARM = 1e-10  # of one finding
 SHAPES = {x.split(b'"name": "')[1].split(b'"')[0].decode(): x for x in payloads(None)}

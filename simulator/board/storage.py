@@ -7,7 +7,7 @@ import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...errors import HushmoteError, refusing
+from ...server.errors import HushmoteError, refusing
 
 IMAGE = "flash.img"
 PORT = "port"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from flashing import Bench, on_board, on_port
 
-from hushmote.server.provisioning.software_board import interpreters
-from hushmote.server.provisioning.software_board.board import ANY_WIFI, SoftwareBoard
+from hushmote.server.provisioning import interpreters
+from hushmote.simulator.board.board import ANY_WIFI, SoftwareBoard
 
 
 def run_main(board: SoftwareBoard, program: str) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import HushmoteError
-from ..usb import OLDEST_FIRMWARE
+from ..errors import HushmoteError
+from .usb import OLDEST_FIRMWARE
 
 VARIABLE = "HUSHMOTE_MICROPYTHON"
 NEEDS = frozenset({"littlefs", "urandom", "mpy", "socket", "room"})
@@ -73,7 +73,7 @@ class Interpreter:
 
 def rig_folder() -> Path | None:
     """The .rig/ of the clone that one is in, or that this package lies in; None where there is none."""
-    own = Path(__file__).resolve().parents[3]
+    own = Path(__file__).resolve().parents[2]
     return next((folder / ".rig" for folder in (Path.cwd(), own) if (folder / ".rig").is_dir()), None)
 
 

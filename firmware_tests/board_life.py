@@ -306,26 +306,34 @@ def operations(medium, client_class):
 
 
 SHARES = ("none", "half", "whole")
+MODES = ("raise", "silent", "eio")
 
 
-def every_cut(medium, client_class, mode, shares=SHARES):
-    """Cut the power at every operation, before, in the middle of and after it. Returns a Tally."""
+def every_cut(medium, client_class, mode, shares=SHARES, step=1):
+    """Cut the power at every operation, before, in the middle of and after it. Returns a Tally.
+
+    step: only at one operation of so many, in each mode and share at others.
+    """
     medium.blank_image = medium.chip().image()
     tally = Tally()
-    for share in shares:
-        cut = 0
-        while not _one(medium, client_class, tally, cut=cut, share=share, mode=mode):
-            cut += 1
+    for i in range(len(shares)):
+        cut = (MODES.index(mode) + len(MODES) * i) % step
+        while not _one(medium, client_class, tally, cut=cut, share=shares[i], mode=mode):
+            cut += step
     return tally
 
 
-def every_blip(medium, client_class, window, shares=SHARES):
-    """Let every operation fail once, and cut the power at each of the window operations after it."""
+def every_blip(medium, client_class, window, shares=SHARES, step=1):
+    """Let every operation fail once, and cut the power at each of the window operations after it.
+
+    step: only one operation of so many, in each share others.
+    """
     medium.blank_image = medium.chip().image()
     tally = Tally()
     count, _ = operations(medium, client_class)
-    for blip_share in shares:
-        for blip in range(count):
+    for i in range(len(shares)):
+        blip_share = shares[i]
+        for blip in range(i % step, count, step):
             for cut in range(blip + 1, blip + 1 + window):
                 share = "half" if cut & 1 else "none"
                 _one(medium, client_class, tally, cut=cut, share=share, blip=blip, blip_share=blip_share)

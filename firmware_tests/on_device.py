@@ -9,6 +9,11 @@ is therefore a printed line. A file declares what it needs (see run.py):
 
 import sys
 
+try:
+    from long_form import LONG  # run.py puts it beside
+except ImportError:
+    LONG = True
+
 
 def run(names):
     """Call every test_* function among names, print a verdict."""

@@ -11,6 +11,8 @@ A test file declares what it needs in a line, read without importing it:
     HEAP = "64k"                    run it with so much heap
     HOST = True                     it runs on this computer and drives the board itself
 
+With LONG=1 every cut of power, all signatures and long lives; else the short form of these.
+
 The last line is `N passed, N failed, N skipped`, counting test files on runtimes.
 """
 
@@ -87,9 +89,10 @@ class Outcome:
     output: str = ""
 
 
-def stage(folder: Path, architecture: str | None) -> None:
+def stage(folder: Path, architecture: str | None, *, long: bool = True) -> None:
     """Fill a folder with what gets flashed (source, or compiled for an architecture) and the tests."""
     folder.mkdir()
+    (folder / "long_form.py").write_text(f"LONG = {long}\n")
     for path in [*(DEVICE / name for name in BOARD_FILES), *(HERE / name for name in SUPPORT)]:
         target = folder / (path.stem + ".mpy")
         if architecture is None:
@@ -106,13 +109,13 @@ def stage(folder: Path, architecture: str | None) -> None:
         shutil.copy(path, folder)
 
 
-def variants(folder: Path) -> dict[str, Path]:
+def variants(folder: Path, long: bool) -> dict[str, Path]:
     """Staged folders by how the client was made; architectures with the same bytes share one."""
     found = {"source": folder / "source"}
-    stage(found["source"], None)
+    stage(found["source"], None, long=long)
     bytes_of: dict[bytes, str] = {}
     for architecture in ARCHITECTURES:
-        stage(folder / architecture, architecture)
+        stage(folder / architecture, architecture, long=long)
         code = (folder / architecture / "ldp_client.mpy").read_bytes()
         if code in bytes_of:
             first = bytes_of[code]
@@ -210,7 +213,7 @@ def main() -> int:
         return 0
     outcomes: dict[tuple[str, str, str], Outcome] = {}
     with tempfile.TemporaryDirectory() as folder:
-        staged = variants(Path(folder))
+        staged = variants(Path(folder), bool(os.environ.get("LONG")))
         workers = 1 if arguments.port else os.cpu_count() or 1
         with ThreadPoolExecutor(workers) as pool:
             jobs = {

@@ -5,6 +5,7 @@ import broken_clients
 import flash_model
 import on_device
 from ldp_client import Client
+from littlefs_cuts import STEP
 
 # Some thousand lives: as compiled for boards, on the runtime that is most like one.
 NEEDS = ("urandom", "fast", "littlefs", "room", "compiled", "float32")
@@ -17,22 +18,22 @@ def test_the_client_survives_every_cut():
     operations, uncut = board_life.operations(_raw, Client)
     assert operations > 80, operations
     assert uncut.broken == {}, uncut.broken
-    tally = board_life.every_cut(_raw, Client, "raise")
+    tally = board_life.every_cut(_raw, Client, "raise", step=STEP)
     print("CUTS", _raw.name, "raise", operations, tally.cuts, tally.failures(), sep="|")
-    assert tally.cuts >= 3 * operations, tally.cuts
+    assert tally.cuts * STEP >= 3 * operations, tally.cuts
     assert tally.broken == {}, tally.broken
 
 
 def test_the_client_survives_a_failed_write_and_then_a_cut():
-    tally = board_life.every_blip(_raw, Client, 2)
+    tally = board_life.every_blip(_raw, Client, 2, step=STEP)
     print("BLIPS", _raw.name, tally.cuts, tally.failures(), sep="|")
-    assert tally.cuts > 480, tally.cuts
+    assert tally.cuts * STEP > 480, tally.cuts
     assert tally.broken == {}, tally.broken
 
 
 def test_slots_that_are_overwritten_in_place_lock_the_board_and_never_overspend():
     medium = flash_model.RawFlash("raw NOR flash, in place", flash_model.SlotsInPlace)
-    tally = board_life.every_cut(medium, Client, "raise")
+    tally = board_life.every_cut(medium, Client, "raise", step=STEP)
     print("IN PLACE", tally.cuts, tally.failures(), sep="|")
     assert list(tally.broken) == ["the board is locked: the ledger is damaged; provision again"], tally.broken
 
@@ -44,9 +45,9 @@ def finds(tally, control):
 
 def test_mistakes_are_found():
     for control in broken_clients.CUT_CONTROLS:
-        finds(board_life.every_cut(_raw, control, "raise", ("none",)), control)
+        finds(board_life.every_cut(_raw, control, "raise", ("none",), min(STEP, 3)), control)
     for control in broken_clients.BLIP_CONTROLS:
-        finds(board_life.every_blip(_raw, control, 4, ("none",)), control)
+        finds(board_life.every_blip(_raw, control, 4, ("none",), min(STEP, 3)), control)
 
 
 on_device.run(globals())

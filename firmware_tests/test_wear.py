@@ -10,7 +10,7 @@ HEAP = "2m"
 
 _POLICY = dict(POLICY)
 _POLICY["sum"] = 1 << 40
-_REPORTS = 1500
+_REPORTS = 1500 if on_device.LONG else 300
 
 
 def wear(medium, limit):

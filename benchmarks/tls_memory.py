@@ -63,11 +63,13 @@ def measure(path: Path) -> dict[str, dict[str, int]]:
         fleet_keys,
         "home",
         "k3f9",
+        provision.Network(
+            mqtt_host="localhost",
+            mqtt_port=fleet.port,
+            mqtt_ca=folder.path / "broker/ca.pem",
+            certificate=folder.issue_device("k3f9", fleet_folder.now_utc()),
+        ),
         path=settings,
-        mqtt_host="localhost",
-        mqtt_port=fleet.port,
-        mqtt_ca=folder.path / "broker/ca.pem",
-        certificate=folder.issue_device("k3f9", fleet_folder.now_utc()),
     )
     broker = subprocess.Popen(
         [str(find_mosquitto()), "-c", str(folder.path / "broker/mosquitto.conf")], stderr=subprocess.DEVNULL

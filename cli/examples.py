@@ -34,23 +34,24 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "provision fleet": (
         "hushmote provision fleet fleet-home --host broker.example --host 10.0.0.5",
         "hushmote provision fleet fleet-home --host broker.example --aggregators 3",
+        "hushmote provision fleet fleet-home --host b.example --set port=8884",
     ),
     "provision device": (
         "hushmote provision device --folder fleet-home --wifi-ssid Home",
-        "hushmote provision device --open --mqtt-host 10.0.0.5 --wifi-ssid Home",
+        "hushmote provision device --open --broker mqtt://10.0.0.5 --wifi-ssid Home",
     ),
     "provision upgrade": ("hushmote provision upgrade --folder fleet-home",),
-    "provision allow": (
-        "hushmote provision allow k3f9x1 5620b8f87aca3592",
-        "hushmote provision allow --file ids.txt --listed",
-    ),
     "provision revoke": ("hushmote provision revoke k3f9x1 --folder fleet-home",),
-    "provision list": ("hushmote provision list --folder fleet-home",),
-    "provision aggregator": ("hushmote provision aggregator --folder fleet-home",),
+    "provision list": (
+        "hushmote provision list --folder fleet-home",
+        "hushmote provision list --allow k3f9x1 --allow 5620b8f87aca3592",
+        "hushmote provision list --allow @ids.txt --listed",
+    ),
     "provision rotate": (
-        "hushmote provision rotate broker --folder fleet-home --host new.example",
+        "hushmote provision rotate broker new.example --folder fleet-home",
         "hushmote provision rotate aggregator --folder fleet-home",
         "hushmote provision rotate aggregator --folder fleet-home --finish",
+        "hushmote provision rotate new-aggregator --folder fleet-home",
         "hushmote provision rotate boards k3f9x1 --folder fleet-home",
         "hushmote provision rotate door --folder fleet-home",
     ),

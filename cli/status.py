@@ -173,7 +173,7 @@ def _boards(broker: str, fleets: list[str]) -> list[dict[str, Any]]:
     if reached.cert and not is_nats(reached.url) and _is_first_aggregator(Path(reached.cert)):
         raise UsageError(
             f"{reached.cert} is the aggregator's: the broker would end its connection and drop the reports "
-            "that wait for it; make one for this with `hushmote provision aggregator`"
+            "that wait for it; make one for this with `hushmote provision rotate new-aggregator`"
         )
     address, tls = connection(broker)
     health = device_health.read(address, fleets, tls)

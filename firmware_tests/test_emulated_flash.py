@@ -8,7 +8,7 @@ import on_device
 from rigs.pico import board
 
 from hushmote.server.provisioning.flash import MODULES, flash
-from hushmote.server.provisioning.settings import provision_device
+from hushmote.server.provisioning.settings import Network, provision_device
 from hushmote.server.provisioning.usb import FlashError
 from hushmote.server.wire.keys import FleetKeys
 
@@ -35,7 +35,7 @@ def test_a_board_is_flashed_and_flashed_again():
         settings = folder / "board-1.settings.json"
         keys = FleetKeys((bytes(range(32)),), bytes(range(32)))
         wifi = {"wifi_ssid": "home", "wifi_password": "correct horse", "mqtt_host": "192.0.2.1"}
-        provision_device(keys, "garden", "board-1", path=settings, **wifi)
+        provision_device(keys, "garden", "board-1", Network(**wifi), path=settings)
         image = folder / "flash.img"
         board.make_image(image, Path.cwd(), ["on_device.mpy"])
         application = folder / "application.py"  # with the example flash refuses a firmware without Wi-Fi

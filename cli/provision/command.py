@@ -1,4 +1,4 @@
-"""`hushmote provision fleet`, `device` and `upgrade`: a fleet's folder, and its boards' settings."""
+"""`hushmote provision fleet`, `device`, `upgrade` and `keys`: a fleet's folder, and its boards' settings."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ import dataclasses
 import enum
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
-from ...server.provisioning import authority, fleet_folder, rotation, upgrade
+from ...server.provisioning import fleet_folder, rotation
 from ...server.provisioning import settings as provision
-from ...server.provisioning.fleet_folder import DEVICES, now_utc
-from ...server.provisioning.fleet_spec import MOSQUITTO, NATS, FleetSpec, aggregator_name
-from ...server.provisioning.master_key import load_keys
+from ...server.provisioning.fleet_folder import DEVICES, FleetFolder, now_utc
+from ...server.provisioning.fleet_spec import MOSQUITTO, NATS, FleetSpec, aggregator_name, what_is_wrong
+from ...server.provisioning.master_key import create_keys, load_keys
+from ...server.provisioning.settings import Network
 from ...server.wire import keys
 from ...server.wire.topics import check_device
-from ..options import AsJson, print_json
-from .first_steps import first_steps, put_connections
-from .keys import keys_command
+from ..options import AsJson, command, print_json
+from .first_steps import first_steps
 from .options import (
     MQTT_PASSWORD,
     PASSPHRASE,
     WIFI_PASSWORD,
-    Days,
     FleetOf,
     Folder,
     MasterKey,
-    Network,
     ask_passphrase,
+    ask_wifi_password,
     fleet_name,
     open_folder,
+    say,
+    say_next,
 )
-from .roster import allow_command, list_command, revoke_command
-from .rotate import aggregator_command, rotate_command, say, say_next
+from .roster import list_command, revoke_command
+from .rotate import rotate_command
 
 
 class BrokerProgram(enum.StrEnum):
@@ -49,130 +51,93 @@ class BrokerProgram(enum.StrEnum):
 provision_app = typer.Typer(
     help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
 )
+# What `--set` takes: the fields of FleetSpec that have no option of their own.
+FIELDS = (
+    "port, password_port, aggregator_port, cluster_port, monitor_port, board_host, broker_user, device_days"
+)
 
 
-@provision_app.command("fleet")
-def fleet_command(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")],
+@dataclasses.dataclass(frozen=True)
+class FleetOptions:
+    """What `hushmote provision fleet` takes."""
+
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")]
     host: Annotated[
-        list[str],
-        typer.Option(
-            help="A name or address by which boards and aggregators reach the broker; of each NATS server.",
-        ),
-    ],
-    fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home",
-    broker: Annotated[
-        BrokerProgram,
-        typer.Option(help="One mosquitto, or one or three NATS servers."),
-    ] = BrokerProgram.MOSQUITTO,
-    port: Annotated[
-        int,
-        typer.Option(help="Port for TLS with client certificates.", min=1, max=65535),
-    ] = 8883,
-    password_port: Annotated[
-        int | None,
-        typer.Option(
-            help="A second port for TLS with passwords, for boards without certificates.",
-            min=1,
-            max=65535,
-        ),
-    ] = None,
-    aggregator_port: Annotated[
-        int | None,
-        typer.Option(
-            help="A port of the aggregators' own, for the firewall; with NATS 4222 where none is given.",
-            min=1,
-            max=65535,
-        ),
-    ] = None,
-    cluster_port: Annotated[
-        int,
-        typer.Option(
-            help="With NATS: the port of the servers among themselves.",
-            min=1,
-            max=65535,
-        ),
-    ] = 6222,
-    monitor_port: Annotated[
-        int,
-        typer.Option(
-            help="With NATS: the port on which a server tells its own machine how it is.",
-            min=1,
-            max=65535,
-        ),
-    ] = 8222,
-    board_host: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST",
-            help="With NATS: one more name, for boards, which DNS gives the addresses of all servers.",
-        ),
-    ] = "",
+        list[str], "A name or address by which boards and aggregators reach the broker; of each NATS server."
+    ]
+    fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home"
+    broker: Annotated[BrokerProgram, typer.Option(help="One mosquitto, or one or three NATS servers.")] = (
+        BrokerProgram.MOSQUITTO
+    )
     aggregators: Annotated[
         int, typer.Option(help="Number of aggregators that will share the reports.", min=1, max=64)
-    ] = 1,
+    ] = 1
     broker_folder: Annotated[
-        str,
+        str, "Where broker/ will lie on the broker's machine; else in the folder itself."
+    ] = ""
+    fields: Annotated[
+        list[str] | None,
         typer.Option(
-            metavar="FOLDER",
-            help="Where broker/ will lie on the broker's machine; else in the folder itself.",
+            "--set",
+            metavar="FIELD=VALUE",
+            help=f"What is to be other than usual, such as port=8884: {FIELDS}. Repeat it for several.",
+            show_default=False,
         ),
-    ] = "",
-    broker_user: Annotated[
-        str,
-        typer.Option(help="User that mosquitto becomes when root starts it."),
-    ] = "mosquitto",
+    ] = None
     passphrase: Annotated[
-        bool,
-        typer.Option(
-            "--passphrase",
-            help=f"Encrypt the authority's key with a passphrase that is asked for, or {PASSPHRASE}.",
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+        bool, f"Encrypt the authority's key with a passphrase that is asked for, or {PASSPHRASE}."
+    ] = False
+    as_json: AsJson = False
+
+    def spec(self) -> FleetSpec:
+        """The fleet that these options describe; raises UsageError."""
+        said: dict[str, Any] = {
+            "fleet": self.fleet,
+            "hosts": tuple(dict.fromkeys(self.host)),
+            "broker": self.broker.value,
+            "broker_folder": self.broker_folder,
+            "aggregators": tuple(aggregator_name(i + 1) for i in range(self.aggregators)),
+        }
+        for text in self.fields or ():
+            name, equals, value = text.partition("=")
+            if not equals or name in said or name not in FIELDS.split(", "):
+                raise UsageError(f"--set {text}: write each once, as FIELD=VALUE, of {FIELDS}")
+            said[name] = value
+        try:
+            return FleetSpec(**said)
+        except ValidationError as e:
+            raise UsageError(f"--set: {what_is_wrong(e, FleetSpec)}") from None
+
+
+def fleet_command(options: FleetOptions) -> None:
     """Make a fleet: authority, broker's certificate and configuration, master key."""
-    spec = FleetSpec(
-        fleet,
-        tuple(dict.fromkeys(host)),
-        port,
-        password_port,
-        broker_folder,
-        broker_user,
-        tuple(aggregator_name(i + 1) for i in range(aggregators)),
-        aggregator_port,
-        broker.value,
-        cluster_port,
-        monitor_port,
-        board_host,
-    )
-    _check_ports(spec)
     in_environment = keys.ENVIRONMENT_VARIABLE in os.environ
+    spec = options.spec()
     if in_environment:
         load_keys()  # it must hold them
     made = fleet_folder.make(
-        folder,
+        options.folder,
         spec,
-        passphrase=ask_passphrase(new=True) if passphrase else None,
+        passphrase=ask_passphrase(new=True) if options.passphrase else None,
         write_master=not in_environment,
     )
-    put_connections(made)
     until = {
         "ca": made.certificate("broker/ca.pem").not_valid_after_utc,
         "broker": made.broker_certificates()[0].not_valid_after_utc,
         "aggregator": made.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc,
     }
-    if as_json:
-        values = dataclasses.asdict(made.fleet) | {"folder": str(folder), "master_key": not in_environment}
-        print_json(values | {"until": {name: when.isoformat() for name, when in until.items()}})
+    if options.as_json:
+        values = {"folder": str(options.folder), "master_key": not in_environment}
+        ends = {name: when.isoformat() for name, when in until.items()}
+        print_json(dataclasses.asdict(made.fleet) | values | {"until": ends})
         return
     ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
     where = "stay in HUSHMOTE_MASTER_KEY" if in_environment else "are there"
     for line in (
-        f"{folder}: fleet {made.fleet.fleet}; its certificates end:",
+        f"{options.folder}: fleet {made.fleet.fleet}; its certificates end:",
         f"  {ends}",
         "  authority/   keep it offline, and a backup: its key says who is who",
-        "  broker/      for the broker's machine" + ("s, each its own" if broker == NATS else ""),
+        "  broker/      for the broker's machine" + ("s, each its own" if spec.broker == NATS else ""),
         f"  aggregator/  for the aggregators' machines; master and signing key {where}",
         "  devices/     boards' settings",
         *first_steps(made, in_environment),
@@ -180,84 +145,48 @@ def fleet_command(
         show.out.print(line, soft_wrap=True)
 
 
-def _check_ports(spec: FleetSpec) -> None:
-    if spec.broker == NATS:
-        taken = [spec.port, spec.nats_port, spec.cluster_port, spec.monitor_port]
-        if len(set(taken)) < len(taken):
-            raise UsageError("--port, --aggregator-port, --cluster-port and --monitor-port must differ")
-        return
-    if spec.board_host:
-        raise UsageError("--board-host is for --broker nats: give mosquitto's names with --host")
-    ports = [p for p in (spec.port, spec.password_port, spec.aggregator_port) if p is not None]
-    if len(set(ports)) < len(ports):
-        raise UsageError("--port, --password-port and --aggregator-port must differ")
+@dataclasses.dataclass(frozen=True)
+class DeviceOptions:
+    """What `hushmote provision device` takes."""
 
-
-@provision_app.command("device")
-def device_command(
     device: Annotated[
         str | None,
         typer.Argument(
             help="Device id, of a-z, 0-9 and -; random where it is left out. Never a MAC or a chip id."
         ),
-    ] = None,
-    folder: Folder = None,
-    fleet: FleetOf = None,
-    master_key: MasterKey = None,
+    ] = None
+    folder: Folder = None
+    fleet: FleetOf = None
+    master_key: MasterKey = None
     open_fleet: Annotated[
         bool,
-        typer.Option(
-            "--open",
-            help="The fleet is open: reports carry no tags, so anyone can forge them.",
-        ),
-    ] = False,
-    certificate: Annotated[
-        bool | None,
-        typer.Option(
-            "--certificate/--password",
-            help="With --folder: a certificate for the broker (default), or a login.",
-        ),
-    ] = None,
-    days: Days = authority.DEVICE_DAYS,
+        typer.Option("--open", help="The fleet is open: reports carry no tags, so anyone can forge them."),
+    ] = False
+    login: Annotated[
+        bool,
+        typer.Option("--password", help="With --folder: a login for the broker, in place of a certificate."),
+    ] = False
     wifi_ssid: Annotated[
         str,
-        typer.Option(
-            help=f"Name of the Wi-Fi network. Its password is asked for, or set {WIFI_PASSWORD}.",
-        ),
-    ] = "",
-    wifi_country: Annotated[
-        str,
-        typer.Option(help="The country's two letters, where the chip wants them: DE."),
-    ] = "",
-    mqtt_host: Annotated[
+        f"Name of the Wi-Fi network. Its password is asked for, or set {WIFI_PASSWORD}; where the chip "
+        "wants one, HUSHMOTE_WIFI_COUNTRY is the country, such as DE.",
+    ] = ""
+    broker: Annotated[
         str,
         typer.Option(
-            metavar="HOST",
-            help="The broker's name or address, as the board reaches it; else the folder's.",
+            metavar="URL",
+            help="The broker as the board reaches it: mqtt://[user@]host[:1883], or mqtts:// with --ca; of a "
+            f"cluster host,host,...; set {MQTT_PASSWORD} to the user's password. With --folder a name of its "
+            "broker; else the first.",
         ),
-    ] = "",
-    mqtt_port: Annotated[
-        int | None,
-        typer.Option(
-            help="The broker's port; else the folder's, or 1883, or 8883 with --mqtt-ca.",
-            show_default=False,
-        ),
-    ] = None,
-    mqtt_user: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"The board's login at the broker. Set {MQTT_PASSWORD} to its password.",
-            show_default=False,
-        ),
-    ] = None,
-    mqtt_ca: Annotated[
+    ] = ""
+    ca: Annotated[
         Path | None,
         typer.Option(
             help="PEM file of the CA that vouches for the broker; with it the board speaks TLS.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     out: Annotated[
         Path | None,
         typer.Option(
@@ -265,29 +194,37 @@ def device_command(
             help="Where the settings file is written; else devices/ of the fleet's folder, or here.",
             show_default=False,
         ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+    ] = None
+    as_json: AsJson = False
+
+
+def device_command(options: DeviceOptions) -> None:
     """Make one board's settings: its id, its keys, its network."""
-    # A password is never typed: every user of this machine can read a command line.
-    mqtt_password = os.environ.get(MQTT_PASSWORD)
-    network = Network(wifi_ssid, None, wifi_country, mqtt_host, mqtt_port, mqtt_user, mqtt_password, mqtt_ca)
-    login = certificate is False
-    opened = None if folder is None else open_folder(folder, signs=not login)
-    if opened is None and certificate is not None:
-        raise UsageError("--certificate and --password need the fleet's folder: give --folder")
-    if opened is not None and (network.mqtt_port or network.mqtt_user or network.mqtt_ca):
-        raise UsageError("the folder says which port, CA and login: leave out --mqtt-port, -user and -ca")
-    fleet = fleet_name(fleet, opened)
-    fleet_keys = None if open_fleet else load_keys(master_key or (opened and opened.master_file()))
-    if fleet_keys is None and not open_fleet:
+    login = options.login
+    opened = None if options.folder is None else open_folder(options.folder, signs=not login)
+    if opened is None and login:
+        raise UsageError("--password needs the fleet's folder: give --folder")
+    if opened is None:
+        network = _at_broker(options.broker, options.ca)
+    elif options.ca:
+        raise UsageError("the folder has the broker's CA: leave out --ca")
+    else:
+        network = _in_folder(opened, options.broker, login)
+    fleet = fleet_name(options.fleet, opened)
+    master_key = options.master_key or (opened and opened.master_file())
+    fleet_keys = None if options.open_fleet else load_keys(master_key)
+    if fleet_keys is None and not options.open_fleet:
         raise ProvisionError("give --master-key FILE for a fleet with keys, or --open for an open one")
-    network = network.asked()
-    if opened is not None:
-        network = network.at_broker(opened, login)
+    network = dataclasses.replace(
+        network,
+        wifi_ssid=options.wifi_ssid,
+        wifi_password=ask_wifi_password(options.wifi_ssid),
+        wifi_country=os.environ.get("HUSHMOTE_WIFI_COUNTRY", ""),
+    )
     # Everything is checked before the authority or the broker learn of the board.
-    device = provision.provision_device(fleet_keys, fleet, device, **vars(network)).device_id
-    path = provision.settings_path(check_device(device), out or (opened.path / DEVICES if opened else Path()))
+    device = provision.provision_device(fleet_keys, fleet, options.device, network).device_id
+    folder = options.out or (opened.path / DEVICES if opened else Path())
+    path = provision.settings_path(check_device(device), folder)
     if opened is not None:
         if path.exists():
             raise ProvisionError(
@@ -297,9 +234,9 @@ def device_command(
             password = opened.issue_login(device)
             network = dataclasses.replace(network, mqtt_user=device, mqtt_password=password)
         else:
-            network = dataclasses.replace(network, certificate=opened.issue_device(device, now_utc(), days))
-    settings = provision.provision_device(fleet_keys, fleet, device, path=path, **vars(network))
-    if as_json:
+            network = dataclasses.replace(network, certificate=opened.issue_device(device, now_utc()))
+    settings = provision.provision_device(fleet_keys, fleet, device, network, path=path)
+    if options.as_json:
         print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
         return
     show.out.print(provision.describe(settings, path))
@@ -307,7 +244,53 @@ def device_command(
         say_next([rotation.reload_broker(opened.fleet)])
 
 
-@provision_app.command("upgrade")
+def _at_broker(broker: str, ca: Path | None) -> Network:
+    """How a board reaches a broker that no folder describes; its host may be filled in later."""
+    scheme, _, rest = broker.rpartition("://")
+    user, _, hosts = rest.rpartition("@")
+    if scheme not in ("", "mqtt", "mqtts") or ":" in user:
+        raise UsageError(
+            "a board's broker is written mqtt://[user@]host[:port], or mqtts:// with --ca; "
+            f"set {MQTT_PASSWORD} to the user's password"
+        )
+    if scheme and (scheme == "mqtts") != (ca is not None):
+        raise UsageError("TLS takes both: mqtts:// and --ca, the PEM file that vouches for the broker")
+    host, colon, port = hosts.partition(":")
+    alone = bool(colon) and port.isdecimal()
+    return Network(
+        mqtt_host=host if alone else hosts,
+        mqtt_port=int(port) if alone else None,
+        mqtt_user=user or None,
+        mqtt_password=os.environ.get(MQTT_PASSWORD),
+        mqtt_ca=ca,
+    )
+
+
+def _in_folder(folder: FleetFolder, broker: str, login: bool) -> Network:
+    """How boards of a folder's fleet reach its broker; raises UsageError and FolderError."""
+    fleet = folder.fleet
+    try:
+        names = set(provision.broker_names(broker))
+    except ValueError:
+        raise UsageError(
+            "the folder says which port, CA and login: give --broker a host, or several with commas between"
+        ) from None
+    if not names <= set(fleet.board_hosts):
+        raise UsageError(
+            f"the broker's certificate names {', '.join(fleet.board_hosts)} and not {broker}, so "
+            "boards would refuse it: `hushmote provision rotate broker NAME ...` gives it other names"
+        )
+    if login:
+        folder.check_logins()
+    # One broker may have several names; of several servers a board tries the next where one is silent.
+    hosts = ",".join(fleet.hosts) if fleet.broker == NATS else fleet.hosts[0]
+    return Network(
+        mqtt_host=broker or fleet.board_host or hosts,
+        mqtt_port=fleet.password_port if login else fleet.port,
+        mqtt_ca=folder.path / "broker/ca.pem",
+    )
+
+
 def upgrade_command(
     settings: Annotated[
         list[Path] | None, typer.Argument(metavar="SETTINGS", help="Boards' settings outside of the folder.")
@@ -321,12 +304,26 @@ def upgrade_command(
     paths = list(settings or ())
     if opened is not None:
         paths += sorted((opened.path / DEVICES).glob("*.settings.json"))
-    say(upgrade.upgrade(master_key or (opened and opened.master_file()), paths), as_json)
+    say(rotation.upgrade(master_key or (opened and opened.master_file()), paths), as_json)
 
 
+def keys_command(
+    file: Annotated[Path, typer.Argument(help="File to write, for its owner's eyes alone (mode 0600).")],
+) -> None:
+    """Make the master key of a server's fleets and the key that signs their experiments, without a folder.
+
+    `hushmote provision fleet` makes both for a fleet with an authority of its own.
+    """
+    create_keys(file)
+    show.out.print(
+        f"{file} holds a new master key and signing key: they never leave the server, and no copy exists"
+    )
+
+
+provision_app.command("fleet")(command(FleetOptions, fleet_command))
+provision_app.command("device")(command(DeviceOptions, device_command))
+provision_app.command("upgrade")(upgrade_command)
 provision_app.command("keys")(keys_command)
-provision_app.command("allow")(allow_command)
-provision_app.command("revoke")(revoke_command)
 provision_app.command("list")(list_command)
-provision_app.command("aggregator")(aggregator_command)
+provision_app.command("revoke")(revoke_command)
 provision_app.command("rotate")(rotate_command)

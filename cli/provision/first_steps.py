@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 
 from ...server.provisioning import fleet_spec
 from ...server.provisioning.fleet_folder import FleetFolder
-from ...server.provisioning.fleet_spec import DOOR, NATS, NATS_PORT, FleetSpec
+from ...server.provisioning.fleet_spec import NATS, FleetSpec
 
 _OTHERS = (
     "     and the others alike, each with its own file; those on other machines need",
@@ -54,35 +53,6 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
         *_commands(f"hushmote provision device --folder {_quoted(folder)} --wifi-ssid NAME"),
         *(_AFTER if clustered else ()),
     ]
-
-
-def put_connections(folder: FleetFolder) -> None:
-    """Write what --broker takes: aggregator/NAME.toml for each aggregator, and door/door.toml for a door.
-
-    Raises FolderError.
-    """
-    fleet = folder.fleet
-    shared = len(fleet.aggregators) > 1 and fleet.broker != NATS
-    for name in fleet.aggregators:
-        more = {"client_id": name, "share": folder.share()} if shared else {}
-        folder.put(f"aggregator/{name}.toml", _connection(_url(fleet), name, more))
-    if folder.has_door():
-        folder.put("door/door.toml", _connection(_url(fleet, door=True), DOOR, {}))
-
-
-def _connection(url: str, name: str, more: Mapping[str, str]) -> bytes:
-    values = {"url": url, "ca": "ca.pem", "cert": f"{name}.pem"} | dict(more)
-    return "".join(f'{key} = "{value}"\n' for key, value in values.items()).encode()
-
-
-def _url(fleet: FleetSpec, door: bool = False) -> str:
-    """The broker as aggregators, or the door, reach it."""
-    if fleet.broker != NATS:
-        port = fleet.port if door else fleet.aggregator_port or fleet.port
-        return f"mqtts://{fleet.hosts[0]}:{port}"
-    port = "" if fleet.nats_port == NATS_PORT else f":{fleet.nats_port}"
-    hosts = ",".join((f"[{host}]" if ":" in host else host) + port for host in fleet.hosts)
-    return f"tls://{hosts}" + ("" if fleet.port == 8883 else f"?mqtt={fleet.port}")
 
 
 def _nats_servers(folder: Path, fleet: FleetSpec) -> list[str]:

@@ -1,21 +1,23 @@
-"""The fleet's folder as the commands take it: --folder, HUSHMOTE_FOLDER or the folder one is in."""
+"""The fleet's folder as the commands take it, FIELD=VALUE, and what is asked for at a terminal."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import sys
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ...server.answers import tables as show
 from ...server.errors import UsageError
 from ...server.provisioning import fleet_folder
-from ...server.provisioning.authority import Issued
 from ...server.provisioning.fleet_folder import FleetFolder
-from ...server.provisioning.fleet_spec import NATS
-from ...server.provisioning.settings import broker_names
+from ...server.provisioning.rotation import Rotated
+from ..options import print_json
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
@@ -34,12 +36,9 @@ Folder = Annotated[
 FleetOf = Annotated[
     str | None,
     typer.Option(
-        "--fleet",
-        help="Name of the fleet; else the folder's, or the only one.",
-        show_default=False,
+        "--fleet", help="Name of the fleet; else the folder's, or the only one.", show_default=False
     ),
 ]
-
 MasterKey = Annotated[
     Path | None,
     typer.Option(
@@ -48,52 +47,6 @@ MasterKey = Annotated[
         show_default=False,
     ),
 ]
-Days = Annotated[int, typer.Option(help="Days for which a certificate holds.", min=1)]
-
-
-@dataclasses.dataclass(frozen=True)
-class Network:
-    """How a board reaches its Wi-Fi and its broker; see the options of the same names."""
-
-    wifi_ssid: str
-    wifi_password: str | None
-    wifi_country: str
-    mqtt_host: str
-    mqtt_port: int | None
-    mqtt_user: str | None
-    mqtt_password: str | None
-    mqtt_ca: Path | None
-    certificate: Issued | None = None
-
-    def asked(self) -> Network:
-        """The same with the Wi-Fi's password, asked for where only its name was given; raises UsageError."""
-        password = self.wifi_password or os.environ.get(WIFI_PASSWORD)  # empty for a network without one
-        if self.wifi_ssid and password is None:
-            if not sys.stdin.isatty():
-                asked = f"the password of {self.wifi_ssid} is asked for at a terminal"
-                raise UsageError(f"{asked}: use one, or set {WIFI_PASSWORD}")
-            question = f"password of {self.wifi_ssid}"
-            password = typer.prompt(question, hide_input=True, default="", show_default=False)
-        return dataclasses.replace(self, wifi_password=password or "")
-
-    def at_broker(self, folder: FleetFolder, login: bool) -> Network:
-        """The same with how boards of a folder's fleet reach its broker; raises UsageError, FolderError."""
-        fleet = folder.fleet
-        if not set(broker_names(self.mqtt_host)) <= set(fleet.board_hosts):
-            raise UsageError(
-                f"the broker's certificate names {', '.join(fleet.board_hosts)} and not {self.mqtt_host}, so "
-                "boards would refuse it: `hushmote provision rotate broker --host ...` gives it other names"
-            )
-        if login:
-            folder.check_logins()
-        # One broker may have several names; of several servers a board tries the next where one is silent.
-        hosts = ",".join(fleet.hosts) if fleet.broker == NATS else fleet.hosts[0]
-        return dataclasses.replace(
-            self,
-            mqtt_host=self.mqtt_host or fleet.board_host or hosts,
-            mqtt_port=fleet.password_port if login else fleet.port,
-            mqtt_ca=folder.path / "broker/ca.pem",
-        )
 
 
 def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:
@@ -122,11 +75,53 @@ def fleet_name(fleet: str | None, folder: FleetFolder | None) -> str:
 
 def ask_passphrase(*, new: bool) -> bytes:
     """Return the passphrase of the authority's key, or that which a new one gets."""
-    text = os.environ.get(PASSPHRASE)
-    if text is None:
-        if not sys.stdin.isatty():
-            raise UsageError(f"the authority's key needs a passphrase: set {PASSPHRASE}")
-        text = typer.prompt("passphrase of the authority's key", hide_input=True, confirmation_prompt=new)
+    text = _asked("the authority's key", PASSPHRASE, word="passphrase", confirm=new)
     if new and len(text) < 8:
         raise UsageError("a passphrase of the authority's key has at least 8 characters")
     return text.encode()
+
+
+def ask_wifi_password(ssid: str) -> str:
+    """Return the password of a network, asked for where its name was given; empty for an open one."""
+    return _asked(ssid, WIFI_PASSWORD, default="") if ssid else ""
+
+
+def _asked(
+    of: str, variable: str, *, word: str = "password", confirm: bool = False, default: str | None = None
+) -> str:
+    """A secret that is never typed on a command line, which every user of this machine can read."""
+    if variable in os.environ:
+        return os.environ[variable]
+    if not sys.stdin.isatty():
+        raise UsageError(f"the {word} of {of} is asked for at a terminal: use one, or set {variable}")
+    return typer.prompt(
+        f"{word} of {of}",
+        hide_input=True,
+        confirmation_prompt=confirm,
+        default=default,
+        show_default=False,
+    )
+
+
+def say(done: Rotated, as_json: bool) -> None:
+    """Print what was done and what is left to do."""
+    if as_json:
+        print_json(dataclasses.asdict(done))
+        return
+    for line in done.done:
+        show.out.print(line)
+    say_next(done.left)
+
+
+def say_next(lines: Sequence[str]) -> None:
+    """Print what a person has to do now, one item under the other."""
+    fill = textwrap.TextWrapper(
+        show.out.width,
+        initial_indent="  - ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    show.out.print("next:")
+    for line in lines:
+        show.out.print(fill.fill(line), soft_wrap=True)

@@ -1,9 +1,9 @@
-"""`hushmote provision allow`, `revoke` and `list`: which boards may report."""
+"""`hushmote provision list` and `revoke`: which boards may report."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,16 +20,23 @@ from ...server.store.store import Store
 from ...server.wire.topics import check_device
 from .. import tables
 from ..options import DEFAULT_STORE, AsJson, StoreUrl, print_json, the_fleet
-from .options import FleetOf, Folder, fleet_name, open_folder
-from .rotate import say_next
+from .options import FleetOf, Folder, fleet_name, open_folder, say_next
 
-Devices = Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help="Device ids.")]
+MaybeStore = Annotated[
+    str | None,
+    typer.Option("--store", help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE", show_default=False),
+]
 
 
-def allow_command(
-    devices: Devices = None,
-    file: Annotated[
-        Path | None, typer.Option(help="File with a device id on each line.", show_default=False)
+def list_command(
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="DEVICE",
+            help="Put a board on the list, or @ids.txt: one on each line. Repeat it for several.",
+            show_default=False,
+        ),
     ] = None,
     listed: Annotated[
         bool | None,
@@ -37,106 +44,16 @@ def allow_command(
     ] = None,
     fleet: FleetOf = None,
     folder: Folder = None,
-    store: StoreUrl = DEFAULT_STORE,
+    store: MaybeStore = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put boards on a fleet's list, and say whether only those count."""
-    names = list(devices or [])
-    if file is not None:
-        names += _read_ids(file)
-    if not names and listed is None:
-        raise UsageError("name boards, give --file, or say --listed or --not-listed")
-    for name in names:
-        check_device(name)
-    made = None if folder is None else open_folder(folder)
-    with Store(store, create=False) as opened:
-        fleet = _fleet_in(opened, fleet, made)
-        # Boards first: a list that is in force before it is written would drop everybody's reports.
-        if names:
-            opened.allow_devices(fleet, names)
-        if listed is not None:
-            opened.set_listed(fleet, listed)
-        in_force = fleet in opened.listed_fleets()
-        allowed = sum(state == "allowed" for state in opened.roster(fleet).values())
-    if as_json:
-        print_json({"fleet": fleet, "named": len(names), "allowed": allowed, "listed": in_force})
+    """Show a fleet's boards and certificates, and when they end; or change which boards count.
+
+    It shows what a store, a folder or both say. With --allow or --listed it changes the list in the store.
+    """
+    if allow or listed is not None:
+        _allow(_ids(allow or ()), listed, fleet, folder, store or DEFAULT_STORE, as_json)
         return
-    rule = "only these count" if in_force else "others count as well (--listed ends that)"
-    show.out.print(f"fleet {fleet}: boards allowed: {allowed:,}; {rule}")
-
-
-def _read_ids(file: Path) -> list[str]:
-    try:
-        with refusing(UsageError, f"read {file}"):
-            return file.read_text(encoding="ascii").split()
-    except UnicodeDecodeError:
-        raise UsageError(f"{file} must hold a device id on each line") from None
-
-
-def revoke_command(
-    devices: Annotated[list[str], typer.Argument(metavar="DEVICE", help="Device ids.")],
-    fleet: FleetOf = None,
-    folder: Folder = None,
-    store: StoreUrl = DEFAULT_STORE,
-    store_too: Annotated[
-        bool,
-        typer.Option("--store-too/--only-folder", help="Also in the store, which works at once."),
-    ] = True,
-    unknown_too: Annotated[
-        bool, typer.Option("--unknown-too", help="Also boards that nobody has heard of yet.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Drop boards for good: their reports count no more, and the broker lets them in no more."""
-    for name in devices:
-        check_device(name)
-    opened = None if folder is None else open_folder(folder, signs=True)
-    if opened is None and not store_too:
-        raise UsageError("--only-folder needs the fleet's folder: give --folder")
-    known = _named_in(opened)
-    # The store first: it works at once, and on boards without a certificate too.
-    if store_too:
-        with Store(store, create=False) as counted:
-            fleet = _fleet_in(counted, fleet, opened)
-            _check_known(devices, known | counted.known_devices(fleet, devices), unknown_too)
-            counted.revoke_devices(fleet, devices)
-    else:
-        fleet = fleet_name(fleet, opened)
-        _check_known(devices, known, unknown_too)
-    ended = [] if opened is None else opened.revoke(devices, now_utc())
-    if as_json:
-        credentials = [c.serial or "login" for c in ended]
-        result = {"fleet": fleet, "revoked": sorted(set(devices)), "store": store_too}
-        print_json(result | {"credentials_ended": credentials})
-        return
-    count = f"{len(set(devices)):,} board" + ("s are" if len(set(devices)) > 1 else " is")
-    if store_too:
-        show.out.print(f"fleet {fleet}: {count} revoked; their reports count no more")
-    if opened is None:
-        show.out.print(
-            "a certificate still opens the broker: revoke it too, with --folder where the fleet was made",
-        )
-        return
-    certificates = sum(c.serial is not None for c in ended)
-    show.out.print(f"ended: {certificates} certificates, {len(ended) - certificates} logins")
-    left = [reload_broker(opened.fleet)]
-    if opened.fleet.broker != NATS:  # which ends it at once
-        left.append("a connection that is open stays until it ends: restart mosquitto to end it now")
-    if not store_too:
-        left.append("`hushmote provision revoke` with the aggregator's --store: only that drops reports")
-    say_next(left)
-
-
-def list_command(
-    fleet: FleetOf = None,
-    folder: Folder = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE"),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show a fleet's boards and certificates, and when they end; from a store, a folder or both."""
     if folder is None and Path("fleet.json").exists():
         folder = Path()
     opened = None if folder is None else open_folder(folder)
@@ -166,6 +83,105 @@ def list_command(
     show.out.print(table if boards else "no boards are named")
     if listed is not None:
         show.out.print("only allowed boards count" if listed else "all boards count but revoked ones")
+
+
+def _ids(words: Sequence[str]) -> list[str]:
+    """Device ids, of which @FILE holds one on each line; raises UsageError and NameRefused."""
+    names: list[str] = []
+    for word in words:
+        names += _in_file(Path(word[1:])) if word.startswith("@") else [word]
+    for name in names:
+        check_device(name)
+    return names
+
+
+def _in_file(file: Path) -> list[str]:
+    try:
+        with refusing(UsageError, f"read {file}"):
+            return file.read_text(encoding="ascii").split()
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} must hold a device id on each line") from None
+
+
+def _allow(
+    names: Sequence[str],
+    listed: bool | None,
+    fleet: str | None,
+    folder: Path | None,
+    store: str,
+    as_json: bool,
+) -> None:
+    made = None if folder is None else open_folder(folder)
+    with Store(store, create=False) as opened:
+        fleet = _fleet_in(opened, fleet, made)
+        # Boards first: a list that is in force before it is written would drop everybody's reports.
+        if names:
+            opened.allow_devices(fleet, names)
+        if listed is not None:
+            opened.set_listed(fleet, listed)
+        in_force = fleet in opened.listed_fleets()
+        allowed = sum(state == "allowed" for state in opened.roster(fleet).values())
+    if as_json:
+        print_json({"fleet": fleet, "named": len(names), "allowed": allowed, "listed": in_force})
+        return
+    rule = "only these count" if in_force else "others count as well (--listed ends that)"
+    show.out.print(f"fleet {fleet}: boards allowed: {allowed:,}; {rule}")
+
+
+def revoke_command(
+    devices: Annotated[list[str], typer.Argument(metavar="DEVICE", help="Device ids.")],
+    fleet: FleetOf = None,
+    folder: Folder = None,
+    store: StoreUrl = DEFAULT_STORE,
+    only_folder: Annotated[
+        bool,
+        typer.Option(
+            "--only-folder", help="Not in the store, which is elsewhere: there too, it works at once."
+        ),
+    ] = False,
+    unknown_too: Annotated[
+        bool, typer.Option("--unknown-too", help="Also boards that nobody has heard of yet.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Drop boards for good: their reports count no more, and the broker lets them in no more."""
+    for name in devices:
+        check_device(name)
+    opened = None if folder is None else open_folder(folder, signs=True)
+    if opened is None and only_folder:
+        raise UsageError("--only-folder needs the fleet's folder: give --folder")
+    known = _named_in(opened)
+    # The store first: it works at once, and on boards without a certificate too.
+    if not only_folder:
+        with Store(store, create=False) as counted:
+            fleet = _fleet_in(counted, fleet, opened)
+            _check_known(devices, known | counted.known_devices(fleet, devices), unknown_too)
+            counted.revoke_devices(fleet, devices)
+    else:
+        fleet = fleet_name(fleet, opened)
+        _check_known(devices, known, unknown_too)
+    ended = [] if opened is None else opened.revoke(devices, now_utc())
+    if as_json:
+        credentials = [c.serial or "login" for c in ended]
+        result = {"fleet": fleet, "revoked": sorted(set(devices)), "store": not only_folder}
+        print_json(result | {"credentials_ended": credentials})
+        return
+    count = f"{len(set(devices)):,} board" + ("s are" if len(set(devices)) > 1 else " is")
+    if not only_folder:
+        show.out.print(f"fleet {fleet}: {count} revoked; their reports count no more")
+    if opened is None:
+        show.out.print(
+            "a certificate still opens the broker: revoke it too, with --folder where the fleet was made",
+        )
+        return
+    certificates = sum(c.serial is not None for c in ended)
+    show.out.print(f"ended: {certificates} certificates, {len(ended) - certificates} logins")
+    left = [reload_broker(opened.fleet)]
+    if opened.fleet.broker != NATS:  # which ends it at once
+        left.append("a connection that is open stays until it ends: restart mosquitto to end it now")
+    if only_folder:
+        left.append("`hushmote provision revoke` with the aggregator's --store: only that drops reports")
+    say_next(left)
 
 
 def _fleet_in(store: Store, fleet: str | None, folder: FleetFolder | None) -> str:

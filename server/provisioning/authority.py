@@ -224,17 +224,17 @@ def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> Issued:
     return Issued(certificates[0], key, tuple(certificates[1:]))
 
 
-def parse_board_fields(certificate: str, key: str, where: str) -> Issued:
-    """Return what Issued.board_fields() gave; raises AuthorityError, never with a part of the key."""
+def parse_board_fields(certificate: str, key: str) -> Issued:
+    """Return what Issued.board_fields() gave; raises ValueError, never with a part of the key."""
     try:
         shown = x509.load_der_x509_certificate(base64.b64decode(certificate, validate=True))
         own = load_der_private_key(base64.b64decode(key, validate=True), None)
     except (ValueError, TypeError):
-        raise AuthorityError(
-            f"{where}: mqtt_cert and mqtt_key must be base64 of DER, as `hushmote provision` wrote them"
+        raise ValueError(
+            "mqtt_cert and mqtt_key must be base64 of DER, as `hushmote provision` wrote them"
         ) from None
     if not isinstance(own, ec.EllipticCurvePrivateKey) or own.public_key() != shown.public_key():
-        raise AuthorityError(f"{where}: mqtt_key is not the P-256 key of mqtt_cert")
+        raise ValueError("mqtt_key is not the P-256 key of mqtt_cert")
     return Issued(shown, own)
 
 

@@ -25,6 +25,7 @@ from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, p
 
 MODULES = ("ldp_client", "ldp_p256", "kept_experiments", "reporter_base", "mqtt_reporter", "async_reporter")
 
+_UMQTT = "umqtt/simple.py"
 _STAGE = "/hushmote.new"
 # What littlefs needs beside the files: blocks for folders, and for a file while it replaces another.
 _SPARE_BYTES = 32 * 1024
@@ -142,7 +143,6 @@ def flash(
     source: bool = False,
     provision_again: bool = False,
     main: Path | None = None,
-    umqtt: Path | None = None,
     further: Sequence[str] = (),
     reset: bool = True,
     timeout_s: float = 60.0,
@@ -153,9 +153,9 @@ def flash(
     port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: what `hushmote provision` wrote. source:
     copy .py instead of .mpy files. provision_again: make a new, empty ledger over an old one; that starts the
     privacy bound again and needs settings that no board has used. main: an application other than the
-    example. umqtt: a umqtt/simple.py to copy where the firmware has none, instead of the bundled one.
-    further: files with mechanisms and types, which the board's settings then name: words of those in device/
-    (sw), paths, or package.module:Class. reset: start the application afterwards. timeout_s: for each of the
+    example. further: files with mechanisms and types, which the board's settings then name: words of those in
+    device/ (sw), paths, or package.module:Class; or a umqtt/simple.py, to copy where the firmware has none,
+    instead of the bundled one. reset: start the application afterwards. timeout_s: for each of the
     five or so steps. say: gets a line for each thing done.
 
     Raises FlashError or provision.ProvisionError with one line; what was on the board is then unchanged,
@@ -164,7 +164,9 @@ def flash(
     started_s = time.monotonic()
     settings = provision.load_settings(settings_path)
     provision.check_complete(settings, settings_path)
-    more = further_files(further, MODULES)
+    paths_of_umqtt = [word for word in further if Path(word).as_posix().endswith(_UMQTT)]
+    umqtt = Path(paths_of_umqtt[-1]) if paths_of_umqtt else None
+    more = further_files([word for word in further if word not in paths_of_umqtt], MODULES)
     link = UsbLink(port, timeout_s)
     paths = ["/main.py", "/settings.json"]
     paths += [f"/lib/{m}.{x}" for m in (*MODULES, *more, "umqtt/simple") for x in ("py", "mpy")]

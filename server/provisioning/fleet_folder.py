@@ -140,8 +140,19 @@ class FleetFolder:
             private_file.replace(path, content)
 
     def put_fleet(self, fleet: FleetSpec) -> FleetFolder:
-        """Replace fleet.json and what follows from it, the broker's configuration and access list."""
-        for name, text in _broker_texts(fleet).items():
+        """Replace fleet.json and what follows from it.
+
+        That is the broker's configuration and access list, and what `--broker` of the aggregators and of the
+        HTTP door takes.
+        """
+        shared = len(fleet.aggregators) > 1 and fleet.broker != NATS
+        texts = _broker_texts(fleet)
+        for name in fleet.aggregators:
+            more = {"client_id": name, "share": self.share()} if shared else {}
+            texts[f"aggregator/{name}.toml"] = _connection(fleet.url(), name, more)
+        if self.has_door():
+            texts["door/door.toml"] = _connection(fleet.url(door=True), DOOR_NAME, {})
+        for name, text in texts.items():
             self.put(name, text.encode())
         self.put("fleet.json", json.dumps(asdict(fleet), indent=2).encode() + b"\n")
         changed = replace(self, fleet=fleet)
@@ -219,21 +230,14 @@ class FleetFolder:
 
     # Boards
 
-    def issue_device(
-        self,
-        device: str,
-        now: datetime.datetime,
-        days: int = authority.DEVICE_DAYS,
-        *,
-        more_follow: bool = False,
-    ) -> Issued:
+    def issue_device(self, device: str, now: datetime.datetime, *, more_follow: bool = False) -> Issued:
         """Issue a board's client certificate; raises FolderError for a revoked board, and AuthorityError.
 
         more_follow: put_users() will be called when the last is issued.
         """
         self._check_not_revoked(device)
         signer = self.signer()
-        made = authority.issue_client(signer, check_device(device), now, days)
+        made = authority.issue_client(signer, check_device(device), now, self.fleet.device_days)
         self._note(issued.certificate_line(made, "device", signer))
         if not more_follow:
             self.put_users()
@@ -255,7 +259,7 @@ class FleetFolder:
         if self.fleet.password_port is None:
             raise FolderError(
                 f"the broker of fleet {self.fleet.fleet} takes certificates only: leave out --password, "
-                "or make the fleet with --password-port"
+                "or make the fleet with --set password_port=8884"
             )
 
     def keep_login(self, device: str) -> None:
@@ -346,6 +350,11 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
     return folder.put_fleet(fleet)
 
 
+def _connection(url: str, name: str, more: dict[str, str]) -> str:
+    values = {"url": url, "ca": "ca.pem", "cert": f"{name}.pem"} | more
+    return "".join(f'{key} = "{value}"\n' for key, value in values.items())
+
+
 def _broker_texts(fleet: FleetSpec) -> dict[str, str]:
     """The files that follow from the plan alone, by their names in the folder."""
     if fleet.broker == NATS:
@@ -362,10 +371,7 @@ def _broker_texts(fleet: FleetSpec) -> dict[str, str]:
 def find(path: Path) -> FleetFolder:
     """Return the fleet's folder at path; raises FolderError."""
     try:
-        values = json.loads((path / "fleet.json").read_bytes())
-        for name in ("hosts", "aggregators"):
-            values[name] = tuple(values[name])
-        fleet = FleetSpec(**values)
+        fleet = FleetSpec(**json.loads((path / "fleet.json").read_bytes()))
         check_fleet(fleet.fleet)
         _broker_texts(fleet)
     except FileNotFoundError:
@@ -374,6 +380,6 @@ def find(path: Path) -> FleetFolder:
         ) from None
     except OSError as e:
         raise FolderError(f"cannot read {path / 'fleet.json'}: {e.strerror}") from None
-    except (NameRefused, ProvisionError, ValueError, TypeError, KeyError):
+    except (NameRefused, ProvisionError, ValueError, TypeError):
         raise FolderError(f"{path / 'fleet.json'} is damaged: take it from its backup") from None
     return FleetFolder(path, fleet)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from pathlib import Path
+from string import Template
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
+
+from .authority import DEVICE_DAYS
 
 # An underscore: no device id has one, so no board can be given an aggregator's rights.
 _AGGREGATOR = re.compile(r"aggregator_[0-9]{1,4}", re.ASCII)
 
 DOOR = "door_1"
 """The user name of a fleet's HTTP door, which no board can have either."""
+
+_TEMPLATES = Path(__file__).with_name("templates")
 
 MOSQUITTO, NATS = "mosquitto", "nats"
 NATS_PORT = 4222
@@ -35,7 +46,28 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
+def filled(name: str, values: Mapping[str, object]) -> str:
+    """Return templates/NAME.conf with these values."""
+    return Template((_TEMPLATES / f"{name}.conf").read_text(encoding="utf-8")).substitute(values)
+
+
+def what_is_wrong(error: ValidationError, of: Any) -> str:
+    """The first thing that is wrong with a dataclass's values, on one line and without the value."""
+    first = error.errors()[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    if first["type"] == "unexpected_keyword_argument":
+        shown = "".join(c if c.isprintable() else "?" for c in name)
+        return f"unknown field {shown}: take {', '.join(f.name for f in dataclasses.fields(of))}"
+    text = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    fields = {f.name: f for f in dataclasses.fields(of)}
+    null = " or null" if first["type"].endswith("_type") and fields[name].default is None else ""
+    return f"{name} {text}{null}".lstrip()
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class FleetSpec:
     """What a fleet's folder is for, as fleet.json holds it.
 
@@ -46,21 +78,35 @@ class FleetSpec:
     port with client certificates, so that a firewall can tell aggregators from boards, or None; with NATS the
     port on which aggregators speak NATS, 4222 where there is none. broker: "mosquitto" or "nats".
     cluster_port: where NATS servers reach each other. monitor_port: where a NATS server tells its own machine
-    how it is. board_host: one more name, of all NATS servers, or "".
+    how it is. board_host: one more name, of all NATS servers, or "". device_days: how long boards'
+    certificates hold.
     """
 
     fleet: str
     hosts: tuple[str, ...]
-    port: int = 8883
-    password_port: int | None = None
+    port: Port = 8883
+    password_port: Port | None = None
     broker_folder: str = ""
     broker_user: str = "mosquitto"
     aggregators: tuple[str, ...] = (aggregator_name(1),)
-    aggregator_port: int | None = None
-    broker: str = MOSQUITTO
-    cluster_port: int = 6222
-    monitor_port: int = 8222
+    aggregator_port: Port | None = None
+    broker: Literal["mosquitto", "nats"] = MOSQUITTO
+    cluster_port: Port = 6222
+    monitor_port: Port = 8222
     board_host: str = ""
+    device_days: Annotated[int, Field(ge=1)] = DEVICE_DAYS
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> Self:
+        ports = (self.port, self.password_port, self.aggregator_port)
+        if self.broker == NATS:
+            ports = (self.port, self.nats_port, self.cluster_port, self.monitor_port)
+        elif self.board_host:
+            raise ValueError("board_host is for NATS: give mosquitto's names with --host")
+        taken = [port for port in ports if port is not None]
+        if len(set(taken)) < len(taken):
+            raise ValueError(f"the broker's ports must differ, and are {', '.join(map(str, taken))}")
+        return self
 
     @property
     def servers(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -79,3 +125,12 @@ class FleetSpec:
     def nats_port(self) -> int:
         """Where aggregators speak NATS."""
         return self.aggregator_port or NATS_PORT
+
+    def url(self, door: bool = False) -> str:
+        """The broker as aggregators, or the HTTP door, reach it."""
+        if self.broker != NATS:
+            port = self.port if door else self.aggregator_port or self.port
+            return f"mqtts://{self.hosts[0]}:{port}"
+        port = "" if self.nats_port == NATS_PORT else f":{self.nats_port}"
+        hosts = ",".join((f"[{host}]" if ":" in host else host) + port for host in self.hosts)
+        return f"tls://{hosts}" + ("" if self.port == 8883 else f"?mqtt={self.port}")

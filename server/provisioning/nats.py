@@ -6,13 +6,14 @@ Pure text. Written for nats-server 2.15; the tests start it on exactly this. A t
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import PurePosixPath
 
 from ..errors import ProvisionError
 from ..wire.subjects import STREAM, report_subject
 from ..wire.topics import check_fleet, experiment_topic
 from .authority import SERVER_URI, client_uri
-from .fleet_spec import DOOR, FleetSpec, check_aggregator, is_loopback
+from .fleet_spec import DOOR, FleetSpec, check_aggregator, filled, is_loopback
 from .journal import Credential
 from .mosquitto import MOST_CONNECTIONS, MOST_PACKET_BYTES
 
@@ -32,7 +33,7 @@ def check(fleet: FleetSpec) -> None:
         )
     if fleet.password_port is not None:
         raise ProvisionError(
-            "NATS has one port for MQTT, and that takes certificates: leave out --password-port"
+            "NATS has one port for MQTT, and that takes certificates: leave out password_port"
         )
 
 
@@ -45,83 +46,30 @@ def nats_conf(fleet: FleetSpec, number: int) -> str:
         raise ProvisionError("the broker's folder must be printable and one line, without quotes")
     count = len(fleet.hosts)
     own, here = _listens(fleet.hosts[number - 1])
-    tls = [
-        "  tls {",
-        f'    cert_file: "{where}/broker.pem"',
-        f'    key_file: "{where}/broker.pem"',
-        f'    ca_file: "{where}/ca.pem"',
-        "    # Who has no certificate of this fleet is refused; the user is whom the certificate names.",
-        "    verify_and_map: true",
-        "    # A microcontroller may take many seconds; the default is 2.",
-        f"    timeout: {HANDSHAKE_S}",
-        "  }",
-    ]
-    lines = [
-        f"# NATS server {number} of {count} for the fleet {fleet.fleet}, written by `hushmote provision`.",
-        "# It needs nats-server 2.15. It is read again at SIGHUP; ports and folders take a restart.",
-        f'server_name: "{fleet.fleet}_{number}"',
-        "",
-        "# Aggregators speak NATS here.",
-        f'listen: "{own}:{fleet.nats_port}"',
-        *(line[2:] for line in tls),
-        "",
-        "# Boards speak MQTT here, and aggregators what is retained.",
-        "mqtt {",
-        f'  listen: "{own}:{fleet.port}"',
-        *tls,
-        f"  stream_replicas: {count}",
-        "  # What a board awaits is of no use after its connection: it asks again. So it takes no disk, and",
-        "  # goes when nobody has come back for it.",
-        "  consumer_memory_storage: true",
-        f'  consumer_inactive_threshold: "{FORGOTTEN_MIN}m"',
-        "  reject_qos2_publish: true",
-        "  downgrade_qos2_subscribe: true",
-        "}",
-        "",
-        "# Who may connect, and what each may do: nobody else, and nothing else.",
-        "authorization {",
-        f"  timeout: {HANDSHAKE_S}",
-        '  include "users.conf"',
-        "}",
-        "",
-        "# What boards were told is received lies here until an aggregator has it.",
-        "jetstream {",
-        f'  store_dir: "{where}/data"',
-        f"  max_file_store: {MOST_STORE_BYTES}",
-        f"  max_memory_store: {MOST_MEMORY_BYTES}",
-        "  # On disk before a board is told so, not within two minutes: else a power cut of all servers at",
-        "  # once loses what they had acknowledged.",
-        "  sync_interval: always",
-        "}",
-        "",
-        "# The largest that Hushmote sends is a result: 4,000 bytes. Who sends more is disconnected.",
-        f"max_payload: {MOST_PACKET_BYTES}",
-        "# Of boards and aggregators together; each takes a file handle (systemd: LimitNOFILE).",
-        f"max_connections: {MOST_CONNECTIONS}",
-        "# Of one connection.",
-        f"max_subscriptions: {MOST_SUBSCRIPTIONS}",
-        "",
-        "# How it is, for this machine alone: /healthz, /varz.",
-        f'http: "{here}:{fleet.monitor_port}"',
-    ]
+    routes = [f'    "nats-route://{_in_url(host)}:{fleet.cluster_port}"' for host in fleet.hosts]
+    values = {
+        **asdict(fleet),
+        "nats_port": fleet.nats_port,
+        "number": number,
+        "count": count,
+        "where": where,
+        "own": own,
+        "here": here,
+        "routes": "\n".join(routes),
+        "servers": SERVER_URI,
+        "handshake_s": HANDSHAKE_S,
+        "forgotten_min": FORGOTTEN_MIN,
+        "store_bytes": MOST_STORE_BYTES,
+        "memory_bytes": MOST_MEMORY_BYTES,
+        "packet_bytes": MOST_PACKET_BYTES,
+        "connections": MOST_CONNECTIONS,
+        "subscriptions": MOST_SUBSCRIPTIONS,
+    }
+    tls = filled("nats_tls", values).rstrip()
+    text = filled("nats", values | {"tls": tls, "inner_tls": tls.replace("\n", "\n  ")})
     if count > 1:
-        routes = [f'    "nats-route://{_in_url(host)}:{fleet.cluster_port}"' for host in fleet.hosts]
-        lines += [
-            "",
-            "# The servers among themselves: each shows its certificate, and no board's is taken.",
-            "cluster {",
-            f'  name: "hushmote_{fleet.fleet}"',
-            f'  listen: "{own}:{fleet.cluster_port}"',
-            f'  authorization {{ user: "{SERVER_URI}", timeout: {HANDSHAKE_S} }}',
-            *tls,
-            "  routes: [",
-            *routes,
-            "  ]",
-            "  # Clients know the servers by the names in their certificates, and would be told addresses.",
-            "  no_advertise: true",
-            "}",
-        ]
-    return "\n".join(lines) + "\n"
+        text += filled("nats_cluster", values | {"inner_tls": tls.replace("\n", "\n  ")})
+    return text
 
 
 def _listens(host: str) -> tuple[str, str]:

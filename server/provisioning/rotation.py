@@ -19,7 +19,7 @@ from . import authority
 from . import settings as provision
 from .fleet_folder import AUTHORITY, DOOR, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
 from .fleet_spec import NATS, FleetSpec, aggregator_name
-from .master_key import MOST_MASTERS, load_keys, new_signing_key, to_text
+from .master_key import MOST_MASTERS, load_keys, load_unsigned, new_signing_key, to_text
 from .settings import DeviceSettings
 
 
@@ -57,7 +57,7 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
     if hosts:
         if folder.fleet.broker == NATS and len(hosts) != len(folder.fleet.hosts):
             raise FolderError(
-                f"the fleet has {len(folder.fleet.hosts)} NATS servers: give --host as often, in their order"
+                f"the fleet has {len(folder.fleet.hosts)} NATS servers: name as many, in their order"
             )
         for host in hosts:
             authority.host_name(host)
@@ -284,7 +284,7 @@ def _keys(folder: FleetFolder) -> keys.FleetKeys:
 
 
 def renew(
-    folder: FleetFolder, path: Path, fleet_keys: keys.FleetKeys | None, now: datetime.datetime, days: int
+    folder: FleetFolder, path: Path, fleet_keys: keys.FleetKeys | None, now: datetime.datetime
 ) -> DeviceSettings:
     """Give one board's settings the keys, the certificate and the CA that are in force now.
 
@@ -299,13 +299,50 @@ def renew(
         hosts = " or ".join(folder.fleet.board_hosts)
         raise ProvisionError(f"{path} has the broker {settings.mqtt_host!r}; this fleet's is {hosts}")
     if settings.key is not None and fleet_keys is None:
-        raise ProvisionError("give --master-key FILE: the boards of this fleet have keys")
+        raise ProvisionError(
+            f"boards of this fleet have keys, and the folder has none: set {keys.ENVIRONMENT_VARIABLE}"
+        )
     certificate = None
     if settings.mqtt_cert is not None:
-        certificate = folder.issue_device(settings.device_id, now, days, more_follow=True)
+        certificate = folder.issue_device(settings.device_id, now, more_follow=True)
     else:
         folder.keep_login(settings.device_id)
     fleet_keys = fleet_keys if settings.key is not None else None
     made = provision.renewed(settings, fleet_keys, folder.path / "broker/ca.pem", certificate)
     provision.replace_settings(path, made)
     return made
+
+
+def upgrade(key_file: Path | None, settings: Sequence[Path]) -> Rotated:
+    """Give a fleet without a signing key one: into its keys' file, and the public half into boards' settings.
+
+    A fleet that has one only needs its boards flashed: firmware of before withdrawals were signed refuses
+    those.
+    key_file: None where the keys are in HUSHMOTE_MASTER_KEY, which must have a signing key already. What is
+    upgraded already stays as it is, so it may be run again, also after it was killed. Raises MasterKeyError
+    and ProvisionError.
+    """
+    masters = None if key_file is None else load_unsigned(key_file)
+    fleet_keys = load_keys(key_file) if masters is None else keys.FleetKeys(masters, new_signing_key())
+    if fleet_keys is None:
+        raise keys.MasterKeyError("there are no keys to upgrade: give --folder, or --master-key FILE")
+    announce_key = keys.public_key_bytes(fleet_keys.signing).hex()
+    # Everything is read before anything is written.
+    boards = [(path, provision.with_announce_key(path, announce_key)) for path in settings]
+    changed = [(path, made) for path, made in boards if made is not None]
+    done = [f"settings with a new announce key: {len(changed)} of {len(settings)}"]
+    if key_file is not None and masters is not None:
+        with refusing(keys.MasterKeyError, f"write {key_file}"):
+            private_file.replace(key_file, to_text(fleet_keys).encode())
+        done.insert(0, f"{key_file}: a signing key after the master key")
+    for path, made in changed:
+        provision.replace_settings(path, made)
+    return Rotated(
+        tuple(done),
+        (
+            SERVE_AGAIN,
+            "`hushmote flash` every board: it keeps its ledger. Until then a board without this announce key "
+            "refuses every experiment and reports nothing, and one whose firmware is of before withdrawals "
+            "were signed goes on with what is withdrawn",
+        ),
+    )

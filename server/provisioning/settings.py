@@ -16,22 +16,79 @@ import re
 import secrets
 import ssl
 import stat
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
 
 from .. import private_file
 from ..errors import ProvisionError, refusing
 from ..wire import keys
 from ..wire.topics import NameRefused, check_device, check_fleet
 from . import authority
+from .fleet_spec import what_is_wrong
 
-_KEY_DIGITS = {"key": 64, "announce_key": 128}
 _BROKER = re.compile(r"([^\s,:/@]+)(?::([0-9]{1,5}))?", re.ASCII)
-_MAY_BE_MISSING = ("mqtt_cert", "mqtt_key", "ledger_made")  # in files of before there were such fields
+_MAY_BE_MISSING = {"mqtt_cert", "mqtt_key", "ledger_made"}  # in files of before there were such fields
 
 
-@dataclass(frozen=True, slots=True)
+def _by(check: Callable[[str], object]) -> AfterValidator:
+    """What is told by a function that raises for a text that is wrong; None is never wrong."""
+
+    def checked(text: str | None) -> str | None:
+        try:
+            if text is not None:
+                check(text)
+        except NameRefused as e:
+            raise ValueError(str(e)) from None
+        return text
+
+    return AfterValidator(checked)
+
+
+def _like(pattern: bytes, wanted: str) -> AfterValidator:
+    """What a text's UTF-8 must be. It is never part of the message: it may be nearly a real key."""
+
+    def check(text: str) -> None:
+        if not re.fullmatch(pattern, text.encode(), re.DOTALL):
+            raise ValueError(wanted)
+
+    return _by(check)
+
+
+def _base64(text: str) -> None:
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("must be base64 of a certificate's DER, or null") from None
+
+
+def _hex(digits: int) -> AfterValidator:
+    return _like(b"[0-9a-f]{%d}" % digits, f"must be {digits} hex digits, or null in an open fleet")
+
+
+def broker_names(mqtt_host: str) -> tuple[str, ...]:
+    """Return the brokers of mqtt_host without their ports: what their certificates must name.
+
+    Raises ValueError.
+    """
+    names: list[str] = []
+    try:
+        for broker in mqtt_host.split(",") if mqtt_host else ():
+            found = _BROKER.fullmatch(broker)  # else an IPv6 address, which has no port here
+            names.append(found[1] if found else str(ipaddress.IPv6Address(broker)))
+            if found and not 1 <= int(found[2] or 1) <= 65535:
+                raise ValueError
+    except ValueError:
+        raise ValueError(
+            "must be host or host:port, of a cluster several with commas between: a,b,c"
+        ) from None
+    return tuple(names)
+
+
+@dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True))
 class DeviceSettings:
     """What one board must know, as its settings file holds it.
 
@@ -44,21 +101,34 @@ class DeviceSettings:
     boards never see it.
     """
 
-    fleet: str
-    device_id: str
-    key: str | None = dataclasses.field(default=None, repr=False)
-    announce_key: str | None = dataclasses.field(default=None, repr=False)
-    wifi_ssid: str = ""
-    wifi_password: str = dataclasses.field(default="", repr=False)
-    wifi_country: str = ""
-    mqtt_host: str = ""
-    mqtt_port: int = 1883
+    fleet: Annotated[str, _by(check_fleet)]
+    device_id: Annotated[str, _by(check_device)]
+    key: Annotated[str | None, _hex(64)] = dataclasses.field(default=None, repr=False)
+    announce_key: Annotated[str | None, _hex(128)] = dataclasses.field(default=None, repr=False)
+    wifi_ssid: Annotated[str, _like(b".{0,32}", "is at most 32 bytes")] = ""
+    wifi_password: Annotated[str, _like(b"(.{8,64})?", "is 8 to 64 bytes, or empty for an open network")] = (
+        dataclasses.field(default="", repr=False)
+    )
+    wifi_country: Annotated[str, _like(b"([A-Z]{2})?", "is two capital letters, such as DE, or empty")] = ""
+    mqtt_host: Annotated[str, _by(broker_names)] = ""
+    mqtt_port: Annotated[int, Field(ge=1, le=65535)] = 1883
     mqtt_user: str | None = None
     mqtt_password: str | None = dataclasses.field(default=None, repr=False)
-    mqtt_ca: str | None = None
+    mqtt_ca: Annotated[str | None, _by(_base64)] = None
     mqtt_cert: str | None = None
     mqtt_key: str | None = dataclasses.field(default=None, repr=False)
     ledger_made: bool = False
+
+    @model_validator(mode="after")
+    def _certificate_of_this_board(self) -> Self:
+        if (self.mqtt_cert is None) != (self.mqtt_key is None):
+            raise ValueError("mqtt_cert and mqtt_key belong together: give both, or null twice")
+        if self.mqtt_cert is not None and self.mqtt_key is not None:
+            if self.mqtt_ca is None:
+                raise ValueError("mqtt_cert is shown to a broker over TLS only: mqtt_ca is missing")
+            if authority.parse_board_fields(self.mqtt_cert, self.mqtt_key).name != self.device_id:
+                raise ValueError("mqtt_cert is another board's: its name must be the device_id")
+        return self
 
     def to_json(self) -> bytes:
         """The settings file's content."""
@@ -71,45 +141,47 @@ class DeviceSettings:
         return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode()
 
 
-_TYPES = {name: get_args(t) or (t,) for name, t in get_type_hints(DeviceSettings).items()}
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """How a board reaches its Wi-Fi and its broker.
+
+    wifi_password: empty for an open network. mqtt_host, mqtt_port: as in DeviceSettings; the port is 8883
+    with a CA, else 1883, where it is None. mqtt_ca: PEM file with the broker's CA certificate, None
+    without TLS. certificate: the board's own.
+    """
+
+    wifi_ssid: str = ""
+    wifi_password: str = dataclasses.field(default="", repr=False)
+    wifi_country: str = ""
+    mqtt_host: str = ""
+    mqtt_port: int | None = None
+    mqtt_user: str | None = None
+    mqtt_password: str | None = dataclasses.field(default=None, repr=False)
+    mqtt_ca: Path | None = None
+    certificate: authority.Issued | None = None
 
 
 def provision_device(
     fleet_keys: keys.FleetKeys | None,
     fleet: str,
     device_id: str | None = None,
+    network: Network = Network(),
     *,
     path: Path | None = None,
-    wifi_ssid: str = "",
-    wifi_password: str = "",
-    wifi_country: str = "",
-    mqtt_host: str = "",
-    mqtt_port: int | None = None,
-    mqtt_user: str | None = None,
-    mqtt_password: str | None = None,
-    mqtt_ca: Path | None = None,
-    certificate: authority.Issued | None = None,
 ) -> DeviceSettings:
     """Make a board's settings; where path is given, write them to a new file that only its owner can read.
 
     fleet_keys: None for an open fleet. device_id: 64 random bits where none is given; never take a
-    MAC address or a chip id, which would follow the board for life. mqtt_port: 8883 with a CA, else 1883,
-    where none is given. mqtt_ca: PEM file with the broker's CA certificate. certificate: the board's own, of
-    this device id. Raises ProvisionError, NameRefused or MasterKeyError; an existing file is never
-    overwritten.
+    MAC address or a chip id, which would follow the board for life. Raises ProvisionError, NameRefused or
+    MasterKeyError; an existing file is never overwritten.
     """
-    settings = DeviceSettings(
-        fleet=check_fleet(fleet),
-        device_id=check_device(secrets.token_hex(8) if device_id is None else device_id),
-        wifi_ssid=wifi_ssid,
-        wifi_password=wifi_password,
-        wifi_country=wifi_country,
-        mqtt_host=mqtt_host,
-        mqtt_port=mqtt_port if mqtt_port is not None else 8883 if mqtt_ca else 1883,
-        mqtt_user=mqtt_user,
-        mqtt_password=mqtt_password,
-    )
-    settings = renewed(settings, fleet_keys, mqtt_ca, certificate)
+    given = dict(vars(network))
+    ca, certificate = given.pop("mqtt_ca"), given.pop("certificate")
+    if network.mqtt_port is None:
+        given["mqtt_port"] = 8883 if ca else 1883
+    device_id = check_device(secrets.token_hex(8) if device_id is None else device_id)
+    values = {"fleet": check_fleet(fleet), "device_id": device_id} | given
+    settings = _made(values | _secrets(fleet_keys, fleet, device_id, ca, certificate), "these settings")
     if path is not None:
         exists = f"{path} exists: it may be all that knows a board's keys; take another path"
         with refusing(ProvisionError, f"write {path}", exists):
@@ -127,28 +199,50 @@ def renewed(
 
     The device id and whether a ledger was made stay, so `hushmote flash` leaves the board's ledger alone.
     """
+    fresh = _secrets(fleet_keys, settings.fleet, settings.device_id, mqtt_ca, certificate)
+    return _made(dataclasses.asdict(settings) | fresh, "these settings")
+
+
+def _secrets(
+    fleet_keys: keys.FleetKeys | None,
+    fleet: str,
+    device_id: str,
+    ca: Path | None,
+    certificate: authority.Issued | None,
+) -> dict[str, str | None]:
     own, own_key = (None, None) if certificate is None else certificate.board_fields()
-    key, announce_key = None, None
-    if fleet_keys is not None:
-        key = keys.device_key(fleet_keys.masters[0], settings.fleet, settings.device_id).hex()
-        announce_key = keys.public_key_bytes(fleet_keys.signing).hex()
-    made = dataclasses.replace(
-        settings,
-        key=key,
-        announce_key=announce_key,
-        mqtt_ca=None if mqtt_ca is None else _certificate(mqtt_ca),
-        mqtt_cert=own,
-        mqtt_key=own_key,
-    )
-    _check(dataclasses.asdict(made), "these settings")
-    return made
+    key = fleet_keys and keys.device_key(fleet_keys.masters[0], fleet, device_id).hex()
+    return {
+        "key": key,
+        "announce_key": fleet_keys and keys.public_key_bytes(fleet_keys.signing).hex(),
+        "mqtt_ca": None if ca is None else _certificate(ca),
+        "mqtt_cert": own,
+        "mqtt_key": own_key,
+    }
+
+
+def _made(values: dict[str, Any], where: str) -> DeviceSettings:
+    """The settings with these values; raises ProvisionError in one line that begins with where."""
+    missing = {f.name for f in dataclasses.fields(DeviceSettings)} - _MAY_BE_MISSING - values.keys()
+    if len(values.get("announce_key") or "") == 64:
+        raise ProvisionError(
+            f"{where}: announce_key is of before experiments were signed with a key pair: "
+            "run `hushmote provision upgrade`, then `hushmote flash`"
+        )
+    try:
+        settings = DeviceSettings(**values)
+    except ValidationError as e:
+        raise ProvisionError(f"{where}: {what_is_wrong(e, DeviceSettings)}") from None
+    if missing:
+        raise ProvisionError(f"{where}: {min(missing)} is missing")
+    return settings
 
 
 def describe(settings: DeviceSettings, path: Path) -> str:
     """One line on a settings file, without its secrets."""
     keyed = "without keys (open fleet)" if settings.key is None else "with keys"
     if settings.mqtt_cert is not None and settings.mqtt_key is not None:
-        until = authority.parse_board_fields(settings.mqtt_cert, settings.mqtt_key, str(path)).until
+        until = authority.parse_board_fields(settings.mqtt_cert, settings.mqtt_key).until
         keyed += f", certificate until {until:%Y-%m-%d}"
     missing = [name for name in ("wifi_ssid", "mqtt_host") if not getattr(settings, name)]
     line = f"{path}: device {settings.device_id} of fleet {settings.fleet}, {keyed}; only you can read it"
@@ -162,9 +256,7 @@ def settings_path(device_id: str, folder: Path = Path()) -> Path:
 
 def load_settings(path: Path) -> DeviceSettings:
     """Read a settings file; raises ProvisionError where it is missing, malformed or readable by others."""
-    values = _read(path)
-    _check(values, str(path))
-    return DeviceSettings(**values)
+    return _made(_read(path), str(path))
 
 
 def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
@@ -175,15 +267,14 @@ def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
     """
     values = _read(path)
     as_it_is = values.get("announce_key") in (None, announce_key)
-    if not as_it_is:
-        values["announce_key"] = announce_key
-    _check(values, str(path))
-    return None if as_it_is else DeviceSettings(**values)
+    made = _made(values if as_it_is else values | {"announce_key": announce_key}, str(path))
+    return None if as_it_is else made
 
 
 def _read(path: Path) -> dict[str, Any]:
     if path.exists() and not path.is_file():  # reading a board's port would wait for ever
         raise ProvisionError(f"{path} is no file of settings: make one with `hushmote provision`")
+    wrote = "it must be a file that `hushmote provision` wrote"
     try:
         with open(path, "rb") as f:
             mode = os.fstat(f.fileno()).st_mode
@@ -193,13 +284,11 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as e:
         raise ProvisionError(f"cannot read the settings {path}: {e.strerror}") from None
     except ValueError:
-        raise ProvisionError(
-            f"{path} is not JSON: it must be a file that `hushmote provision` wrote"
-        ) from None
+        raise ProvisionError(f"{path} is not JSON: {wrote}") from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ProvisionError(f"{path} holds secrets and can be read by others: chmod 600 it")
     if not isinstance(values, dict):
-        raise ProvisionError(f"{path} must hold a JSON object: take what `hushmote provision` wrote")
+        raise ProvisionError(f"{path} is not a JSON object: {wrote}")
     return values
 
 
@@ -224,88 +313,16 @@ def replace_settings(path: Path, settings: DeviceSettings) -> None:
         private_file.replace(path, settings.to_json())
 
 
-def _check(values: dict[str, Any], where: str) -> None:
-    for name in values:
-        if name not in _TYPES:
-            raise ProvisionError(f"{where}: unknown field {name}")
-    for name, types in _TYPES.items():
-        if name not in values and name not in _MAY_BE_MISSING:
-            raise ProvisionError(f"{where}: {name} is missing")
-        # bool is an int: a port of True is a mistake all the same.
-        if name in values and type(values[name]) not in types:
-            wanted = " or ".join("null" if t is type(None) else t.__name__ for t in types)
-            raise ProvisionError(f"{where}: {name} must be {wanted}")
-    for name, check in (("fleet", check_fleet), ("device_id", check_device)):
-        try:
-            check(values[name])
-        except NameRefused as e:
-            raise ProvisionError(f"{where}: {name}: {e}") from None
-    if len(values["announce_key"] or "") == 64:
-        raise ProvisionError(
-            f"{where}: announce_key is of before experiments were signed with a key pair: "
-            "run `hushmote provision upgrade`, then `hushmote flash`"
-        )
-    for name, digits in _KEY_DIGITS.items():
-        # The text is never part of the message: it may be all but one digit of a real key.
-        if values[name] is not None and not re.fullmatch(rf"[0-9a-f]{{{digits}}}", values[name], re.ASCII):
-            raise ProvisionError(f"{where}: {name} must be {digits} hex digits, or null in an open fleet")
-    if not 1 <= values["mqtt_port"] <= 65535:
-        raise ProvisionError(f"{where}: mqtt_port must be 1 to 65535")
-    try:
-        broker_names(values["mqtt_host"])
-    except ProvisionError as e:
-        raise ProvisionError(f"{where}: {e}") from None
-    if len(values["wifi_ssid"].encode()) > 32:
-        raise ProvisionError(f"{where}: wifi_ssid is at most 32 bytes")
-    if values["wifi_password"] and not 8 <= len(values["wifi_password"].encode()) <= 64:
-        raise ProvisionError(f"{where}: wifi_password is 8 to 64 bytes, or empty for an open network")
-    if values["wifi_country"] and not re.fullmatch(r"[A-Z]{2}", values["wifi_country"]):
-        raise ProvisionError(f"{where}: wifi_country is two capital letters, such as DE, or empty")
-    if values["mqtt_ca"] is not None:
-        try:
-            base64.b64decode(values["mqtt_ca"], validate=True)
-        except binascii.Error:
-            raise ProvisionError(f"{where}: mqtt_ca must be base64 of a certificate's DER, or null") from None
-    own, own_key = values.get("mqtt_cert"), values.get("mqtt_key")
-    if (own is None) != (own_key is None):
-        raise ProvisionError(f"{where}: mqtt_cert and mqtt_key belong together: give both, or null twice")
-    if own is not None and own_key is not None:
-        if values["mqtt_ca"] is None:
-            raise ProvisionError(f"{where}: mqtt_cert is shown to a broker over TLS only: mqtt_ca is missing")
-        if authority.parse_board_fields(own, own_key, where).name != values["device_id"]:
-            raise ProvisionError(f"{where}: mqtt_cert is another board's: its name must be the device_id")
-
-
-def broker_names(mqtt_host: str) -> tuple[str, ...]:
-    """Return the brokers of mqtt_host without their ports: what their certificates must name.
-
-    Raises ProvisionError.
-    """
-    names: list[str] = []
-    try:
-        for broker in mqtt_host.split(",") if mqtt_host else ():
-            found = _BROKER.fullmatch(broker)  # else an IPv6 address, which has no port here
-            names.append(found[1] if found else str(ipaddress.IPv6Address(broker)))
-            if found and not 1 <= int(found[2] or 1) <= 65535:
-                raise ValueError
-    except ValueError:
-        raise ProvisionError(
-            "mqtt_host must be host or host:port, of a cluster several with commas between: a,b,c"
-        ) from None
-    return tuple(names)
-
-
 def _certificate(path: Path) -> str:
     """The first certificate of a PEM file, base64 of its DER: what every MicroPython port's TLS reads."""
+    must = "it must be a PEM file with the broker's CA"
     try:
         text = path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
-        raise ProvisionError(f"cannot read {path}: it must be a PEM file with the broker's CA") from None
+        raise ProvisionError(f"cannot read {path}: {must}") from None
     pem = re.search(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
     try:
         der = ssl.PEM_cert_to_DER_cert(pem[0] if pem else "")
     except ValueError:
-        raise ProvisionError(
-            f"{path} holds no certificate: it must be a PEM file with the broker's CA"
-        ) from None
+        raise ProvisionError(f"{path} holds no certificate: {must}") from None
     return base64.b64encode(der).decode()

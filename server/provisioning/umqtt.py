@@ -23,6 +23,6 @@ def bundled(path: Path = PATH) -> bytes:
         content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise FlashError(
-            f"{path} is not umqtt.simple {VERSION}: install Hushmote again, or give the file with --umqtt"
+            f"{path} is not umqtt.simple {VERSION}: install Hushmote again, or give --with umqtt/simple.py"
         )
     return content

@@ -14,7 +14,7 @@ import pytest
 from command_line import hushmote
 from flashing import on_port
 
-from hushmote.server.provisioning.settings import provision_device
+from hushmote.server.provisioning.settings import Network, provision_device
 
 
 class Window:
@@ -52,7 +52,7 @@ def switched_on(folder: Path, interpreter: list[str]) -> Iterator[Window]:
 
 def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Path, interpreter: list[str]):
     settings = tmp_path / "desk.settings.json"
-    provision_device(None, "home", "desk", path=settings, wifi_ssid="any", mqtt_host="127.0.0.1", mqtt_port=9)
+    provision_device(None, "home", "desk", Network("any", mqtt_host="127.0.0.1", mqtt_port=9), path=settings)
     port = str(tmp_path / "board" / "port")
     with switched_on(tmp_path, interpreter) as window:
         window.wait_for("MicroPython, a board in software")
@@ -88,7 +88,7 @@ def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Pat
 
 def test_a_port_that_is_busy_or_none_is_named(tmp_path: Path, interpreter: list[str]):
     settings = tmp_path / "desk.settings.json"
-    provision_device(None, "home", "desk", path=settings, wifi_ssid="any", mqtt_host="127.0.0.1")
+    provision_device(None, "home", "desk", Network("any", mqtt_host="127.0.0.1"), path=settings)
     with switched_on(tmp_path, interpreter) as window:
         window.wait_for("MicroPython, a board in software")
         port = tmp_path / "board" / "port"

@@ -74,7 +74,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
         "store ",
         "provision rotate ",
         "estimate --qua",
-        "provision device --wi",
+        "provision device --o",
     ]
     script = """
         eval "$(_HUSHMOTE_COMPLETE=source_bash hushmote)"
@@ -102,9 +102,9 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
     assert found == [
         "estimate",
         "upgrade backup check seal merge",
-        "broker aggregator door boards ca master signing",
+        "broker aggregator new-aggregator door boards ca master signing",
         "--quantile",
-        "--wifi-ssid --wifi-country",
+        "--open --out",
     ]
 
 

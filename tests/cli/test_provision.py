@@ -7,7 +7,7 @@ from command_line import hushmote
 
 from hushmote.server.provisioning.settings import load_settings
 
-DEVICE = ("provision", "device", "desk", "--open", "--wifi-ssid", "any", "--mqtt-host", "localhost")
+DEVICE = ("provision", "device", "desk", "--open", "--wifi-ssid", "any", "--broker", "localhost")
 
 
 def test_the_wifi_password_is_asked_for_at_a_terminal_only(tmp_path: Path):

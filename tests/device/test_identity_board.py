@@ -23,7 +23,7 @@ from running import until
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.tls import client_context
-from hushmote.server.provisioning import authority, master_key, rotation, upgrade
+from hushmote.server.provisioning import authority, master_key, rotation
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.provisioning.fleet_folder import FleetFolder, now_utc
 from hushmote.server.store import Store
@@ -55,14 +55,16 @@ class Fleet:
             master_key.load_keys(folder.master_file()),
             folder.fleet.fleet,
             device,
+            provision.Network(
+                wifi_ssid="home",
+                mqtt_host=host,
+                mqtt_port=folder.fleet.password_port if login else folder.fleet.port,
+                mqtt_ca=folder.path / "broker/ca.pem",
+                mqtt_user=device if login else None,
+                mqtt_password=password,
+                certificate=None if login else folder.issue_device(device, now_utc()),
+            ),
             path=path,
-            wifi_ssid="home",
-            mqtt_host=host,
-            mqtt_port=folder.fleet.password_port if login else folder.fleet.port,
-            mqtt_ca=folder.path / "broker/ca.pem",
-            mqtt_user=device if login else None,
-            mqtt_password=password,
-            certificate=None if login else folder.issue_device(device, now_utc()),
         )
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
         return path
@@ -287,11 +289,11 @@ def test_a_fleet_of_before_is_upgraded_and_a_board_reports_once_it_has_its_new_s
         path.write_text(path.read_text() + "signing:" + "11" * 32 + "\n")  # what the board on the table has
         board = fleet.settings("k3f9")
         path.write_text(path.read_text().splitlines()[0] + "\n")
-        upgrade.upgrade(path, [])
+        rotation.upgrade(path, [])
         with fleet.aggregator():
             said = fleet.board(runtime, umqtt, board)
             assert (said["sent"], said["state"]) == (0, "refused")
-            upgrade.upgrade(path, [board])
+            rotation.upgrade(path, [board])
             assert fleet.board(runtime, umqtt, board)["sent"] == 1
             until(lambda: fleet.counted() == 1, "its report is counted")
 

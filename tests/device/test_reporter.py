@@ -4,7 +4,6 @@ Runs firmware_tests/reporter/*.py in a runtime with sockets that firmware_tests/
 """
 
 import contextlib
-import datetime
 import json
 import os
 import socket
@@ -17,20 +16,15 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from certificates import Authority
 from enumeration import memory
 from experiments import number_json
 from micropython import find_runtime, load
 from paho.mqtt.enums import CallbackAPIVersion
-from running import running
+from running import running, until
 
 from hushmote.device import ldp_client, mqtt_reporter, reporter_base
 from hushmote.device.kept_experiments import KeptExperiments
-from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, topics
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
@@ -49,6 +43,7 @@ POLICY = {
     "rules": ("sum", "count"),
     "experiments": ("room_temp", "door_open"),
 }
+HANGS_MS = 60_000  # only a board that waits for ever takes so long
 FAST = {"delay_s": 0, "timeout_s": 1, "backoff_s": 1, "backoff_max_s": 1, "settle_s": 1}
 
 
@@ -79,19 +74,11 @@ def mosquitto():
         yield broker
 
 
-def wait_until(condition: Any, what: str, seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        time.sleep(0.01)
-
-
 class Watcher:
     """A paho client that publishes experiments and sees reports and statuses."""
 
     def __init__(self, port: int) -> None:
         self.reports: list[bytes] = []
-        self.times: list[float] = []
         self.statuses: list[bytes] = []
         self._client = paho.Client(CallbackAPIVersion.VERSION2)
         self._client.on_connect = self._subscribe
@@ -110,7 +97,6 @@ class Watcher:
         if "/report/" in message.topic:
             assert message.topic == topics.report_topic(FLEET, DEVICE)
             self.reports.append(message.payload)
-            self.times.append(time.monotonic())
         else:
             self.statuses.append(message.payload)
 
@@ -196,7 +182,9 @@ class Board:
             },
         )
         self.waits = settings.get("kind") != "asyncio"  # whether a silent broker may hold a poll up
-        self._watchdog = threading.Timer(90, self._process.kill)  # a board that hangs must not hang the suite
+        self._watchdog = threading.Timer(
+            300, self._process.kill
+        )  # a board that hangs must not hang the suite
         self._watchdog.start()
         fast = FAST | settings.pop("reporter", {})
         all_settings = {"host": "127.0.0.1", "port": port, "device": DEVICE, "fleet": FLEET, "policy": POLICY}
@@ -223,7 +211,7 @@ class Board:
         assert not (isinstance(answer, dict) and "raised" in answer), answer
         return answer
 
-    def reach(self, what: str, value: Any, ms: int = 8000) -> int:
+    def reach(self, what: str, value: Any, ms: int = HANGS_MS) -> int:
         """Poll until board.py's <what>() is value; returns the longest poll in ms."""
         reached, longest = self.ask("until", what, value, ms)
         assert reached, f"{what} is {self.ask(what)}, not {value}; {self.ask('status')}"
@@ -269,41 +257,26 @@ def start_any(request: pytest.FixtureRequest, runtime: tuple[str, ...], umqtt: P
 
 
 class Counting:
-    """The aggregator, run in a thread, with one fleet that has keys."""
+    """What the aggregator has counted of one fleet that has keys."""
 
-    def __init__(self, folder: Path, port: int) -> None:
-        self.store = Store(f"sqlite:///{folder}/store.sqlite")
-        self.store.add_fleet(FLEET, keyed=True)
-        self.digest = self.store.add_experiment(FLEET, experiment()).digest
-        self._aggregator = Aggregator(
-            self.store,
-            "127.0.0.1",
-            port,
-            fleets=[FLEET],
-            fleet_keys=keys.FleetKeys((MASTER,), MASTER),
-            batch_s=0.05,
-        )
-        self._thread = threading.Thread(target=self._aggregator.run)
-        self._thread.start()
-        assert self._aggregator.ready.wait(10)
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        store.add_fleet(FLEET, keyed=True)
+        self.digest = store.add_experiment(FLEET, experiment()).digest
 
     def count(self) -> int:
         return int(self.store.histogram(FLEET, self.digest).sum())
 
-    def duplicates(self) -> int:
-        return self.store.rejects().get(FLEET, {}).get("duplicate", 0)
 
-    def close(self) -> None:
-        self._aggregator.stop()
-        self._thread.join(10)
-        self.store.close()
+FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
 
 
 @pytest.fixture
 def aggregator(mosquitto: MosquittoBroker, tmp_path: Path):
-    counting = Counting(tmp_path, mosquitto.port)
-    yield counting
-    counting.close()
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        counting = Counting(store)
+        with running(store, mosquitto, fleets=[FLEET], fleet_keys=FLEET_KEYS, batch_s=0.05):
+            yield counting
 
 
 def keyed() -> dict[str, Any]:
@@ -318,7 +291,7 @@ def test_a_report_sent_twice_is_counted_once(
     first = board.ask("report", "room_temp", 21.4)
     assert first is not None
     board.reach("pending", 0)
-    wait_until(lambda: aggregator.count() == 1, "the first report is counted")
+    until(lambda: aggregator.count() == 1, "the first report is counted")
 
     proxy.silence("down")  # the broker gets the next report, its acknowledgement is lost
     second = board.ask("report", "room_temp", 30.0)
@@ -326,13 +299,12 @@ def test_a_report_sent_twice_is_counted_once(
     board.reach("connected", False)
     assert board.ask("outbox") == [second, third]
     assert "the broker did not answer in time" in board.ask("status")
-    wait_until(lambda: aggregator.count() == 2, "the second report is counted")
+    until(lambda: aggregator.count() == 2, "the second report is counted")
 
     proxy.silence()
     board.reach("pending", 0)
-    wait_until(lambda: aggregator.count() == 3, "the third report is counted")
+    until(lambda: aggregator.count() == 3, "the third report is counted")
     assert [r.hex() for r in watcher.reports] == [first, second, second, third]
-    assert aggregator.duplicates() == 1
     assert board.ask("spent") == 3_000_000
     assert aggregator.store.rejects() == {FLEET: {"duplicate": 1}}
 
@@ -354,15 +326,12 @@ def test_a_broker_that_restarts_gets_every_report_and_the_subscriptions_back(
     assert "4 waiting; nothing listens at the broker's address and port" in board.ask("status")
     mosquitto.start()
     board.reach("pending", 0)
-    wait_until(lambda: aggregator.count() == 5, "five reports are counted")
+    until(lambda: aggregator.count() == 5, "five reports are counted")
     assert board.ask("connects") == 2
     assert board.ask("spent") == 5_000_000
     assert board.ask("state", "room_temp") == "reporting"
     watcher.publish("door_open", experiment("door_open"))
     board.reach("states", ["reporting", "reporting"])
-
-
-HANGS_MS = 60_000  # only a board that waits for ever takes so long
 
 
 def held(board: Board, fed: int) -> None:
@@ -384,16 +353,16 @@ def test_a_half_open_connection_holds_a_report_back_and_the_board_for_at_most_it
     proxy.silence("up", "down")
     made = board.ask("report", "room_temp", 21.4)
     fed = board.ask("feeds")
-    board.reach("connected", False, HANGS_MS)
+    board.reach("connected", False)
     held(board, fed)
     # While the proxy takes connections and no more, every attempt ends too: umqtt.simple alone would wait
     # for CONNACK for ever.
-    board.reach("attempts", 3, HANGS_MS)
+    board.reach("attempts", 3)
     assert board.ask("connects") == 1
     assert board.ask("outbox") == [made]
     proxy.silence()
-    board.reach("pending", 0, HANGS_MS)
-    wait_until(lambda: [r.hex() for r in watcher.reports] == [made], "the watcher has it as well", 60)
+    board.reach("pending", 0)
+    until(lambda: [r.hex() for r in watcher.reports] == [made], "the watcher has it as well")
 
 
 def test_an_idle_half_open_connection_is_noticed(watcher: Watcher, proxy: Proxy, start_any: Any) -> None:
@@ -403,7 +372,7 @@ def test_an_idle_half_open_connection_is_noticed(watcher: Watcher, proxy: Proxy,
     assert board.ask("connected")
     assert board.ask("connects") == 1
     proxy.silence("up", "down")
-    board.reach("connected", False, HANGS_MS)
+    board.reach("connected", False)
     assert "the broker did not answer in time" in board.ask("status")
 
 
@@ -434,45 +403,12 @@ def test_a_client_whose_connect_takes_a_timeout_is_given_one(
     board.reach("pending", 0)
 
 
-def test_each_report_waits_for_a_random_time(
-    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
-) -> None:
-    watcher.publish("room_temp", experiment())
-    board = start_any(mosquitto.port, reporter={"delay_s": 1})
-    board.reach("state", "reporting")
-    board.reach("connected", True)
-    start = time.monotonic()
-    made = [board.ask("report", "room_temp", i) for i in range(8)]
-    board.reach("pending", 0, 12_000)
-    wait_until(lambda: len(watcher.reports) == 8, "all arrive")
-    assert [r.hex() for r in watcher.reports] == made
-    waits = [b - a for a, b in zip([start, *watcher.times], watcher.times, strict=False)]
-    # 8 waits, uniform on 0 to 1 s: all below 0.05 s with probability 4e-11, all above 0.95 s likewise.
-    assert max(waits) > 0.05
-    assert min(waits) < 0.95
-    assert max(waits) < 1.5
-
-
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 and its key, as files."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now - datetime.timedelta(days=1))
-    certificate = builder.not_valid_after(now + datetime.timedelta(days=1)).sign(key, hashes.SHA256())
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "key.pem").write_bytes(secret)
-    return folder / "cert.pem", folder / "key.pem"
-
-
 @pytest.fixture
 def tls_port(tmp_path: Path):
     """The ports of a broker: with TLS, and plain."""
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed: apt install mosquitto")
-    certificate, key = self_signed(tmp_path)
+    certificate, key = Authority(tmp_path).sign("127.0.0.1", "127.0.0.1")
     port = free_port()
     tls = (f"certfile {certificate}", f"keyfile {key}")
     lines = (f"listener {port} 127.0.0.1", "allow_anonymous true", *tls)
@@ -497,13 +433,12 @@ def test_tls_connections_work_and_time_out_alike(
         board.reach("pending", 0)
         proxy.silence("down")
         made.append(board.ask("report", "room_temp", 3))
-        held_ms = board.reach("connected", False)
-        assert 900 <= held_ms < 2500 if board.waits else held_ms < 500
-        assert board.ask("poll", 1800) < 2500  # the handshake times out too
+        board.reach("connected", False)
+        board.reach("attempts", 2)  # the handshake times out too
         proxy.silence()
         board.reach("pending", 0)
         assert board.ask("connects") == 2
-        wait_until(lambda: len(watcher.reports) == 5, "all reports")
+        until(lambda: len(watcher.reports) == 5, "all reports")
         assert [r.hex() for r in watcher.reports] == made[:3] + [made[3]] * 2
     finally:
         board.kill()
@@ -515,24 +450,20 @@ def test_tls_connections_work_and_time_out_alike(
 
 
 def test_boards_need_nothing_else_where_the_broker_is_nats(start_board: Any, tmp_path: Path) -> None:
-    store = Store(f"sqlite:///{tmp_path}/store.sqlite")
-    store.add_fleet(FLEET, keyed=True)
-    digest = store.add_experiment(FLEET, experiment()).digest
-
-    def count() -> int:
-        return int(store.histogram(FLEET, digest).sum())
-
     with (
+        Store(f"sqlite:///{tmp_path}/store.sqlite") as store,
         NatsServers() as servers,
-        running(store, servers, fleets=[FLEET], fleet_keys=keys.FleetKeys((MASTER,), MASTER)),
+        contextlib.ExitStack() as stack,
     ):
+        count = Counting(store).count
+        stack.enter_context(running(store, servers, fleets=[FLEET], fleet_keys=FLEET_KEYS))
         watcher = Watcher(servers.nodes[2].mqtt)
         board = start_board(servers.port, **keyed(), folder=str(tmp_path / "ldp"))
         board.reach("state", "reporting")  # what is retained comes
-        wait_until(lambda: watcher.statuses == [b"online"], "online")
+        until(lambda: watcher.statuses == [b"online"], "online")
         made = [board.ask("report", "room_temp", value) for value in (21.4, None, 3)]
         board.reach("pending", 0)
-        wait_until(lambda: count() == 3, "three reports are counted")
+        until(lambda: count() == 3, "three reports are counted")
 
         servers.terminate(0)
         board.reach("connected", False)
@@ -540,21 +471,20 @@ def test_boards_need_nothing_else_where_the_broker_is_nats(start_board: Any, tmp
         assert board.ask("outbox") == made[3:]
         board.reach("error", "nothing listens at the broker's address and port")
         servers.start_node(0)
-        board.reach("pending", 0, 60_000)
-        wait_until(lambda: count() == 5, "what waited for the server is counted", 60)
+        board.reach("pending", 0)
+        until(lambda: count() == 5, "what waited for the server is counted")
         assert store.rejects().get(FLEET, {}).keys() <= {"duplicate"}
         store.add_experiment(FLEET, experiment("door_open"))
-        board.reach("states", ["reporting", "reporting"], 30_000)  # what is announced while connected
+        board.reach("states", ["reporting", "reporting"])  # what is announced while connected
         board.kill()
-        wait_until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, said by the last will", 30)
+        until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, said by the last will")
 
         asleep = start_board(servers.nodes[1].mqtt, **keyed(), folder=str(tmp_path / "ldp"), again=True)
         assert asleep.ask("flush", 20_000, {"room_temp": 21.4})[0]  # one that sleeps, in one call
-        wait_until(lambda: count() == 6, "the report of a wake-up is counted")
-        wait_until(lambda: watcher.statuses[-2:] == [b"online", b"offline"], "both statuses")
+        until(lambda: count() == 6, "the report of a wake-up is counted")
+        until(lambda: watcher.statuses[-2:] == [b"online", b"offline"], "both statuses")
         assert {r.hex() for r in watcher.reports} >= set(made)
         watcher.close()
-    store.close()
 
 
 # --- Experiments and status -----------------------------------------------------------------------
@@ -606,10 +536,12 @@ def test_refused_experiments_are_shown_and_stop_nothing(
     }
     for reason, payload in cases.items():
         watcher.publish("door_open", payload)
-        end = time.monotonic() + 5
-        while reason not in board.ask("refused").get("door_open", ""):
+
+        def refuses(reason: str = reason) -> bool:
             board.ask("poll", 20)
-            assert time.monotonic() < end, (reason, board.ask("status"))
+            return reason in board.ask("refused").get("door_open", "")
+
+        until(refuses, lambda: board.ask("status"))
         assert "door_open refused: " in board.ask("status")
         assert board.ask("states") == ["refused", "reporting"]
     assert board.ask("connects") == 1
@@ -626,15 +558,15 @@ def test_the_status_topic_tells_online_from_offline(
 ) -> None:
     board = start_any(mosquitto.port)
     board.reach("connected", True)
-    wait_until(lambda: watcher.statuses == [b"online"], "online")
+    until(lambda: watcher.statuses == [b"online"], "online")
     board.ask("close")
-    wait_until(lambda: watcher.statuses == [b"online", b"offline"], "offline, said by the board")
+    until(lambda: watcher.statuses == [b"online", b"offline"], "offline, said by the board")
     board.reach("connected", True)
-    wait_until(lambda: watcher.statuses[2:] == [b"online"], "online again")
+    until(lambda: watcher.statuses[2:] == [b"online"], "online again")
     board.kill()
-    wait_until(lambda: watcher.statuses[3:] == [b"offline"], "offline, said by the last will")
+    until(lambda: watcher.statuses[3:] == [b"offline"], "offline, said by the last will")
     late = Watcher(mosquitto.port)
-    wait_until(lambda: late.statuses == [b"offline"], "it is retained")
+    until(lambda: late.statuses == [b"offline"], "it is retained")
     late.close()
 
 
@@ -650,7 +582,7 @@ def test_the_status_topic_tells_what_is_wrong_with_a_board(
             board.ask("poll", 10)
             return watcher.statuses[-1:] == [status]
 
-        wait_until(is_it, f"{status!r}, not {watcher.statuses}, {board.ask('status')}")
+        until(is_it, f"{status!r}, not {watcher.statuses}, {board.ask('status')}")
 
     board.reach("states", ["refused", "reporting"])
     board.reach("connected", True)
@@ -660,16 +592,16 @@ def test_the_status_topic_tells_what_is_wrong_with_a_board(
         board.reach("pending", 0)
     told(b"online refused:door_open spent:room_temp")
     board.ask("close")
-    wait_until(lambda: watcher.statuses[-1] == b"offline refused:door_open spent:room_temp", "asleep as well")
+    until(lambda: watcher.statuses[-1] == b"offline refused:door_open spent:room_temp", "asleep as well")
     board.reach("connected", True)
     board.kill()
-    wait_until(lambda: watcher.statuses[-1].startswith(b"offline refused"), "the last will tells it as well")
+    until(lambda: watcher.statuses[-1].startswith(b"offline refused"), "the last will tells it as well")
 
 
 def test_a_locked_board_tells_so(watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any) -> None:
     board = start_any(mosquitto.port, again=True)
     board.reach("connected", True)
-    wait_until(lambda: watcher.statuses == [b"online locked"], "that it is locked is told")
+    until(lambda: watcher.statuses == [b"online locked"], "that it is locked is told")
 
 
 # --- Brokers of a cluster -------------------------------------------------------------------------
@@ -685,16 +617,16 @@ def test_a_board_goes_on_with_another_broker_when_its_own_is_dead(start_any: Any
         host = f"127.0.0.1:{first.mqtt},127.0.0.1,127.0.0.1:{second.mqtt}"
         # Servers that have lost their leader elect another before they answer.
         board = start_any(nobody, host=host, reporter={"timeout_s": 10})
-        board.reach("state", "reporting", ms=12_000)
+        board.reach("state", "reporting")
         cluster.kill(0)  # whichever of the two it is on, it is on the other at the end
         made = [board.ask("report", "room_temp", 21.4)]
-        board.reach("pending", 0, ms=20_000)
+        board.reach("pending", 0)
         cluster.start_node(0)
         cluster.wait()
         cluster.kill(1)
         made.append(board.ask("report", "room_temp", 25.0))
-        board.reach("pending", 0, ms=20_000)
-        wait_until(lambda: len(set(watcher.reports)) == 2, "both reports")
+        board.reach("pending", 0)
+        until(lambda: len(set(watcher.reports)) == 2, "both reports")
         assert sorted({r.hex() for r in watcher.reports}) == sorted(made)
         watcher.close()
 
@@ -707,17 +639,13 @@ def test_a_board_that_sleeps_tries_every_broker_in_one_call(
     host = f"127.0.0.1:{proxy.port},127.0.0.1,127.0.0.1:{mosquitto.port}"
     board = start_board(free_port(), host=host)
     for number in range(1, 5):
-        empty, ms = board.ask("flush", 5000, {"room_temp": 21.4})
-        assert empty, board.ask("status")
-        assert ms < 3500
+        assert board.ask("flush", HANGS_MS, {"room_temp": 21.4})[0], board.ask("status")
         assert board.ask("spent") == number * 1_000_000, "a second attempt is no second report"
-    wait_until(lambda: len(watcher.reports) == 4, "the reports")
+    until(lambda: len(watcher.reports) == 4, "the reports")
     board.kill()
 
     board = start_board(free_port(), host=f"127.0.0.1,127.0.0.1:{proxy.port}")  # nobody answers
-    empty, ms = board.ask("flush", 1500, {"room_temp": 21.4})
-    assert empty
-    assert ms < 3000
+    assert board.ask("flush", 1500, {"room_temp": 21.4})[0]
 
 
 def test_boards_begin_with_any_broker_and_go_round_both_ways() -> None:
@@ -748,18 +676,14 @@ def test_a_board_that_sleeps_does_everything_in_one_call(
     watcher.publish("room_temp", experiment())
     settings = {"folder": str(tmp_path / "ldp")}
     board = start_board(mosquitto.port, **settings)
-    empty, ms = board.ask("flush", 5000, {"room_temp": 21.4})
-    assert empty
-    assert ms < 3000
-    wait_until(lambda: len(watcher.reports) == 1, "the report")
-    wait_until(lambda: watcher.statuses == [b"online", b"offline"], "both statuses")
+    assert board.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]
+    until(lambda: len(watcher.reports) == 1, "the report")
+    until(lambda: watcher.statuses == [b"online", b"offline"], "both statuses")
     board.kill()
 
     mosquitto.terminate()  # it wakes up, and there is no broker: its experiment was kept
     board = start_board(mosquitto.port, again=True, **settings)
-    empty, ms = board.ask("flush", 5000, {"room_temp": 21.4})
-    assert not empty
-    assert ms < 2000
+    assert not board.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]
     assert "nothing listens at the broker's address and port" in board.ask("status")
     assert board.ask("spent") == 2_000_000
     board.kill()
@@ -773,17 +697,14 @@ def test_a_board_that_sleeps_keeps_what_it_could_not_send(
     board = start_board(proxy.port, **settings)
     board.reach("state", "reporting")
     proxy.silence("up", "down")
-    empty, ms = board.ask("flush", 2000, {"room_temp": 21.4})
-    assert not empty
-    assert ms < 3500
+    assert not board.ask("flush", 2000, {"room_temp": 21.4})[0]
     kept = board.ask("outbox")
     assert len(kept) == 1
     board.kill()
     proxy.silence()
     board = start_board(proxy.port, again=True, **settings)
-    empty, ms = board.ask("flush", 5000, {"room_temp": 1})
-    assert empty
-    wait_until(lambda: len(watcher.reports) == 2, "both reports")
+    assert board.ask("flush", HANGS_MS, {"room_temp": 1})[0]
+    until(lambda: len(watcher.reports) == 2, "both reports")
     assert watcher.reports[0].hex() == kept[0]
     assert board.ask("spent") == 2_000_000
 
@@ -804,7 +725,7 @@ def test_a_board_that_keeps_its_experiments_reports_without_the_broker(
     mosquitto.start()
     late = Watcher(mosquitto.port)
     board.reach("pending", 0)
-    wait_until(lambda: [r.hex() for r in late.reports] == [made], "the report")
+    until(lambda: [r.hex() for r in late.reports] == [made], "the report")
     board.kill()
     late.publish("room_temp", b"")  # withdrawn while the board is away
     board = start_any(mosquitto.port, again=True, **settings)
@@ -838,7 +759,7 @@ def test_a_full_flash_spends_nothing_and_a_report_that_cannot_be_struck_off_is_k
     second = board.ask("report", "room_temp", 21.4)
     board.reach("pending", 0)
     assert "storage" not in board.ask("status")
-    wait_until(lambda: len(watcher.reports) == 2, "the second report")
+    until(lambda: len(watcher.reports) == 2, "the second report")
     assert [r.hex() for r in watcher.reports] == [made, second]
 
 
@@ -856,7 +777,7 @@ def test_a_full_outbox_spends_nothing_and_keeps_its_16_reports(
     mosquitto.start()
     late = Watcher(mosquitto.port)
     board.reach("pending", 0)
-    wait_until(lambda: len(late.reports) == 16, "all reports")
+    until(lambda: len(late.reports) == 16, "all reports")
     assert [r.hex() for r in late.reports] == made[:16]
     late.close()
 
@@ -902,7 +823,7 @@ def test_a_spent_budget_silences_the_experiment_and_nothing_else(
     assert board.ask("states") == ["reporting", "spent"]
     assert board.ask("report", "door_open", 1) is not None
     board.reach("pending", 0)
-    wait_until(lambda: len(watcher.reports) == 16, "all reports")
+    until(lambda: len(watcher.reports) == 16, "all reports")
 
 
 class OddBroker:
@@ -963,7 +884,7 @@ def test_a_broker_that_talks_but_never_acknowledges_holds_the_board_for_at_most_
     broker = OddBroker(lambda kind, body: None if kind == PUBLISH else polite(kind, body))
     board = start_any(broker.port, busy=True)
     fed = board.ask("feeds")
-    board.reach("failed", True, HANGS_MS)
+    board.reach("failed", True)
     if not board.waits:  # a broker that talks is an event each time, so their number says nothing
         held(board, fed)
     assert not board.ask("connected")
@@ -1079,7 +1000,7 @@ def test_forged_experiments_in_one_segment_cost_one_signature_a_turn_and_each_on
     )
 
     def checks(count: int) -> None:
-        board.reach("check_count", count, 30_000)
+        board.reach("check_count", count)
         made = board.ask("checks")
         turns, fed = zip(*made, strict=True)
         assert len(set(fed)) == count, made
@@ -1090,11 +1011,11 @@ def test_forged_experiments_in_one_segment_cost_one_signature_a_turn_and_each_on
     checks(16)  # the newest of each name
     board.reach("all_states", [*others, "reporting"])
     assert board.ask("report", last, 20) is not None
-    board.reach("pending", 0, 30_000)
+    board.reach("pending", 0)
     board.ask("poll", 300)
     checks(16)  # the same bytes again
     assert board.ask("report", last, 20) is not None
-    board.reach("pending", 0, 30_000)
+    board.reach("pending", 0)
     checks(31)
     board.ask("close")  # the broker repeats what it has
     board.reach("connects", 2)
@@ -1334,7 +1255,7 @@ def test_client_and_reporter_work_in_a_64_kib_heap(
     script = (SCRIPTS / "small_heap.py", "127.0.0.1", mosquitto.port)
     answer = json.loads(in_a_small_heap(runtime, modules, *script))
     assert answer["sent"] == 30
-    wait_until(lambda: len(watcher.reports) == 30, "all reports")
+    until(lambda: len(watcher.reports) == 30, "all reports")
     assert len(set(watcher.reports)) == 30
     assert answer["grown"] <= 256  # bytes, from the first round to the last
 
@@ -1406,6 +1327,24 @@ def test_what_ends_a_connection_that_lasted_spreads_the_boards_too(tmp_path: Pat
     reporter._is_lost("the broker closed the connection")
     reporter._is_lost("nothing listens")
     assert asked == [600_000, 2000, 4000, 8000, 600_000, 4000]
+
+
+def test_each_report_waits_for_a_time_of_its_own_drawn_up_to_delay_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, drawn, asked = [0], [700, 0, 999], []
+    monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now[0])
+    client = make_client(tmp_path, FLEET)
+    client.enroll(experiment())
+    reporter = mqtt_reporter.Reporter(client, lambda: None, delay_s=1)
+    reporter._below = lambda n: asked.append(n) or drawn[len(asked) - 1]
+    for wait_ms in drawn:
+        made, since = client.report("room_temp", 20), now[0]
+        while reporter._due(False) is None:
+            now[0] += 1
+        assert (now[0] - since, reporter._due(False)) == (wait_ms, made)
+        assert reporter._delivered(made)
+    assert asked == [1000] * 3
 
 
 def test_without_a_spread_the_first_attempt_waits_within_backoff_s(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hushmote.server.provisioning.flash import flash
-from hushmote.server.provisioning.settings import ProvisionError, provision_device
+from hushmote.server.provisioning.settings import Network, ProvisionError, provision_device
 from hushmote.server.provisioning.usb import FlashError
 from hushmote.server.wire import keys
 from hushmote.simulator.board.board import SoftwareBoard
@@ -92,7 +92,7 @@ class Bench:
             "wifi_password": "correct horse",
             "mqtt_host": "127.0.0.1",
         }
-        provision_device(FLEET_KEYS, FLEET, device_id, path=path, **(values | changes))
+        provision_device(FLEET_KEYS, FLEET, device_id, Network(**(values | changes)), path=path)
         return path
 
     def board(self, wifi: str = WIFI, **options: Any) -> SoftwareBoard:

@@ -45,8 +45,8 @@ def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: 
     port, nats, further = free_port(), free_port(), (free_port(), free_port())
     user = getpass.getuser()
     run(
-        *("provision", "fleet", "old", "--fleet", "home", "--host", "localhost", "--port", str(port)),
-        *("--broker-user", user),
+        *("provision", "fleet", "old", "--fleet", "home", "--host", "localhost", "--set", f"port={port}"),
+        *("--set", f"broker_user={user}"),
     )
     for board in BOARDS:
         run("provision", "device", board, "--folder", "old")
@@ -77,8 +77,8 @@ def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: 
         hosts = [word for host in THREE for word in ("--host", host)]
         run(
             *("provision", "fleet", "new", "--fleet", "home", "--broker", "nats", *hosts),
-            *("--board-host", "localhost", "--port", str(port), "--aggregator-port", str(nats)),
-            *("--cluster-port", str(further[0]), "--monitor-port", str(further[1])),
+            *("--set", "board_host=localhost", "--set", f"port={port}", "--set", f"aggregator_port={nats}"),
+            *("--set", f"cluster_port={further[0]}", "--set", f"monitor_port={further[1]}"),
         )
         take_over(old, new, run)
         with serving(fleet_folder.find(new)) as servers:

@@ -102,7 +102,7 @@ def allowed(port: int, tls: ssl.SSLContext, broker: subprocess.Popen) -> bool:
 def pem_of(board: settings.DeviceSettings, path: Path) -> Path:
     assert board.mqtt_cert is not None
     assert board.mqtt_key is not None
-    path.write_bytes(authority.parse_board_fields(board.mqtt_cert, board.mqtt_key, "x").to_pem())
+    path.write_bytes(authority.parse_board_fields(board.mqtt_cert, board.mqtt_key).to_pem())
     return path
 
 
@@ -129,7 +129,7 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
     work = outside / "work"
     work.mkdir()
     shutil.copy(EXAMPLE, work)
-    make = f"hushmote provision fleet fleet-home --host localhost --port {free_port()}"
+    make = f"hushmote provision fleet fleet-home --host localhost --set port={free_port()}"
     text = shell(make + (f" --broker-folder {outside}/etc/hushmote" if elsewhere else ""), work)
     first = printed(text)
     folder = fleet_folder.find(work / "fleet-home")

@@ -268,14 +268,15 @@ def test_a_board_without_umqtt_gets_one_without_a_network(bench: Bench, monkeypa
     # Whatever would be downloaded goes through a proxy that is not there.
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    own = bench.folder / "simple.py"
+    own = bench.folder / "umqtt" / "simple.py"
+    own.parent.mkdir()
     own.write_text("class MQTTClient:\n    pass\n")
     version = "import umqtt.simple as u; print(u.__file__, getattr(u, '__version__', None))"
     with bench.board() as board:
         bench.flash(board)
         assert on_board(board, version) == "/lib/umqtt/simple.mpy 1.8.0"
         # One of one's own takes its place, and its place only.
-        assert bench.flash(board, umqtt=own, source=True).copied_bytes > 0
+        assert bench.flash(board, further=[str(own)], source=True).copied_bytes > 0
         assert on_board(board, version) == "/lib/umqtt/simple.py None"
         bench.flash(board)
         assert on_board(board, version) == "/lib/umqtt/simple.mpy 1.8.0"

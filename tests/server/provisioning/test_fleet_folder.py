@@ -17,7 +17,7 @@ from cryptography import x509
 from fleet_broker import context, make_fleet, running, visit
 from fleet_servers import make_nats_fleet
 
-from hushmote.server.provisioning import authority, fleet_folder, master_key, rotation, upgrade
+from hushmote.server.provisioning import authority, fleet_folder, master_key, rotation
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.provisioning.fleet_folder import FleetFolder, FolderError, now_utc
 from hushmote.server.store import Store
@@ -35,7 +35,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def made(run: Run, *arguments: str) -> FleetFolder:
-    run("fleet", "fl", "--host", "localhost", "--broker-user", getpass.getuser(), "--json", *arguments)
+    run(
+        "fleet",
+        "fl",
+        "--host",
+        "localhost",
+        "--set",
+        f"broker_user={getpass.getuser()}",
+        "--json",
+        *arguments,
+    )
     return fleet_folder.find(Path("fl"))
 
 
@@ -60,7 +69,7 @@ def root_of(board: provision.DeviceSettings) -> x509.Certificate:
 def test_all_files_are_their_owners_alone_whatever_the_umask(run: Run):
     old = os.umask(0)
     try:
-        made(run, "--password-port", "8884")
+        made(run, "--set", "password_port=8884")
         run("device", "k3f9", "--folder", "fl")
     finally:
         os.umask(old)
@@ -95,8 +104,8 @@ def test_a_folder_that_is_there_is_left_alone(run: Run):
     [
         (("--host", "broker:8883"), "without a port"),
         (("--host", "b", "--fleet", "Home"), "1 to 32 of a-z"),
-        (("--host", "b", "--password-port", "8883"), "must differ"),
-        (("--host", "b", "--broker-user", "a\nlistener 1883"), "one line"),
+        (("--host", "b", "--set", "password_port=8883"), "must differ"),
+        (("--host", "b", "--set", "broker_user=a\nlistener 1883"), "one line"),
         (("--host", "b", "--broker-folder", "etc/mosquitto"), "must begin with /"),
     ],
 )
@@ -142,7 +151,7 @@ def test_a_board_gets_broker_ca_keys_and_certificate_from_the_folder(run: Run):
     assert root_of(board) == folder.root()
     assert board.mqtt_cert is not None
     assert board.mqtt_key is not None
-    own = authority.parse_board_fields(board.mqtt_cert, board.mqtt_key, "x")
+    own = authority.parse_board_fields(board.mqtt_cert, board.mqtt_key)
     own.certificate.verify_directly_issued_by(folder.root())
     fleet_keys = keys_of(folder)
     assert board.key == keys.device_key(fleet_keys.masters[0], "home", "k3f9").hex()
@@ -150,7 +159,7 @@ def test_a_board_gets_broker_ca_keys_and_certificate_from_the_folder(run: Run):
 
 
 def test_a_board_without_a_certificate_gets_a_login_where_the_broker_takes_one(run: Run):
-    made(run, "--password-port", "8884")
+    made(run, "--set", "password_port=8884")
     assert "SIGHUP" in run("device", "k3f9", "--folder", "fl", "--password")
     board = settings("k3f9")
     assert (board.mqtt_port, board.mqtt_user, board.mqtt_cert) == (8884, "k3f9", None)
@@ -167,12 +176,12 @@ def test_a_board_is_made_once_and_nothing_is_issued_for_one_that_cannot_be(run: 
     for arguments, reason in (
         (("k3f9", "--folder", "fl"), "rotate boards"),
         (("K3F9", "--folder", "fl"), "a-z"),
-        (("k3f8", "--folder", "fl", "--wifi-country", "de"), "two capital letters"),
         (("k3f8", "--folder", "fl", "--fleet", "away"), "leave out --fleet"),
-        (("k3f8", "--folder", "fl", "--mqtt-host", "other"), "boards would refuse it"),
-        (("k3f8", "--folder", "fl", "--mqtt-port", "1883"), "leave out"),
+        (("k3f8", "--folder", "fl", "--broker", "other"), "boards would refuse it"),
+        (("k3f8", "--folder", "fl", "--broker", "mqtt://u@localhost"), "the folder says which port"),
+        (("k3f8", "--folder", "fl", "--ca", "ca.pem"), "leave out --ca"),
         (("k3f8", "--folder", "fl", "--password"), "certificates only"),
-        (("k3f8", "--certificate"), "give --folder"),
+        (("k3f8", "--password"), "give --folder"),
         (("k3f8", "--folder", "none"), "no fleet's folder"),
     ):
         assert reason in run("device", *arguments, expect=1)
@@ -180,7 +189,7 @@ def test_a_board_is_made_once_and_nothing_is_issued_for_one_that_cannot_be(run: 
 
 
 def test_settings_without_a_folder_are_made_as_ever(run: Run):
-    run("device", "k3f9", "--fleet", "away", "--open", "--mqtt-host", "h")
+    run("device", "k3f9", "--fleet", "away", "--open", "--broker", "h")
     board = provision.load_settings(Path("k3f9.settings.json"))
     assert (board.fleet, board.key, board.mqtt_port, board.mqtt_cert) == ("away", None, 1883, None)
     assert "--master-key" in run("device", expect=1)
@@ -198,19 +207,19 @@ def store(tmp_path: Path):
 
 def test_boards_are_allowed_and_the_list_is_put_in_force(run: Run, store: Store, tmp_path: Path):
     (tmp_path / "ids").write_text("k3f9\nk3f8\n")
-    run("allow", "k3f7", "--file", "ids")
+    run("list", "--allow", "k3f7", "--allow", "@ids")
     assert store.roster("home") == {"k3f7": "allowed", "k3f8": "allowed", "k3f9": "allowed"}
     assert store.listed_fleets() == frozenset()
-    assert json.loads(run("allow", "--listed", "--json"))["allowed"] == 3
+    assert json.loads(run("list", "--listed", "--json"))["allowed"] == 3
     assert store.listed_fleets() == {"home"}
-    run("allow", "--not-listed")
+    run("list", "--not-listed")
     assert store.listed_fleets() == frozenset()
 
 
 def test_a_revoked_board_is_revoked_in_the_store_and_at_the_broker_and_gets_nothing_more(
     run: Run, store: Store
 ):
-    folder = made(run, "--password-port", "8884")
+    folder = made(run, "--set", "password_port=8884")
     run("device", "k3f9", "--folder", "fl")
     run("device", "k3f8", "--folder", "fl", "--password")
     said = json.loads(run("revoke", "k3f9", "k3f8", "--folder", "fl", "--json"))
@@ -227,7 +236,7 @@ def test_a_revoked_board_is_revoked_in_the_store_and_at_the_broker_and_gets_noth
         ("device", "k3f8", "--password", "--out", "."),
     ):
         assert "is revoked, for good" in run(*again, "--folder", "fl", expect=1)
-    assert "revoked" in run("allow", "k3f9", expect=1)
+    assert "revoked" in run("list", "--allow", "k3f9", expect=1)
     assert not Path("k3f9.settings.json").exists()
 
 
@@ -251,11 +260,11 @@ def test_an_id_that_nobody_has_heard_of_is_revoked_only_where_that_is_meant(run:
 
 
 def test_the_only_fleet_of_a_store_needs_no_name_and_of_several_one_line_lists_them(run: Run, store: Store):
-    assert json.loads(run("allow", "k3f9", "--json"))["fleet"] == "home"
+    assert json.loads(run("list", "--allow", "k3f9", "--json"))["fleet"] == "home"
     store.add_fleet("lab", keyed=False)
-    for arguments in (("allow", "k3f8"), ("revoke", "k3f9"), ("list",)):
+    for arguments in (("list", "--allow", "k3f8"), ("revoke", "k3f9"), ("list",)):
         assert "its fleets: home, lab" in run(*arguments, expect=1)
-    assert json.loads(run("allow", "k3f9", "--fleet", "lab", "--json"))["fleet"] == "lab"
+    assert json.loads(run("list", "--allow", "k3f9", "--fleet", "lab", "--json"))["fleet"] == "lab"
 
 
 def test_revoking_without_a_store_or_a_folder_says_what_is_left_to_do(run: Run, store: Store):
@@ -270,9 +279,9 @@ def test_revoking_without_a_store_or_a_folder_says_what_is_left_to_do(run: Run, 
 
 
 def test_the_list_shows_boards_certificates_and_when_they_end(run: Run, store: Store):
-    made(run)
-    run("device", "k3f9", "--folder", "fl", "--days", "30")
-    run("allow", "k3f7")
+    made(run, "--set", "device_days=30")
+    run("device", "k3f9", "--folder", "fl")
+    run("list", "--allow", "k3f7")
     found = json.loads(run("list", "--folder", "fl", "--store", str(store.engine.url), "--json"))
     assert [c["what"] for c in found["certificates"]] == ["ca", "broker", "aggregator"]
     assert [(b["device"], b["state"], b["opens"]) for b in found["boards"]] == [
@@ -433,14 +442,14 @@ def test_an_upgrade_that_is_killed_anywhere_is_finished_by_the_next(
         for name in calls:
             monkeypatch.setattr(os, name, dying(name))
         try:
-            upgrade.upgrade(trial / "aggregator/master.key", paths)
+            rotation.upgrade(trial / "aggregator/master.key", paths)
             finished = True
         except KeyboardInterrupt:
             steps += 1
         finally:
             for name, call in calls.items():
                 monkeypatch.setattr(os, name, call)
-        upgrade.upgrade(trial / "aggregator/master.key", paths)
+        rotation.upgrade(trial / "aggregator/master.key", paths)
         new = keys_of(FleetFolder(trial, folder.fleet))
         assert new.masters == old
         wanted = {keys.public_key_bytes(new.signing).hex()}
@@ -507,13 +516,13 @@ def test_a_rotation_of_the_ca_that_was_killed_is_taken_up_again(
 def test_a_broker_gets_a_new_certificate_and_other_names(run: Run):
     folder = made(run)
     before = folder.certificate("broker/broker.pem")
-    run("rotate", "broker", "--host", "other.example", "--folder", "fl")
+    run("rotate", "broker", "other.example", "--folder", "fl")
     after = folder.certificate("broker/broker.pem")
     assert after.public_key() != before.public_key()
     assert "other.example" in Path("fl/fleet.json").read_text()
     run("device", "k3f9", "--folder", "fl")
     assert settings("k3f9").mqtt_host == "other.example"
-    assert "without a port" in run("rotate", "broker", "--host", "x:1", "--folder", "fl", expect=1)
+    assert "without a port" in run("rotate", "broker", "x:1", "--folder", "fl", expect=1)
     assert folder.certificate("broker/broker.pem") == after
 
 
@@ -566,7 +575,7 @@ def test_a_damaged_or_missing_file_is_one_line(run: Run, name: str):
 
 
 def test_without_the_authoritys_part_a_board_gets_no_certificate_and_a_login_needs_none(run: Run):
-    made(run, "--password-port", "8884")
+    made(run, "--set", "password_port=8884")
     Path("fl/authority/ca.key").rename("elsewhere")
     assert "this needs the folder where the fleet was made" in run("device", "--folder", "fl", expect=1)
     run("device", "k3f9", "--folder", "fl", "--password")

@@ -15,6 +15,7 @@ import ssl
 import subprocess
 import urllib.request
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import nats
@@ -172,10 +173,10 @@ def test_a_certificate_that_is_not_on_the_list_opens_nothing_whatever_its_name(s
 
 
 def test_nobody_is_let_in_with_a_certificate_that_has_ended(site: Site):
-    ended = site.folder.issue_device("ended", now_utc() - datetime.timedelta(days=1, seconds=5), 1)
-    site.pem("ended").write_bytes(ended.to_pem())
-    later = site.folder.issue_device("not-ended", now_utc() - datetime.timedelta(hours=23), 1)
-    site.pem("not-ended").write_bytes(later.to_pem())
+    folder = replace(site.folder, fleet=replace(site.folder.fleet, device_days=1))
+    for name, ago_h in (("ended", 25), ("not-ended", 23)):
+        issued = folder.issue_device(name, now_utc() - datetime.timedelta(hours=ago_h))
+        site.pem(name).write_bytes(issued.to_pem())
     site.servers.reload()
     assert refused(site, site.pem("ended"))
     assert not refused(site, site.pem("not-ended"))

@@ -52,7 +52,7 @@ def test_there_is_one_server_or_there_are_three(hosts: tuple[str, ...]):
 
 
 def test_boards_without_certificates_are_for_mosquitto():
-    with pytest.raises(ProvisionError, match="leave out --password-port"):
+    with pytest.raises(ProvisionError, match="leave out password_port"):
         servers_config.nats_conf(FleetSpec(FLEET, ("a",), password_port=8884, broker="nats"), 1)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from hushmote.server.provisioning import authority
 from hushmote.server.provisioning import settings as provision
-from hushmote.server.provisioning.settings import ProvisionError, load_settings, provision_device
+from hushmote.server.provisioning.settings import Network, ProvisionError, load_settings, provision_device
 from hushmote.server.wire.keys import FleetKeys, MasterKeyError, public_key_bytes
 from hushmote.server.wire.topics import NameRefused
 
@@ -123,17 +123,17 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path):
         ({"wifi_ssid": "x" * 33}, "at most 32 bytes"),
         ({"wifi_password": "short"}, "8 to 64 bytes"),
         ({"wifi_country": "de"}, "two capital letters"),
-        ({"mqtt_port": 0}, "1 to 65535"),
+        ({"mqtt_port": 0}, "mqtt_port must be greater than or equal to 1"),
         ({"mqtt_host": "a, b"}, "several with commas between"),
         ({"mqtt_host": "a,,b"}, "several with commas between"),
         ({"mqtt_host": "a:0,b"}, "host or host:port"),
         ({"mqtt_host": "mqtt://a"}, "host or host:port"),
-        ({"mqtt_port": True}, "must be int"),
+        ({"mqtt_port": True}, "mqtt_port must be a valid integer"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(changes: dict, reason: str, tmp_path: Path):
     with pytest.raises(ProvisionError, match=reason):
-        provision_device(KEYS, "garden", path=tmp_path / "s.json", **changes)
+        provision_device(KEYS, "garden", network=Network(**changes), path=tmp_path / "s.json")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -141,16 +141,18 @@ def test_a_ca_file_without_a_certificate_is_refused(tmp_path: Path):
     (tmp_path / "ca.pem").write_text("no certificate")
     for name in ("ca.pem", "missing.pem"):
         with pytest.raises(ProvisionError, match="must be a PEM file"):
-            provision_device(KEYS, "garden", mqtt_ca=tmp_path / name)
+            provision_device(KEYS, "garden", network=Network(mqtt_ca=tmp_path / name))
 
 
 def test_what_is_written_is_read_back(tmp_path: Path):
-    made = provision_device(KEYS, "garden", path=tmp_path / "s.json", wifi_ssid="café", mqtt_host="h")
+    made = provision_device(KEYS, "garden", network=Network("café", mqtt_host="h"), path=tmp_path / "s.json")
     assert load_settings(tmp_path / "s.json") == made
 
 
 def test_secrets_are_not_shown():
-    settings = provision_device(KEYS, "garden", wifi_password="hunter22", mqtt_password="hunter33")
+    settings = provision_device(
+        KEYS, "garden", network=Network(wifi_password="hunter22", mqtt_password="hunter33")
+    )
     shown = repr(settings) + provision.describe(settings, Path("s.json"))
     assert "fill in wifi_ssid and mqtt_host" in shown
     for secret in (settings.key, settings.announce_key, "hunter22", "hunter33"):
@@ -170,9 +172,9 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path):
     ("name", "value", "reason"),
     [
         ("key", "00", "64 hex digits"),
-        ("key", 5, "must be str or null"),
+        ("key", 5, "key must be a valid string or null"),
         ("device_id", "A", "device_id"),
-        ("fleet", None, "must be str"),
+        ("fleet", None, "fleet must be a valid string$"),
         ("pin", 1, "unknown field pin"),
         ("mqtt_ca", "?", "base64"),
     ],
@@ -243,7 +245,8 @@ def certified(root: authority.Issued, tmp_path: Path) -> Path:
     (tmp_path / "ca.pem").write_bytes(root.to_pem())
     own = authority.issue_client(root, "d1", NOW, 30)
     path = tmp_path / "s.json"
-    provision_device(KEYS, "garden", "d1", path=path, mqtt_ca=tmp_path / "ca.pem", certificate=own)
+    network = Network(mqtt_ca=tmp_path / "ca.pem", certificate=own)
+    provision_device(KEYS, "garden", "d1", network, path=path)
     return path
 
 
@@ -271,7 +274,7 @@ def test_the_file_that_a_ca_is_read_from_may_hold_its_key_which_goes_nowhere(cer
         ({"mqtt_cert": "AAAA"}, "base64 of DER"),
         ({"mqtt_key": "?"}, "base64 of DER"),
         ({"device_id": "d2"}, "another board's"),
-        ({"mqtt_cert": 5}, "must be str or null"),
+        ({"mqtt_cert": 5}, "must be a valid string or null"),
     ],
 )
 def test_a_certificate_that_cannot_work_is_refused(certified: Path, changes: dict, reason: str):

@@ -22,7 +22,7 @@ def test_nats_servers_take_over_the_boards_of_a_fleet_on_mosquitto(tmp_path: Pat
     hosts = [word for name in "abc" for word in ("--host", f"{name}.example")]
     run(
         *("provision", "fleet", "new", "--fleet", "home", "--broker", "nats", *hosts),
-        *("--board-host", "broker.example"),
+        *("--set", "board_host=broker.example"),
     )
     old, new = tmp_path / "old", tmp_path / "new"
     take_over(old, new, run)
@@ -51,6 +51,6 @@ def test_boards_are_told_all_servers_and_none_that_is_no_server(tmp_path: Path):
         return load_settings(tmp_path / f"new/devices/{device}.settings.json").mqtt_host
 
     assert made("desk") == "a.example,b.example,c.example"
-    assert made("lamp", "--mqtt-host", "b.example,a.example") == "b.example,a.example"
-    other = ("provision", "device", "x", "--folder", "new", "--mqtt-host", "a.example,d.example")
+    assert made("lamp", "--broker", "b.example,a.example") == "b.example,a.example"
+    other = ("provision", "device", "x", "--folder", "new", "--broker", "a.example,d.example")
     assert "and not a.example,d.example" in hushmote(*other, cwd=tmp_path, expect=1)

@@ -188,12 +188,12 @@ def test_files_that_are_not_ours_are_refused_in_one_line():
 def test_a_boards_fields_are_read_back_and_are_a_pair():
     board, other = (authority.issue_client(ROOT, name, NOW, 30) for name in ("k3f9", "k3f8"))
     certificate, key = board.board_fields()
-    assert authority.parse_board_fields(certificate, key, "x").name == "k3f9"
-    with pytest.raises(AuthorityError, match="not the P-256 key"):
-        authority.parse_board_fields(certificate, other.board_fields()[1], "x")
+    assert authority.parse_board_fields(certificate, key).name == "k3f9"
+    with pytest.raises(ValueError, match="not the P-256 key"):
+        authority.parse_board_fields(certificate, other.board_fields()[1])
     for bad in ("", "?", "AAAA", key):
-        with pytest.raises(AuthorityError):
-            authority.parse_board_fields(bad, key, "x")
+        with pytest.raises(ValueError, match="must be base64 of DER, as `hushmote provision` wrote them"):
+            authority.parse_board_fields(bad, key)
 
 
 # --- The journal of what was issued -------------------------------------------------------------------

@@ -63,7 +63,10 @@ class FleetOptions:
 
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")]
     host: Annotated[
-        list[str], "A name or address by which boards and aggregators reach the broker; of each NATS server."
+        list[str],
+        typer.Option(
+            help="A name or address by which boards and aggregators reach the broker; of each NATS server."
+        ),
     ]
     fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home"
     broker: Annotated[BrokerProgram, typer.Option(help="One mosquitto, or one or three NATS servers.")] = (

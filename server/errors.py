@@ -1,4 +1,33 @@
-"""The errors whose text is for the user: one line that says what was wrong and what would be right."""
+"""The errors whose text is for the user: one line that says what was wrong and what would be right.
+
+    HushmoteError
+    ├── UsageError                 options, files and names that do not fit
+    │   └── SimulatedFleetError
+    ├── NameRefused, OwnCodeError, MasterKeyError            wire: what a name, a word or a key must be
+    ├── StoreError                 store: it cannot be used now
+    │   ├── StoreAbsent, StoreLocked, OtherSchema
+    │   ├── VersionRefused, BackupRefused
+    │   └── NumbersFault
+    ├── MergeRefused, StoreMoved, StoreRemoved
+    ├── AccountingError            accounting: a budget or theorem that cannot be
+    │   └── BudgetExceeded
+    ├── MechanismError, WorkloadError, EstimateError         mechanisms, estimate
+    ├── DefinitionError, UnitsError, NoMechanism, NotAnswered                experiments
+    ├── PlanError                  planning
+    │   └── FileRefused
+    ├── PolicyError, StatusRefused
+    ├── BrokerUrlError, CertificateError, BrokerRefused, ConsumerRefused     ingest: a broker that says no
+    ├── BrokerUnreachable
+    ├── EndpointError, Fault       service: an address that cannot be listened on; a bug in Hushmote
+    ├── AuditError, DisclosureError                          privacy
+    ├── ProvisionError             provisioning: a folder, certificate or board
+    │   └── AuthorityError, FolderError, JournalError
+    └── FlashError, and others of one module in simulator/, studies/ and cli/
+
+What arrives at the aggregator or the door raises none of these. Its decoding raises ValueErrors, which never
+leave the room and say what is wrong: `MalformedReport` in its text, `TopicRefused` by its `part`, and of the
+door's bodies `BodyRefused` and `NoPayload`. The board's own are LDPError and what derives from it.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,44 @@
+"""The tree of errors in server/errors.py is the one that there is."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import hushmote.server.errors as errors
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("server", "simulator", "studies", "cli", "web")
+
+
+def drawn() -> Iterator[tuple[str, str]]:
+    """(Error, its base) as the docstring draws them."""
+    parents = ["HushmoteError"]
+    for line in (errors.__doc__ or "").splitlines():
+        if branch := re.match(r"    ((?:│   )*)[├└]── (\w+(?:, \w+)*)", line):
+            depth = len(branch[1]) // 4
+            del parents[depth + 1 :]
+            names = [name for name in branch[2].split(", ") if name != "and"]
+            yield from ((name, parents[depth]) for name in names)
+            parents.append(names[0])
+
+
+def test_every_error_that_is_drawn_has_the_base_that_it_has_there():
+    bases = {
+        node.name: {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    tree = dict(drawn())
+    assert len(tree) > 35
+    assert {name: base for name, base in tree.items() if base not in bases.get(name, ())} == {}
+    # What has errors of its own below it is in the tree.
+    below = {base for mine in bases.values() for base in mine if base[0] != "_" and base in bases}
+    below = {base for base in below if is_error(base, bases)}
+    assert below - {*tree, "HushmoteError"} == set()
+
+
+def is_error(name: str, bases: dict[str, set[str]]) -> bool:
+    return name == "HushmoteError" or any(is_error(base, bases) for base in bases.get(name, ()))

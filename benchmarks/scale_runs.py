@@ -18,8 +18,8 @@ from results_file import machine, write
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
 from hushmote.studies import fleet_needs as scale
+from hushmote.studies.arrival import draw as plot
 from hushmote.studies.arrival import numbers_of
-from hushmote.studies.arrival_picture import draw as plot
 from hushmote.studies.power_cut import Boards, Server, simulate, spread_for
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "scale.png"
@@ -97,13 +97,13 @@ def ways(count: int, server: Server) -> dict[str, Boards]:
 
 def simulate_arrivals(cases: tuple[tuple[str, int, int], ...], picture: Path | None) -> list[dict]:
     """Rows of results/arrival_simulated.json, and the picture of the last case."""
-    rows, runs = [], []
+    rows, runs = [], {}
     for kind, cores, count in cases:
         server = scale.server(kind, cores)
-        runs = []
+        runs = {}
         for way, boards in ways(count, server).items():
             run = simulate(boards, server, seed=1, most_s=300.0)
-            runs.append((way, run))
+            runs[way] = run
             there = float(np.isfinite(run.connected_s).mean())
             rows.append({"broker": kind, "cores": cores, "way": way, "there": there} | numbers_of(run))
             print(rows[-1], flush=True)

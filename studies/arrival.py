@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from .fleet_needs import MOSQUITTO, NATS
@@ -36,20 +39,20 @@ def run(asked: ArrivalParameters, running: Running) -> StudyResult:
         f"at once, within {asked.backoff} s": shipped,
         f"spread_s = {wait_s}": replace(shipped, spread_s=wait_s),
     }
-    runs = [
-        (label, simulate(way, server, running.seed, advance=lambda more: running.advance(more / 2)))
+    runs = {
+        label: simulate(way, server, running.seed, advance=lambda more: running.advance(more / 2))
         for label, way in ways.items()
-    ]
-    numbers = [numbers_of(run) for _, run in runs]
+    }
+    numbers = {label: numbers_of(run) for label, run in runs.items()}
     rows = []
-    for (label, _), n in zip(runs, numbers, strict=True):
+    for label, n in numbers.items():
         back = ("never" if s is None else f"{s:,.0f}" for s in (n["half_s"], n["all_s"]))
         most = f"{n['peak_tried']:,}"
         rows.append((label, *back, f"{n['attempts']:.2f}", most, f"{100 * n['wasted']:.0f} %"))
     headings = ("boards try", "half are back, s", "all, s", "attempts", "most a second", "work for nothing")
     title = f"{asked.boards:,} boards, a broker that takes {server.per_s:,.0f} a second"
     said = f"spread_s = {enough} keeps the broker at 80 % of what it can take"
-    json = [{"way": label} | n for (label, _), n in zip(runs, numbers, strict=True)]
+    json = [{"way": label} | n for label, n in numbers.items()]
     told = {"per_s": server.per_s, "enough_s": enough, "ways": json}
     return StudyResult(told, (StudyTable(title, headings, rows), "", said), runs)
 
@@ -68,3 +71,31 @@ def numbers_of(run: Arrival) -> dict[str, Any]:
         "wasted": run.wasted,
         "most_open": run.most_open,
     }
+
+
+def draw(path: Path, runs: Mapping[str, Arrival]) -> None:
+    """Write attempts a second and the share of boards that are there, over time."""
+    from .drawing import COLOURS, figure, panel
+
+    first, *_ = runs.values()
+    count, per_s = first.boards.count, first.server.per_s
+    last = max(len(run.tried) for run in runs.values())
+    step, time = max(last // 150, 1), "seconds after the power is back"
+    with figure(path, columns=2) as (_, (left, right)):
+        for (label, run), colour in zip(runs.items(), COLOURS, strict=False):
+            for values, line in ((run.tried, "-"), (run.taken, ":")):
+                rate = np.append(values, np.zeros(-len(values) % step)).reshape(-1, step).mean(axis=1)
+                at = (np.arange(len(rate)) + 0.5) * step
+                left.plot(at, np.maximum(rate, 0.3), line, color=colour, lw=1.7)
+            there = np.cumsum(run.taken) / count
+            right.plot(np.arange(1, len(there) + 1), 100 * there, color=colour, lw=1.9, label=label)
+        left.axhline(per_s, color="#888888", lw=1, ls="--")
+        font = {"textcoords": "offset points", "ha": "right", "color": "#555555", "fontsize": 9}
+        left.annotate(f"all it can take: {per_s:,.0f}", (0.98 * last, per_s), (0, 4), **font)
+        note = "lines: attempts, dotted: boards that get in"
+        panel(left, (f"{count:,} boards at one broker", note, time, "a second"), "y", y="{:,g}")
+        left.set_ylim(bottom=max(per_s / 300, 0.3))
+        nothing = " / ".join(f"{100 * run.wasted:.0f} %" for run in runs.values())
+        words = "Boards that are connected", f"work of the broker for nothing: {nothing}", time, "%"
+        panel(right, words, loc="best")  # the legend is for both: the colours are the same
+        right.set_ylim(0, 104)

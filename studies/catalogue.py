@@ -214,4 +214,4 @@ def write(name: str, result: StudyResult, path: Path) -> None:
     if path.suffix.lower() == ".csv":
         write_csv(path, result.rows)
     else:
-        import_module(f".{name}_picture", __package__).draw(path, result.found)
+        _module(name).draw(path, result.found)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -36,8 +38,7 @@ class CentralParameters(StudyParameters):
     )
     size: int | None = Field(None, description="Records in the release; all but one by default.")
     prior: str = Field(
-        "uniform",
-        description="uniform, or how likely each record is the missing one, smallest first: a,b,c.",
+        "uniform", description="uniform, or how likely each record is the missing one, smallest first: a,b,c."
     )
     distance: int = Field(1, description="Records that neighbours differ by.")
     neighbours: Literal["unbounded", "bounded"] = Field(
@@ -182,3 +183,46 @@ def _after(choice: EpsilonChoice, value: float, epsilon: float) -> list[StudyTab
         "after: before × density, divided by the sum of all of these",
         f"confidence, after less before: {worlds.confidence(value, epsilon):.6f}",
     ]
+
+
+def draw(path: Path, found: tuple[list[tuple[str, list[EpsilonChoice]]], float]) -> None:
+    """Write both bounds on the posterior against ε, a panel for each statistic, with the risk's line.
+
+    found: universes, each with its name, its colour and what was found for the same statistics; and the risk.
+    """
+    from .drawing import COLOURS, heading, legend_below, panel, panels
+
+    universes, risk = found
+    # Of the upper and of the tight bound, universe by universe.
+    pairs = [(COLOURS[i], COLOURS[j]) for i, j in ((1, 0), (5, 2), (3, 4), (6, 6))]
+    with panels(path, len(universes[0][1])) as (made, drawn):
+        for place, axes in enumerate(drawn):
+            here = [
+                (f"{name}: " if len(universes) > 1 else "", choices[place]) for name, choices in universes
+            ]
+            ends = [e for _, c in here for e in (c.upper_epsilon, c.tight_epsilon) if e is not None]
+            most = max(5.0, 1.2 * max(ends, default=0.0))
+            grid = np.linspace(0, most, 201)[1:]
+            for (named, choice), (high, low) in zip(here, cycle(pairs), strict=False):
+                label = f"{named}upper bound"
+                axes.plot(
+                    grid, [choice.upper(e) for e in grid], color=high, lw=1.6, ls=(0, (4, 2)), label=label
+                )
+                if choice.all is not None:
+                    tight = [choice.all.tight(e) for e in grid]
+                    axes.plot(grid, tight, color=low, lw=2, label=f"{named}tight bound")
+                for epsilon, colour, at, end in (
+                    (choice.upper_epsilon, high, (-7, 8), "right"),  # so that two do not meet
+                    (choice.tight_epsilon, low, (7, -15), "left"),
+                ):
+                    if epsilon is not None:
+                        axes.plot([epsilon], [risk], "o", color=colour, ms=6, zorder=5)
+                        text = " " if named else f"ε = {epsilon:.4g}"
+                        font: dict[str, Any] = {"color": colour, "fontsize": 9.5, "ha": end}
+                        axes.annotate(text, (epsilon, risk), at, textcoords="offset points", **font)
+            axes.axhline(risk, color="#555555", lw=1.2, ls=(0, (5, 3)), label="risk")
+            axes.set_xlim(0, most)
+            axes.set_ylim(0, 1.02 if axes.get_ylim()[1] > 0.8 else None)
+            panel(axes, (here[0][1].query, "", "ε, nats", "belief, at most"))
+        heading(made, f"Belief in a possible world after one answer (risk {risk:.4g})")
+        legend_below(made, drawn[0], 2 if len(universes) > 1 else 4)

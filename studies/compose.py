@@ -6,6 +6,7 @@ import csv
 import math
 from pathlib import Path
 
+import numpy as np
 from pydantic import Field
 
 from ..server.accounting import AccountingError, ComposedRow, History, Kind, ReportCost, compose
@@ -13,10 +14,14 @@ from ..server.accounting.compare import TITLES
 from ..server.epsilon import MICRO, micro_nats
 from ..server.errors import UsageError, refusing
 from ..server.words.epsilon import belief, rounded_up
+from .curves import SHOWN, look
 from .frame import Running, StudyParameters, StudyResult, StudyTable
 
 _NEXT_TO_NOTHING = 0.5  # a δ from which on nothing of worth is promised
 _LDP = (Kind.PURE, Kind.APPROXIMATE)
+_PREFIXES, _FEW_PREFIXES = 40, 10  # that are drawn; the fewer where there are more than _MANY different ε
+_MANY = 50
+_SLACKS = np.geomspace(1e-12, 0.3, 13)
 
 
 class ComposeParameters(StudyParameters):
@@ -145,3 +150,51 @@ def _meaning(own: float) -> str:
         "zCDP, Rogers, advanced: the odds pass e^ε with probability at most δ. closed form, optimal: no "
         "event is likelier than e^ε times its chance under other readings, plus δ."
     )
+
+
+def draw(path: Path, found: tuple[History, float]) -> None:
+    """Write what the first n releases are, n up to all, and the δ that theorems add against ε of all."""
+    from .drawing import figure, legend_below, number_axis, panel
+
+    history, slack = found
+    points = _PREFIXES if len(history.epsilons) <= _MANY else _FEW_PREFIXES
+    counts = np.unique(np.linspace(1, history.count, points).astype(int)).tolist()
+    so_far = _spent([compose(_first(history, count), slack) for count in counts])
+    exchange = _spent([compose(history, float(s)) for s in _SLACKS])
+    total = history.sum / MICRO
+    with figure(path, columns=2) as (made, (left, right)):
+        for name, spent in so_far.items():
+            nothing = ": promises nothing in the end" if np.isnan(spent[-1]) else ""
+            left.plot(counts, spent, label=TITLES.get(name, name) + nothing, **look(name))
+            if name != "basic":
+                right.plot(exchange[name], _SLACKS, **look(name))
+        note = f"each theorem adds δ = {slack:g}"
+        panel(left, ("As the list goes on", note, "releases so far", "ε of all so far, nats"))
+        left.set_ylim(0, 1.3 * total)
+        number_axis(left.xaxis, whole=True)
+        right.axvline(total, color=look("basic")["color"], lw=1.2, ls=(0, (4, 2)))
+        note = f"all {history.count:,} releases, Σδ = {float(history.delta):g} of their own; dashed: Σε"
+        words = "δ against ε", note, "ε of all, nats", "δ that the theorem adds"
+        panel(right, words, "y", y="{:g}")
+        legend_below(made, left, 4)
+
+
+def _first(history: History, count: int) -> History:
+    """The first releases of a history."""
+    runs, left = [], count
+    for cost, n in history.runs:
+        if left > 0:
+            runs.append((cost, min(n, left)))
+        left -= n
+    return History(tuple(runs))
+
+
+def _spent(steps: list[list[ComposedRow]]) -> dict[str, list[float]]:
+    """ε under each theorem that is shown, step by step; NaN where it promises nothing."""
+    return {
+        rows[0].theorem: [
+            math.nan if row.epsilon is None or math.isinf(row.epsilon) else row.epsilon for row in rows
+        ]
+        for rows in zip(*steps, strict=True)
+        if rows[0].theorem in SHOWN
+    }

@@ -9,16 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from pydantic import Field
 from scipy import special
 
-from ..server.accounting import AccountingError, Advanced, Basic, Optimal, ZcdpFilter, optimal_delta
+from ..server.accounting import (
+    AccountingError,
+    Advanced,
+    Basic,
+    Optimal,
+    ZcdpFilter,
+    optimal_delta,
+    optimal_total,
+)
 from ..server.accounting.errors import positive, probability, whole
 from ..server.accounting.theorem import largest
 from ..server.epsilon import MICRO, micro_nats
-from .frame import Running, StudyParameters, StudyResult, StudyTable, plain
+from ..server.plain import plain
+from .frame import Running, StudyParameters, StudyResult, StudyTable
 
 EPSILONS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 RELEASES = (3, 3_000)
@@ -213,3 +223,63 @@ def _shown(found: Composition) -> tuple[StudyTable | str, ...]:
             [*costs, pays],
         ),
     )
+
+
+# --- The picture ----------------------------------------------------------------------------------
+
+
+def draw(path: Path, found: Composition) -> None:
+    """Write the views, the reports until the budget is spent, and the tutorial's example."""
+    from .drawing import COLOURS, figure, panel
+
+    lines = {
+        "basic": ("basic: ε-LDP", COLOURS[0], "-"),
+        "zcdp": ("zCDP filter: (ε, δ)-LDP", COLOURS[1], "-"),
+        "optimal": ("optimal: (ε, δ)-LDP", COLOURS[2], "-"),
+        "advanced": ("advanced: (ε, δ)-LDP", COLOURS[3], "-"),
+        "misprint": ("misprint: no theorem", COLOURS[6], ":"),
+    }
+    with figure(path, columns=2, rows=2) as (_, (*drawn, third, last)):
+        for axes, view in zip(drawn, found.views, strict=True):
+            seen = np.arange(view.releases + 1)
+            for given, colour, name, shift in (
+                (view.given_no, COLOURS[1], "no", -0.2),
+                (view.given_yes, COLOURS[0], "yes", 0.2),
+            ):
+                label = f"the value is {name}"
+                if len(seen) <= 31:
+                    axes.bar(seen + shift, given, 0.4, color=colour, label=label)
+                    axes.set_xticks(seen)
+                else:
+                    kept = given > given.max() * 1e-4
+                    axes.plot(seen[kept], given[kept], color=colour, label=label, lw=1.9)
+                    axes.fill_between(seen[kept], given[kept], color=colour, alpha=0.25)
+            axes.set_ylim(0, 1.35 * float(view.given_yes.max()))
+            title = f"{view.releases:,} releases of ε = {view.epsilon / MICRO:g}"
+            note = f"the best guess of the value is right in {100 * view.right:.2f} % of cases"
+            words = title, note, "how often an adversary sees yes", "probability"
+            panel(axes, words, loc="upper right", ncols=2)
+        epsilons = [row.epsilon / MICRO for row in found.spent]
+        for name, (label, colour, line) in lines.items():
+            counts = [float(getattr(row, name)) or math.nan for row in found.spent]
+            third.plot(epsilons, counts, line, marker="o", ms=4, color=colour, label=label, lw=1.8)
+        note = f"total {found.total:g}, δ = {found.delta:g}"
+        words = "Reports until the budget is spent", note, "ε of each report, nats", "reports"
+        panel(third, words, "xy", "{:g}", "{:,g}", loc="best")
+        epsilon, most, delta = TUTORIAL
+        reports = np.unique(np.linspace(1, most, 50).astype(int)).tolist()
+        costs: dict[str, Callable[[int], float]] = {
+            "basic": lambda k: epsilon / MICRO * k,
+            "optimal": lambda k: optimal_total(epsilon / MICRO, k, delta),
+            "advanced": lambda k: advanced(epsilon, k, delta),
+            "misprint": lambda k: misprint(epsilon, k, delta),
+        }
+        for name, cost in costs.items():
+            label, colour, line = lines[name]
+            spent = list(map(cost, reports))
+            last.plot(reports, spent, line, color=colour, label=label, lw=1.8)
+            if name in ("advanced", "misprint"):
+                last.annotate(f"{spent[-1]:.2f}", (most, spent[-1]), (5, -4), textcoords="offset points")
+        last.set_xlim(right=1.17 * most)
+        note = f"a tutorial's example: ε = {epsilon / MICRO:g}, δ = {delta:g}"
+        panel(last, ("What k reports cost", note, "number of reports k", "spent, nats"), loc="best")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,7 +14,8 @@ from ..server.accounting import AccountingError, Basic, History, Odometer, Optim
 from ..server.accounting.compare import TITLES, theorems
 from ..server.accounting.errors import whole
 from ..server.epsilon import MICRO, micro_nats
-from .frame import Running, StudyParameters, StudyResult, StudyTable, plain
+from ..server.plain import plain
+from .frame import Running, StudyParameters, StudyResult, StudyTable
 
 SHOWN = ("basic", "zcdp", "optimal", "advanced")
 """The theorems that pictures compare; of the others tables tell, and of majority a study of its own."""
@@ -53,16 +55,11 @@ def run(asked: CurvesParameters, running: Running) -> StudyResult:
     if asked.show == "spent":
         curves = list(spent_curves(micro_nats(asked.epsilon, AccountingError), asked.delta, asked.reports))
     else:
-        by_reports = asked.show == "epsilon"
-        curves = [
-            curve
-            for total in asked.totals
-            for curve in (
-                epsilon_curves(total, asked.delta, asked.reports)
-                if by_reports
-                else report_curves(total, asked.delta)
-            )
-        ]
+        of_total = {
+            "epsilon": lambda total: epsilon_curves(total, asked.delta, asked.reports),
+            "reports": lambda total: report_curves(total, asked.delta),
+        }[asked.show]
+        curves = [curve for total in asked.totals for curve in of_total(total)]
     rows = [
         ("" if c.total is None else f"{c.total:g}", c.label, f"{x:g}", "none" if np.isnan(y) else f"{y:,.6g}")
         for c in curves
@@ -121,3 +118,48 @@ def _numbers(most: int) -> list[int]:
     whole("the number of reports", most, low=2)
     few, many = np.arange(1, min(most, 20) + 1), np.geomspace(1, most, 60).astype(int)
     return np.unique(np.concatenate((few, many, [most]))).tolist()
+
+
+# --- The picture ----------------------------------------------------------------------------------
+
+
+def look(theorem: str) -> dict[str, Any]:
+    """Colour and width: others lie on optimal's line, and all must be seen."""
+    from .drawing import COLOURS
+
+    colour = COLOURS[SHOWN.index(theorem) if theorem in SHOWN else 3]  # the odometer has that of advanced
+    width = 4.0 if theorem == "optimal" else 1.9
+    return {"color": colour, "lw": width, "zorder": 7 - width}
+
+
+def draw(path: Path, found: tuple[CurvesParameters, list[Curve]]) -> None:
+    """Write the curves, a panel for each total."""
+    from .drawing import heading, legend_below, panel, panels
+
+    asked, curves = found
+    totals = list(dict.fromkeys(curve.total for curve in curves))
+    title, x, y = {
+        "epsilon": ("The largest ε of each of n reports", "number of reports n", "ε of each report, nats"),
+        "spent": ("What reports cost together", f"number of reports of ε = {asked.epsilon:g}", "spent, nats"),
+        "reports": (
+            "How many reports until the budget is spent",
+            "ε of each report, nats",
+            "number of reports",
+        ),
+    }[asked.show]
+    scales: dict[str, Any] = {
+        "epsilon": {"log": "y", "y": "{:g}"},
+        "spent": {},
+        "reports": {"log": "xy", "x": "{:g}", "y": "{:,g}"},
+    }[asked.show]
+    with panels(path, len(totals)) as (made, drawn):
+        for total, axes in zip(totals, drawn, strict=True):
+            here = [curve for curve in curves if curve.total == total]
+            for c in here:
+                line = (0, (4, 2)) if c.theorem == "odometer" else "-"
+                axes.plot(c.x, c.y, label=c.label, ls=line, **look(c.theorem))
+            if asked.show == "spent":
+                axes.set_ylim(0, 1.15 * max(float(np.max(c.y)) for c in here if c.theorem == "basic"))
+            panel(axes, ("" if total is None else f"total {total:g}", "", x, y), **scales)
+        heading(made, f"{title} (δ = {asked.delta:g})")
+        legend_below(made, drawn[0], 2)

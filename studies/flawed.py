@@ -26,7 +26,7 @@ from ..server.mechanisms.tree import least_squares as hierarchy
 from ..simulator import vectorised
 from . import ranges_theory
 from .noise import NoiseSource
-from .structures import Fitted, LocalFlat, LocalHierarchy, check_ranges, checked, fitted
+from .structures import Fitted, LocalFlat, LocalHierarchy, LocalStructure, check_ranges, checked, fitted
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,9 @@ class Flaws:
     wrong_inverse: bool = False
 
     def __str__(self) -> str:
-        names = {
-            "lie": "lie from all cells",
-            "no_hash": "no hashing",
-            "root": "root level",
-            "inconsistent": "no consistency",
-            "wrong_inverse": "wrong inverse",
-        }
-        on = [text for field, text in names.items() if getattr(self, field)]
-        text = " + ".join(on) or "correct"
-        return f"{text} (not ε-LDP)" if self.lie else text
+        names = ("lie from all cells", "no hashing", "root level", "no consistency", "wrong inverse")
+        on = " + ".join(name for name, is_on in zip(names, vars(self).values(), strict=True) if is_on)
+        return f"{on or 'correct'} (not ε-LDP)" if self.lie else on or "correct"
 
 
 CORRECT = Flaws()
@@ -73,13 +66,23 @@ def true_epsilon(epsilon: float, cells: int) -> float:
 
 
 @dataclass(frozen=True)
-class FlawedStructure:
+class FlawedStructure(LocalStructure):
     """A local structure with flaws; fanout 0 is flat. Its ε is nominal: see true_epsilon()."""
 
     fanout: int
     flaws: Flaws
 
-    def believed(self, domain: int, epsilon: float) -> Experiment:
+    @property
+    def family(self) -> str:
+        """Which of the correct ones it is like."""
+        return "local hierarchy" if self.fanout else "local flat"
+
+    @property
+    def beside(self) -> FlawedStructure:
+        """The flat one with the same reports."""
+        return FlawedStructure(0, Flaws(lie=self.flaws.lie, no_hash=self.flaws.no_hash))
+
+    def experiment(self, domain: int, epsilon: float) -> Experiment:
         """The experiment of the nominal ε."""
         return _believed(domain, epsilon, self.fanout, self.flaws.no_hash)
 
@@ -89,18 +92,17 @@ class FlawedStructure:
 
     def unused(self, domain: int) -> float:
         """Share of the reports that go to the root."""
-        return (
-            1 / (len(hierarchy.heights(domain, self.fanout)) + 1) if self.flaws.root and self.fanout else 0.0
-        )
+        root = self.flaws.root and self.fanout
+        return 1 / (len(hierarchy.heights(domain, self.fanout)) + 1) if root else 0.0
 
     def true_epsilon(self, domain: int, epsilon: float) -> float:
         """The real ε of a report: that of the level that gives most away."""
         if not self.flaws.lie:
             return epsilon
-        return max(true_epsilon(epsilon, level.g) for level in self.believed(domain, epsilon).levels)
+        return max(true_epsilon(epsilon, level.g) for level in self.experiment(domain, epsilon).levels)
 
     def _inverse(self, domain: int, epsilon: float) -> Experiment:
-        return (self.believed if self.flaws.wrong_inverse else self.ran)(domain, epsilon)
+        return (self.experiment if self.flaws.wrong_inverse else self.ran)(domain, epsilon)
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted | NodeSums:
         """Simulated answers, at a nominal ε."""
@@ -120,15 +122,14 @@ class FlawedStructure:
         return NodeSums(domain, self.fanout, tuple(nodes))
 
     def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
-        """The law of the errors on ranges of those counts."""
         domain = len(counts)
         inverse = self._inverse(domain, epsilon)
         if self.flaws.inconsistent and self.fanout:
             parts = fewest_nodes(domain, self.fanout, lo, hi)
         else:
             parts = ranges_theory.tree_weights(inverse, ranges_theory.indicator(domain, lo, hi))
-        ran = self.ran(domain, epsilon)
-        return ranges_theory.channel_law(ran, inverse, counts, parts, self.unused(domain))
+        unused = self.unused(domain)
+        return ranges_theory.channel_law(self.ran(domain, epsilon), inverse, counts, parts, unused)
 
 
 @dataclass(frozen=True)

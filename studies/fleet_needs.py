@@ -267,7 +267,7 @@ def _limits(
             "disk of the store",
             amounts["store_tb"] / (machine.disk_tb * load),
             "regions, or seal old windows",
-        ),
+        )
     ]
     if setup.broker == MOSQUITTO:
         limits += [

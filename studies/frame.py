@@ -2,7 +2,7 @@
 
 A study is a module of this folder with a function `run(asked, running)`. The type of `asked` is a model of
 its parameters, a subclass of StudyParameters. `run` returns a StudyResult. A study with a picture has a
-module `NAME_picture` with a function `draw(path, found)`; it loads matplotlib, which takes a second.
+function `draw(path, found)`, too; matplotlib takes a second to load, so only that imports it, by drawing.py.
 `catalogue.py` names the studies.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +61,6 @@ class Running:
     seed: int | None = None
     workers: Workers = THIS_PROCESS
     advance: Callable[[float], object] = lambda _: None
-
-
-def plain(thing: Any, *more: str) -> Any:
-    """Dataclasses, also within lists and dictionaries, as plain values; more: properties to add on top."""
-    if is_dataclass(thing) and not isinstance(thing, type):
-        names = [field.name for field in fields(thing)]
-        return {name: plain(getattr(thing, name)) for name in (*names, *more)}
-    if isinstance(thing, dict):
-        return {key: plain(value) for key, value in thing.items()}
-    return [plain(one, *more) for one in thing] if isinstance(thing, list | tuple) else thing
 
 
 def write_csv(

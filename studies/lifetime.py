@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from pydantic import Field
@@ -29,11 +30,12 @@ from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.mechanisms import choose as oracle
 from ..server.mechanisms.workload import FREQUENCIES
+from ..server.plain import plain
 from ..server.planning.devices import PlanError, best_design
 from ..server.planning.expected_error import Design, Kind, Question, mean_variance, variance
 from ..server.planning.lifetime import reports_made
 from ..simulator import population, vectorised
-from .frame import Running, StudyParameters, StudyResult, StudyTable, plain
+from .frame import Running, StudyParameters, StudyResult, StudyTable
 
 DOMAIN = 64
 DAYS = 365
@@ -41,7 +43,13 @@ POOLED_DAYS = 31
 LIFETIMES = (1, 2, 4, 8)
 DELTA = 1e-6
 FLEETS = (1_000_000, 100_000)
-WAYS = ("once", "once, 31 days", "coin", "basic", "optimal")
+WAYS = {  # their headings in tables, and their labels in pictures
+    "once": ("one report", "one report for life, a day"),
+    "once, 31 days": ("31 days", "the same, 31 days pooled"),
+    "coin": ("by coin", "the same by the coin of `every`, a day"),
+    "basic": ("365 basic", "365 small reports, basic"),
+    "optimal": ("365 optimal", "365 small reports, optimal, δ = 1e-6"),
+}
 SPLITS = (1, 2, 3, 4)
 SPLIT_DOMAINS = (16, 64, 256)
 KINDS: tuple[Kind, ...] = ("frequency", "range", "quantile")
@@ -258,13 +266,13 @@ def run(asked: LifetimeParameters, running: Running) -> StudyResult:
     cells, rng = tuple(done), np.random.default_rng(last)
     uses = tuple(budget_use(m, 100_000, rng) for m in BUDGET_REPORTS)
     found = LifetimeStudy(cells, splits(), uses)
-    rows = [plain(cell, "off") for cell in cells]
+    rows = [plain(cell) | {"off": cell.off} for cell in cells]
     json = {
         "domain": DOMAIN,
         "days": DAYS,
         "delta": DELTA,
         "cells": rows,
-        "splits": [plain(split, "best", "best_coin") for split in found.splits],
+        "splits": [plain(s) | {"best": s.best, "best_coin": s.best_coin} for s in found.splits],
         "budget_use": plain(uses),
     }
     shown = [part for count in fleets for part in _shown_cells(count, cells)]
@@ -283,9 +291,6 @@ def run(asked: LifetimeParameters, running: Running) -> StudyResult:
     return StudyResult(json, shown, found, rows)
 
 
-_HEADINGS = ("one report", "31 days", "by coin", "365 basic", "365 optimal")
-
-
 def _shown_cells(devices: int, cells: Sequence[LifetimeCell]) -> list[StudyTable | str]:
     here = [cell for cell in cells if cell.devices == devices]
     rows = []
@@ -297,7 +302,35 @@ def _shown_cells(devices: int, cells: Sequence[LifetimeCell]) -> list[StudyTable
     return [
         "",
         f"# {devices:,} devices, 365 days, 64 values: RMSE of a day's frequencies, in %",
-        StudyTable(None, ("ε for life", "", *_HEADINGS), rows, (0, 1)),
+        StudyTable(None, ("ε for life", "", *(heading for heading, _ in WAYS.values())), rows, (0, 1)),
         f"  measured is off by at most {abs(worst.off):.1%} (its own standard error "
         f"{worst.uncertainty / worst.measured:.1%}); optimal composition at δ = {DELTA:g}",
     ]
+
+
+def draw(path: Path, study: LifetimeStudy) -> None:
+    """Write errors against the lifetime budget, and what splitting it costs."""
+    from .drawing import COLOURS, curve, figure, panel
+
+    devices = study.cells[0].devices
+    with figure(path, columns=2) as (_, (left, right)):
+        for (way, (_, label)), colour in zip(WAYS.items(), COLOURS, strict=False):
+            cells = [c for c in study.cells if c.way == way and c.devices == devices]
+            predicted, measured = [100 * c.predicted for c in cells], [100 * c.measured for c in cells]
+            curve(left, [c.lifetime for c in cells], predicted, measured, colour, label, 5)
+        left.set_xscale("log", base=2)
+        note = f"{devices:,} devices, 64 frequencies; lines predicted, dots measured"
+        words = "Few large reports, or many small", note, "ε for life, nats", "RMSE of frequencies, %"
+        panel(left, words, "y", "{:g}", "{:g}", fontsize=8.5, loc="upper right")
+        low, high = left.get_ylim()
+        left.set_ylim(low, high * 6)
+        for lifetime, colour in zip(LIFETIMES, COLOURS, strict=False):
+            for number, s in enumerate(s for s in study.splits if s.lifetime == lifetime):
+                label = f"ε = {lifetime} for life" if number == 0 else None
+                right.plot(SPLITS, s.relative, "-o", color=colour, lw=1, ms=4, alpha=0.75, label=label)
+        right.axhline(1, color="#888888", lw=1, ls="--")
+        right.set_xticks(SPLITS)
+        right.set_yscale("log", base=2)
+        note = "16, 64 and 256 values; frequency, range and quantile"
+        words = "What splitting the budget costs", note, "reports for life", "error, one report = 1"
+        panel(right, words, y="{:g}", loc="best")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 from pydantic import Field
 
 from ..server.accounting import majority_envelope, majority_epsilon, optimal_delta
@@ -37,14 +40,8 @@ def run(asked: MajorityParameters, running: Running) -> StudyResult:
             f"ε of each report by the majority rule, total {total:g}: not LDP",
             ("reports", "raw curve", "envelope", "Σε at the envelope", "δ at the total"),
             [
-                (
-                    f"{row['reports']:,}",
-                    f"{row['raw']:.4f}",
-                    f"{row['envelope']:.4f}",
-                    f"{row['sum']:,.6g}",
-                    f"{row['delta']:.3g}",
-                )
-                for row in rows
+                (f"{n:,}", f"{raw:.4f}", f"{envelope:.4f}", f"{total_of_all:,.6g}", f"{delta:.3g}")
+                for n, raw, envelope, total_of_all, delta in (row.values() for row in rows)
             ],
             (),
         ),
@@ -54,3 +51,21 @@ def run(asked: MajorityParameters, running: Running) -> StudyResult:
         "the envelope are Σε-LDP, and (total, δ)-LDP with the δ of the last column and no smaller one.",
     )
     return StudyResult({"total": total, "reports": n, "rows": rows}, shown, (total, n))
+
+
+def draw(path: Path, found: tuple[float, int]) -> None:
+    """Write both curves from 1 report on."""
+    from .drawing import COLOURS, figure, heading, legend_below, panel
+
+    total, most = found
+    numbers = np.arange(1, whole("the number of reports", most, low=2) + 1)
+    raw, envelope = majority_epsilon(numbers, total), majority_envelope(numbers, total)
+    with figure(path) as (made, (axes,)):
+        label = "envelope: the largest ε of as many or more"
+        axes.plot(numbers, envelope, color=COLOURS[0], lw=1.9, label=label)
+        axes.plot(numbers, raw, color=COLOURS[1], lw=1.1, label="raw curve: a tie counts for the attacker")
+        axes.set_ylim(0, 1.15 * float(envelope[min(2, most - 1)]))  # one report has the total itself
+        note = f"n = {most:,}: raw {raw[-1]:.4f}, envelope {envelope[-1]:.4f}"
+        panel(axes, (f"total {total:g}", note, "number of reports n", "ε of each report, nats"))
+        heading(made, "Majority: guessing one fixed bit, not LDP")
+        legend_below(made, axes, 2)

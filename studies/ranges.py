@@ -12,15 +12,12 @@ from pydantic import Field
 
 from ..server.answers.files import output_folder
 from ..server.epsilon import MICRO, check_epsilon
+from ..server.plain import plain
 from . import ranges_findings as findings
-from . import ranges_tables as tables
-from . import ranges_theory
 from .daily import Daily, flights, read_daily
-from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable, plain, write_csv
+from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable, write_csv
 from .noise import NeighbourRelation, source_of
-from .ranges_design import FULL, QUICK
-from .ranges_findings import BreakEven, number
-from .ranges_run import RangeStudy, family, run_design
+from .ranges_run import FULL, QUICK, RangeStudy, run_design
 from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy
 
 _CAUSES = (
@@ -67,87 +64,79 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
         return answer(own or flights(), asked.range, asked.epsilon, running.seed)
     output_folder(asked.out)
     start = time.monotonic()
-    found = run_design(QUICK if asked.quick else FULL, own, running)
-    even, shown = write_folder(found, asked.out)
+    study = run_design(QUICK if asked.quick else FULL, own, running)
+    found, tables = write_folder(study, asked.out)
     seconds = time.monotonic() - start
-    surprises = "surprises of a well-known study, and their causes"
-    parts = [part for table in shown for part in (table, "")]
-    parts += [_agreement(found), "", StudyTable(surprises, ("surprise", "cause"), _CAUSES, (0, 1)), ""]
-    parts.append(f"figures and CSV files  {asked.out}  ({seconds:.0f} s)")
-    head = {"folder": str(asked.out), "seconds": round(seconds, 1), "seed": running.seed}
-    return StudyResult(head | summary(found, even, running.seed), parts)
-
-
-def write_folder(study: RangeStudy, folder: Path) -> tuple[list[BreakEven], list[StudyTable]]:
-    """Write every figure as PNG, the points, fits and verdicts as CSV, the tables of docs/study-ranges.md.
-
-    The folder must be there. Returns where hierarchies begin to win, and the tables.
-    """
-    from .ranges_figures import FIGURES  # matplotlib takes a second to load
-
-    middle = study.design.middle
-    lengths = findings.length_fits(study.points, middle)
-    series = [one for one in study.series if any(point.days == len(one.counts) for point in study.short)]
-    even = findings.even_lengths(study.short, series, middle)
-    verdicts = findings.all_verdicts(study)
-    files: dict[str, Sequence[Any]] = {
-        "ranges": study.points,
-        "flaws": study.flawed,
-        "fits": findings.fits([*study.points, *study.flawed]),
-        "length_fits": lengths,
-        "short": study.short if even else (),
-        "break_even": even,
-    }
-    for name, rows in files.items():
-        if rows:
-            write_csv(folder / f"{name}.csv", plain(rows), "{:.6g}".format, "\n")
-    write_csv(folder / "agreement.csv", [plain(v, "agrees") for v in verdicts], "{:.6g}".format, "\n")
-    first, *others = shown = [
-        tables.agreement(verdicts),
-        tables.results(study.points, middle),
-        tables.length_laws(lengths),
-        tables.even(even),
-        tables.flaws(study.design, findings.flaw_series(study)),
-    ]
-    (folder / "tables.md").write_text("\n".join(map(tables.markdown, shown)), encoding="utf-8")
-    for name, draw in FIGURES.items():
-        draw(study, folder / f"{name}.png")
-    return even, [*others, first]
-
-
-def summary(study: RangeStudy, even: Sequence[BreakEven], seed: int | None) -> dict[str, Any]:
-    """Plain values of what was found."""
+    surprises = StudyTable(
+        "surprises of a well-known study, and their causes", ("surprise", "cause"), _CAUSES, (0, 1)
+    )
     everything = [*study.points, *study.flawed]
-    verdicts = findings.all_verdicts(study)
-    return {
-        "noise": "OpenDP" if seed is None else "seeded, for simulation only",
+    z = np.array([point.deviations for point in everything])
+    beyond = int(np.sum(np.abs(z) > findings.DISAGREES))
+    curves, agree = len(found["agreement"]), sum(row["agrees"] for row in found["agreement"])
+    agreement = (
+        f"{agree} of {curves} curves agree with theory: of {len(z):,} points {beyond} are more than "
+        f"{findings.DISAGREES:g} standard deviations off, the farthest {max(z, key=abs):+.1f}; the "
+        f"deviations have mean {z.mean():+.2f} and standard deviation {z.std():.2f} (0 and 1 by theory)."
+    )
+    shown = [part for table in tables for part in (table, "")]
+    shown += [agreement, "", surprises, "", f"figures and CSV files  {asked.out}  ({seconds:.0f} s)"]
+    json = {
+        "folder": str(asked.out),
+        "seconds": round(seconds, 1),
+        "seed": running.seed,
+        "noise": "OpenDP" if running.seed is None else "seeded, for simulation only",
         "days": list(study.design.lengths),
         "epsilons": list(study.design.epsilons),
         "fanouts": list(study.design.fanouts),
         "structures_per_point": study.design.fits,
         "ranges_per_length": study.design.ranges,
-        "points": len(everything),
-        "curves": len(verdicts),
-        "curves_that_agree": sum(v.agrees for v in verdicts),
-        "farthest_deviation": round(max((p.deviations for p in everything), key=abs), 2),
-        "fits": plain(findings.fits(everything)),
-        "length_fits": plain(findings.length_fits(study.points, study.design.middle)),
-        "break_even": plain(list(even)),
+        "points": len(z),
+        "curves": curves,
+        "curves_that_agree": agree,
+        "farthest_deviation": round(max(z, key=abs), 2),
+        **{name: plain(found[name]) for name in ("fits", "length_fits", "break_even")},
         "hierarchy_wins_from": findings.flaw_break_even(study),
     }
+    return StudyResult(json, shown)
 
 
-def _agreement(study: RangeStudy) -> str:
-    everything = [*study.points, *study.flawed]
-    z = np.array([point.deviations for point in everything])
-    beyond = int(np.sum(np.abs(z) > findings.DISAGREES))
-    verdicts = findings.all_verdicts(study)
-    agree = sum(v.agrees for v in verdicts)
-    return (
-        f"{agree} of {len(verdicts)} curves agree with theory: of {len(everything):,} points {beyond} are "
-        f"more than {findings.DISAGREES:g} standard deviations off, the farthest {max(z, key=abs):+.1f}; the "
-        f"deviations have mean {z.mean():+.2f} and standard deviation {z.std():.2f} (0 and 1 by theory)."
+def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[Any]], list[StudyTable]]:
+    """Write every figure as PNG, the points, fits and verdicts as CSV, the tables of docs/study-ranges.md.
+
+    The folder must be there. Returns the rows of each CSV file, and the tables.
+    """
+    from .ranges_figures import FIGURES  # matplotlib takes a second to load
+
+    middle = study.design.middle
+    asked = {point.days for point in study.short}
+    even = findings.even_lengths(
+        study.short, [one for one in study.series if len(one.counts) in asked], middle
     )
+    verdicts = findings.all_verdicts(study)
+    found: dict[str, Sequence[Any]] = {
+        "ranges": study.points,
+        "flaws": study.flawed,
+        "fits": findings.fits([*study.points, *study.flawed]),
+        "length_fits": findings.length_fits(study.points, middle),
+        "short": study.short if even else (),
+        "break_even": even,
+        "agreement": [plain(v) | {"agrees": v.agrees} for v in verdicts],
+    }
+    for name, rows in found.items():
+        if rows:
+            write_csv(folder / f"{name}.csv", plain(rows), "{:.6g}".format, "\n")
+    first, *others = tables = [
+        findings.agreement_table(verdicts),
+        findings.results_table(study.points, middle),
+        findings.lengths_table(found["length_fits"]),
+        findings.even_table(even),
+        findings.flaws_table(study.design, study.flaw_series),
+    ]
+    (folder / "tables.md").write_text("\n".join(map(findings.markdown, tables)), encoding="utf-8")
+    for name, draw in FIGURES.items():
+        draw(study, folder / f"{name}.png")
+    return found, [*others, first]
 
 
 # --- Ranges that somebody asks for ----------------------------------------------------------------
@@ -165,26 +154,26 @@ def answer(series: Daily, ranges: Sequence[str], epsilon: float, seed: int | Non
     source = source_of(np.random.SeedSequence(seed), seed is None)
     truths = np.diff(np.concatenate(([0], np.cumsum(series.counts)))[np.stack((low, high))], axis=0)[0]
     replaced = NeighbourRelation.replaced
-    answers, expected = {}, {}
+    of = {}
     for structure in (CentralFlat(replaced), CentralHierarchy(0, replaced), LocalFlat(), LocalHierarchy()):
-        theory = ranges_theory.law(structure, series.counts, epsilon, low, high)
-        answers[family(structure)] = structure.fit(series.counts, epsilon, source).answer(low, high)
-        expected[family(structure)] = np.sqrt(np.diag(theory.covariance))
+        law = structure.law(series.counts, epsilon, low, high)
+        answers = structure.fit(series.counts, epsilon, source).answer(low, high)
+        of[structure.family] = list(zip(answers.tolist(), np.sqrt(np.diag(law.covariance)), strict=True))
     rows: list[dict[str, Any]] = []
     total, first, last = series.counts.sum(), series.first, series.last
     shown: list[StudyTable | str] = [
         f"# {series.name}: {total:,} records, {first} to {last}, ε = {epsilon:g}"
     ]
-    for i, text in enumerate(ranges):
-        days, truth = int(high[i] - low[i]), int(truths[i])
+    for i, (text, truth) in enumerate(zip(ranges, truths.tolist(), strict=True)):
+        days = int(high[i] - low[i])
         cells = []
-        for structure in answers:
-            value, off = float(answers[structure][i]), float(expected[structure][i])
-            row = {"range": text, "days": days, "structure": structure, "truth": truth}
-            rows.append(row | {"answer": value, "error": value - truth, "expected": off})
-            cells.append(
-                (structure, f"{truth:,}", f"{value:,.1f}", f"{value - truth:+,.1f}", f"±{number(off)}")
-            )
+        for family, answered in of.items():
+            value, expected = answered[i]
+            off = value - truth
+            row = {"range": text, "days": days, "structure": family, "truth": truth, "answer": value}
+            rows.append(row | {"error": off, "expected": float(expected)})
+            wide = f"±{findings.number(expected)}"
+            cells.append((family, f"{truth:,}", f"{value:,.1f}", f"{off:+,.1f}", wide))
         long = "1 day" if days == 1 else f"{days:,} days"
         title = f"{text.replace(':', ' to ')}: {long}, {truth:,} records"
         shown += ["", StudyTable(title, ("structure", "truth", "answer", "error", "by theory"), cells)]

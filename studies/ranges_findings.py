@@ -1,18 +1,22 @@
-"""What a study of ranges found, from its points: fits over ε, verdicts on theory, what flaws change."""
+"""What a study of ranges found, from its points: fits over ε, verdicts, what flaws change; and its tables."""
 
 from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 
 from ..server.arrays import Floats
 from .daily import Daily
 from .flawed import CORRECT, THESIS, FlawedStructure, Flaws
-from .ranges_run import FAMILIES, Point, RangeStudy, starts
+from .frame import StudyTable
+from .ranges_run import FAMILIES, Point, RangeDesign, RangeStudy, flaw_lengths, predicted, select
+from .structures import Structure
 
 # A point this far from its prediction disagrees: by chance once in 1.7 million points.
 DISAGREES = 5.0
@@ -118,16 +122,30 @@ class Verdict:
         return self.beyond == 0
 
 
-def rms(values: Sequence[float]) -> float:
+# --- Curves ---------------------------------------------------------------------------------------
+
+
+def rms(values: Iterable[float]) -> float:
     """Root mean square."""
-    return math.sqrt(sum(v * v for v in values) / len(values))
+    squares = [v * v for v in values]
+    return math.sqrt(sum(squares) / len(squares))
+
+
+def measured_rms(points: Sequence[Point]) -> float:
+    """RMSE over all of the points, as it was measured."""
+    return rms(point.rmse for point in points)
+
+
+def predicted_rms(points: Sequence[Point]) -> float:
+    """The same by theory."""
+    return rms(point.predicted for point in points)
 
 
 def curve(points: Sequence[Point]) -> tuple[list[float], list[float], list[float]]:
     """ε, and measured and predicted RMSE over all lengths, by falling ε."""
     epsilons = sorted({point.epsilon for point in points}, reverse=True)
-    by = [[point for point in points if point.epsilon == e] for e in epsilons]
-    return epsilons, [rms([r.rmse for r in b]) for b in by], [rms([r.predicted for r in b]) for b in by]
+    by = [select(points, epsilon=e) for e in epsilons]
+    return epsilons, list(map(measured_rms, by)), list(map(predicted_rms, by))
 
 
 def exponent(epsilons: Sequence[float], errors: Sequence[float]) -> float:
@@ -147,12 +165,14 @@ def explained(y: Sequence[float], fitted: Floats) -> float:
     return float(1 - left @ left / (spread @ spread))
 
 
-def groups(points: Sequence[Point]) -> dict[tuple[str, int, str, str, int], list[Point]]:
+_Curves = dict[tuple[str, int, str, str, int], list[Point]]
+
+
+def groups(points: Sequence[Point]) -> _Curves:
     """Points by family, fanout, neighbours, flaws and days."""
-    curves: dict[tuple[str, int, str, str, int], list[Point]] = {}
-    for point in points:
-        key = (point.family, point.fanout, point.neighbours, point.flaws, point.days)
-        curves.setdefault(key, []).append(point)
+    curves: _Curves = {}
+    for p in points:
+        curves.setdefault((p.family, p.fanout, p.neighbours, p.flaws, p.days), []).append(p)
     return curves
 
 
@@ -160,27 +180,23 @@ def fits(points: Sequence[Point]) -> list[Fit]:
     """Fits of every structure's curve over ε; none where there are fewer than three ε."""
     result = []
     for key, group in groups(points).items():
-        epsilons, measured, predicted = curve(group)
-        if len(epsilons) < 3:
-            continue
-        slope, intercept, r2 = line([1 / e for e in epsilons], measured)
-        r2_square = line([1 / e**2 for e in epsilons], measured)[2]
-        exponents = exponent(epsilons, measured), exponent(epsilons, predicted)
-        result.append(Fit(*key, *exponents, r2, r2_square, slope, intercept))
+        epsilons, measured, by_theory = curve(group)
+        if len(epsilons) >= 3:
+            slope, intercept, r2 = line([1 / e for e in epsilons], measured)
+            r2_square = line([1 / e**2 for e in epsilons], measured)[2]
+            exponents = exponent(epsilons, measured), exponent(epsilons, by_theory)
+            result.append(Fit(*key, *exponents, r2, r2_square, slope, intercept))
     return result
 
 
 def length_fits(points: Sequence[Point], epsilon: float) -> list[LengthFit]:
     """How the error of each structure, fanout chosen, grows with the length of the range at one ε."""
     result = []
-    chosen = [point for point in points if point.fanout == 0 and point.epsilon == epsilon]
-    for (family, _, neighbours, _, days), group in groups(chosen).items():
+    for (family, _, neighbours, _, days), group in groups(select(points, fanout=0, epsilon=epsilon)).items():
         r, errors = [float(point.length) for point in group], [point.rmse for point in group]
-        laws = [math.sqrt(x) for x in r], [math.log(x) for x in r], r
-        root, log, straight = (line(law, errors)[2] for law in laws)
+        root, log, straight = (line(law, errors)[2] for law in (np.sqrt(r).tolist(), np.log(r).tolist(), r))
         parabola = np.polyval(np.polyfit(r, errors, 2), r).astype(np.float64)
-        fit = LengthFit(family, neighbours, days, root, log, straight, explained(errors, parabola))
-        result.append(fit)
+        result.append(LengthFit(family, neighbours, days, root, log, straight, explained(errors, parabola)))
     return result
 
 
@@ -194,75 +210,62 @@ def verdicts(points: Sequence[Point], kind: str) -> list[Verdict]:
     result = []
     for key, group in groups(points).items():
         ratios = [point.rmse / point.predicted for point in group]
-        worst = max((point.deviations for point in group), key=abs)
-        beyond = sum(abs(point.deviations) > DISAGREES for point in group)
-        numbers = (len(group), float(np.mean(ratios)), min(ratios), max(ratios), worst, beyond)
-        result.append(Verdict(kind, *key, *numbers))
+        off = [point.deviations for point in group]
+        beyond = sum(abs(z) > DISAGREES for z in off)
+        mean = float(np.mean(ratios))
+        result.append(
+            Verdict(kind, *key, len(group), mean, min(ratios), max(ratios), max(off, key=abs), beyond)
+        )
     return result
 
 
-def number(x: float) -> str:
-    """Three digits, thousands with commas."""
-    return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"
+# --- Comparisons ----------------------------------------------------------------------------------
 
 
 def shown_days(study: RangeStudy) -> int:
     """The domain that figures show where they show one: the longest up to 512 days."""
-    sizes = sorted(study.design.lengths)
-    return max((n for n in sizes if n <= 512), default=sizes[0])
+    return max((n for n in study.design.lengths if n <= 512), default=min(study.design.lengths))
 
 
-def one(points: Sequence[Point]) -> Point:
-    """The only point there is."""
-    (point,) = points
-    return point
+def usual(side: str) -> str:
+    """The neighbours under which a side, central or local, is shown alone."""
+    return "added" if side.startswith("central") else "replaced"
 
 
 def wins(study: RangeStudy, side: str) -> list[tuple[int, int, float]]:
     """Days, length and RMSE of hierarchy over flat, fanout chosen, at the middle ε."""
-    neighbours = "added" if side == "central" else "replaced"
-    ratios = []
-    for days, lengths in study.design.lengths.items():
-        for length in lengths:
-            wanted = {"days": days, "epsilon": study.design.middle, "fanout": 0, "length": length}
-            tree = one(study.select(family=f"{side} hierarchy", neighbours=neighbours, **wanted))
-            flat = one(study.select(family=f"{side} flat", neighbours=neighbours, **wanted))
-            ratios.append((days, length, tree.rmse / flat.rmse))
-    return ratios
+    here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours=usual(side))
+    pairs = zip(
+        select(here, family=f"{side} hierarchy"), select(here, family=f"{side} flat"), strict=True
+    )  # both by days and length
+    return [(tree.days, tree.length, tree.rmse / flat.rmse) for tree, flat in pairs]
 
 
 def fanout_errors(study: RangeStudy, side: str, days: int) -> dict[int, tuple[float, float]]:
     """Measured and predicted RMSE over all lengths at the middle ε, by fanout."""
-    neighbours = "added" if side == "central" else "replaced"
-    wanted = {"days": days, "epsilon": study.design.middle, "neighbours": neighbours}
-    chosen = {f: study.select(family=f"{side} hierarchy", fanout=f, **wanted) for f in study.design.fanouts}
-    return {f: (rms([p.rmse for p in ps]), rms([p.predicted for p in ps])) for f, ps in chosen.items()}
+    wanted = {"days": days, "epsilon": study.design.middle, "neighbours": usual(side)}
+    here = select(study.points, family=f"{side} hierarchy", **wanted)
+    of = {fanout: select(here, fanout=fanout) for fanout in study.design.fanouts}
+    return {fanout: (measured_rms(points), predicted_rms(points)) for fanout, points in of.items()}
 
 
-def price(study: RangeStudy) -> list[tuple[int, int, float, float]]:
-    """Days, records, and RMSE of local over central for flat and for hierarchy, neighbours replaced."""
+def price(study: RangeStudy) -> list[tuple[int, float, float]]:
+    """Records, and RMSE of local over central for flat and for hierarchy, neighbours replaced."""
     result = []
-    for series in study.series:
-        days = len(series.counts)
-        wanted = {"days": days, "epsilon": study.design.middle, "fanout": 0, "neighbours": "replaced"}
-        e = {f: rms([r.rmse for r in study.select(family=f, **wanted)]) for f in FAMILIES}
-        flat, tree = e["local flat"] / e["central flat"], e["local hierarchy"] / e["central hierarchy"]
-        result.append((days, int(series.counts.sum()), flat, tree))
+    here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
+    for days, points in groupby(here, key=attrgetter("days")):
+        of = list(points)
+        central_flat, central_tree, flat, tree = (measured_rms(select(of, family=f)) for f in FAMILIES)
+        records = next(int(s.counts.sum()) for s in study.series if len(s.counts) == days)
+        result.append((records, flat / central_flat, tree / central_tree))
     return result
-
-
-def flaw_series(study: RangeStudy) -> Daily:
-    """The counts of the runs with flaws."""
-    return next(s for s in study.series if len(s.counts) == study.design.flaw_days)
 
 
 def flaw_fanout_errors(study: RangeStudy, flaws: Flaws) -> dict[int, float]:
     """Predicted RMSE at the middle ε, by fanout, over lengths from a twentieth of the days on."""
-    result = {}
-    for fanout in study.design.flaw_fanouts:
-        points = study.select_flawed(flaws=str(flaws), fanout=fanout, epsilon=study.design.middle)
-        result[fanout] = rms([p.predicted for p in points if p.length >= study.design.flaw_days / 20])
-    return result
+    here = select(study.flawed, flaws=str(flaws), epsilon=study.design.middle)
+    long = [point for point in here if point.length >= study.design.flaw_days / 20]
+    return {fanout: predicted_rms(select(long, fanout=fanout)) for fanout in study.design.flaw_fanouts}
 
 
 def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int | None:
@@ -270,29 +273,28 @@ def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int 
 
     epsilon: nats; for lengths up to half of the days.
     """
-    counts = series.counts
-    flat = FlawedStructure(0, Flaws(lie=flaws.lie, no_hash=flaws.no_hash))
     tree = FlawedStructure(fanout, flaws)
+    lengths = range(1, len(series.counts) // 2 + 1)
 
     def better(length: int) -> bool:
-        lo = starts(len(counts), length, _RANGES)
-        ends = lo, lo + length
-        return tree.law(counts, epsilon, *ends).mse < flat.law(counts, epsilon, *ends).mse
+        return _theory(tree, series, epsilon, length) < _theory(tree.beside, series, epsilon, length)
 
-    low, high = 1, len(counts) // 2
-    if not better(high):
-        return None
-    while low < high:
-        half = (low + high) // 2
-        low, high = (low, half) if better(half) else (half + 1, high)
-    return low
+    return _first(lengths, better) if better(lengths[-1]) else None
+
+
+def _theory(structure: Structure, series: Daily, epsilon: float, length: int) -> float:
+    return predicted(structure, series, epsilon, length, _RANGES)
+
+
+def _first(lengths: Sequence[int], better: Callable[[int], bool]) -> int | None:
+    """The first of rising lengths that is better, as all after it are; None where none is."""
+    at = bisect.bisect_left(lengths, True, key=better)
+    return lengths[at] if at < len(lengths) else None
 
 
 def formula_length(fanout: int, days: int) -> int:
     """2 B ceil(log_B D)², B = fanout, D = days."""
-    levels = 0
-    while fanout**levels < days:
-        levels += 1
+    levels = next(levels for levels in range(days) if fanout**levels >= days)
     return 2 * fanout * levels**2
 
 
@@ -301,46 +303,156 @@ def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: fl
 
     short: points of local structures on short ranges, at that ε; series_of: the counts of each of their days.
     """
-    result = []
-    for series in series_of:
-        days = len(series.counts)
-        here = [point for point in short if point.days == days]
-        flat = {point.length: point for point in here if point.family == "local flat"}
-        for fanout in sorted({point.fanout for point in here if point.fanout}):
-            tree = {point.length: point for point in here if point.fanout == fanout}
-            consistent = _first_better(
-                {r: point.predicted for r, point in tree.items()},
-                {r: point.predicted for r, point in flat.items()},
-            )
-            measured = _first_better(
-                {r: point.rmse for r, point in tree.items()}, {r: point.rmse for r, point in flat.items()}
-            )
-            summed = _summed(epsilon, fanout, series, flat)
-            result.append(BreakEven(fanout, days, formula_length(fanout, days), summed, consistent, measured))
-    return result
+    days_of = {len(series.counts): series for series in series_of}
+    curves = sorted({(point.days, point.fanout) for point in short if point.fanout})
+    return [
+        _even(
+            select(short, days=days, family="local flat"),
+            select(short, days=days, fanout=fanout),
+            days_of[days],
+            epsilon,
+        )
+        for days, fanout in curves
+        if days in days_of
+    ]
 
 
-def _summed(epsilon: float, fanout: int, series: Daily, flat: dict[int, Point]) -> int | None:
-    """The first of flat's lengths at which, by theory, sums of the fewest nodes err less."""
-    tree = FlawedStructure(fanout, Flaws(inconsistent=True))
-    days, tried = len(series.counts), sorted(flat)
+def _even(flats: Sequence[Point], trees: Sequence[Point], series: Daily, epsilon: float) -> BreakEven:
+    days, fanout = len(series.counts), trees[0].fanout
+    flat = {point.length: point for point in flats}
+    sums = FlawedStructure(fanout, Flaws(inconsistent=True))
+    return BreakEven(
+        fanout,
+        days,
+        formula_length(fanout, days),
+        _first(sorted(flat), lambda r: _theory(sums, series, epsilon, r) < flat[r].predicted),
+        _from_here_on({tree.length: tree.predicted < flat[tree.length].predicted for tree in trees}),
+        _from_here_on({tree.length: tree.rmse < flat[tree.length].rmse for tree in trees}),
+    )
 
-    def better(length: int) -> bool:
-        lo = starts(days, length, _RANGES)
-        return tree.law(series.counts, epsilon, lo, lo + length).rmse < flat[length].predicted
 
-    at = bisect.bisect_left(tried, True, key=better)
-    return tried[at] if at < len(tried) else None
-
-
-def _first_better(tree: dict[int, float], flat: dict[int, float]) -> int | None:
-    """The first length from which on the tree errs less at every length."""
-    worse = [length for length in tree if tree[length] >= flat[length]]
-    better = [length for length in tree if length > max(worse, default=0)]
-    return min(better, default=None)
+def _from_here_on(better: Mapping[int, bool]) -> int | None:
+    """The first length from which on all are better."""
+    last_worse = max((length for length in better if not better[length]), default=0)
+    return min((length for length in better if length > last_worse), default=None)
 
 
 def flaw_break_even(study: RangeStudy) -> dict[str, int | None]:
     """break_even() of the smallest fanout for some flaws, by what is wrong."""
-    fanout, series = min(study.design.flaw_fanouts), flaw_series(study)
-    return {name: break_even(study.design.middle, flaws, fanout, series) for name, flaws in CASES.items()}
+    middle, fanout = study.design.middle, min(study.design.flaw_fanouts)
+    return {name: break_even(middle, flaws, fanout, study.flaw_series) for name, flaws in CASES.items()}
+
+
+# --- Tables ---------------------------------------------------------------------------------------
+
+
+def number(x: float) -> str:
+    """Three digits, thousands with commas."""
+    return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"
+
+
+def markdown(table: StudyTable) -> str:
+    """A table in Markdown."""
+    lines = [table.headings, ["---"] * len(table.headings), *table.rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def agreement_table(found: Sequence[Verdict]) -> StudyTable:
+    """How the curves of each structure agree with their laws; one line for each, all days together."""
+    lines: dict[str, list[Verdict]] = {}
+    for verdict in found:
+        lines.setdefault(_named(verdict), []).append(verdict)
+    rows = []
+    for name, together in lines.items():
+        points = sum(v.points for v in together)
+        mean = sum(v.mean_ratio * v.points for v in together) / points
+        span = f"{min(v.lowest for v in together):.2f} to {max(v.highest for v in together):.2f}"
+        worst = max((v.worst for v in together), key=abs)
+        agree = f"{sum(v.agrees for v in together)} of {len(together)}"
+        rows.append((name, f"{points:,}", f"{mean:.3f}", span, f"{worst:+.1f}", agree))
+    off = "farthest, in standard deviations"
+    headings = ("structure", "points", "measured / predicted, mean", "all", off, "curves that agree")
+    return StudyTable("curves beside theory", headings, rows)
+
+
+def _named(verdict: Verdict) -> str:
+    if verdict.kind == "flawed":
+        return "runs with flaws, see below"
+    if verdict.family == "local flat":
+        return verdict.family
+    if verdict.fanout:
+        return f"{verdict.family}, fanout {verdict.fanout}"
+    chosen = ", chosen" if verdict.family.endswith("hierarchy") else ""
+    return f"{verdict.family}{chosen}" + (f" ({verdict.neighbours})" if "central" in verdict.family else "")
+
+
+def results_table(points: Sequence[Point], epsilon: float) -> StudyTable:
+    """RMSE over all lengths at one ε, by structure and days; in brackets the fanout that theory chooses."""
+    sizes = sorted({point.days for point in points})
+    rows = []
+    sides = [(f, n) for n in ("added", "replaced") for f in FAMILIES if n == "replaced" or "central" in f]
+    for family, neighbours in sides:
+        cells = []
+        for days in sizes:
+            here = select(points, family=family, neighbours=neighbours, days=days, epsilon=epsilon, fanout=0)
+            fanout = here[0].plan.partition(",")[0].removeprefix("fanout ")
+            chosen = f" [{fanout}]" if family.endswith("hierarchy") else ""
+            cells.append(number(measured_rms(here)) + chosen)
+        rows.append((f"{family} ({neighbours})" if "central" in family else family, *cells))
+    title = f"RMSE in records at ε = {epsilon:g}, over all lengths; in brackets the fanout that is chosen"
+    return StudyTable(title, ("structure", *(f"{days:,} days" for days in sizes)), rows)
+
+
+def lengths_table(found: Sequence[LengthFit]) -> StudyTable:
+    """R² of three laws of the length, by structure and days."""
+    replaced = [fit for fit in found if fit.neighbours == "replaced"]
+    sizes = sorted({fit.days for fit in replaced})
+    of = {
+        (f.family, f.days): " / ".join(f"{x:.2f}" for x in (f.r2_root, f.r2_log, f.r2_line)) for f in replaced
+    }
+    rows = [(family, *(of[family, days] for days in sizes)) for family in FAMILIES]
+    title = "R² of three laws of the length r: √r, ln r and r itself"
+    return StudyTable(title, ("√r / ln r / r", *(f"{days:,} days" for days in sizes)), rows)
+
+
+def even_table(rows: Sequence[BreakEven]) -> StudyTable:
+    """Where local hierarchies begin to beat flat."""
+    headings = ("fanout B", "days D", "2 B ⌈log_B D⌉²", "exact, summed", "exact, consistent", "measured")
+    cells = [tuple("never" if x is None else f"{x:,}" for x in vars(r).values()) for r in rows]
+    return StudyTable("days from which on a local hierarchy errs less than flat", headings, cells)
+
+
+def labelled(case: str) -> str:
+    """A case of CASES as tables and figures name it."""
+    named = {"all correct": "nothing: all correct", "thesis": "the thesis: all four"}.get(case, case)
+    return f"{named} (not ε-LDP)" if CASES[case].lie else named
+
+
+def flaws_table(design: RangeDesign, series: Daily) -> StudyTable:
+    """One flaw at a time: true ε, exponents of ε, fanouts and break-even, all by theory."""
+    low, middle, far = min(design.epsilons), design.middle, design.flaw_days / 20
+    first, *others = design.flaw_fanouts
+    upper = sorted(design.epsilons)[-2:]
+    rows = []
+    for case, flaws in CASES.items():
+
+        def error(epsilon: float, fanout: int = first, shortest: float = 0, flaws: Flaws = flaws) -> float:
+            """RMSE by theory over all lengths from `shortest` on."""
+            tree, lengths = FlawedStructure(fanout, flaws), flaw_lengths(design.flaw_days)
+            return rms(predicted(tree, series, epsilon, r, design.ranges) for r in lengths if r >= shortest)
+
+        at = {fanout: error(middle, fanout, far) for fanout in design.flaw_fanouts}
+        from_days = break_even(middle, flaws, first, series)
+        rows.append(
+            (
+                labelled(case),
+                f"{FlawedStructure(first, flaws).true_epsilon(design.flaw_days, low):.2f}",
+                f"ε^{exponent(design.epsilons, list(map(error, design.epsilons))):.2f}",
+                f"ε^{exponent(upper, list(map(error, upper))):.2f}",
+                *(f"{at[fanout] / at[first]:.2f}" for fanout in others),
+                "never" if from_days is None else f"{from_days} days",
+            )
+        )
+    headings = ("switched on", f"true ε at nominal {low:g}", "RMSE goes like")
+    headings += (f"steepest, near ε = {max(design.epsilons):g}", *(f"fanout {fanout}" for fanout in others))
+    return StudyTable("one flaw at a time", (*headings, "beats flat from"), rows)

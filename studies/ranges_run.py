@@ -7,33 +7,138 @@ the theory's. Cells are independent: they have seeds of their own, and workers r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..server.arrays import Counts, Floats
-from . import ranges_theory
-from .daily import Daily
-from .flawed import CORRECT, FlawedStructure
-from .frame import Running
+from .daily import Daily, flights, synthetic
+from .flawed import CORRECT, THESIS, FlawedStructure, Flaws
+from .frame import Running, StudyError
 from .noise import NeighbourRelation, safe_source, source_of
-from .ranges_design import (
-    EVEN_LENGTHS,
-    AnyStructure,
-    RangeDesign,
-    default_series,
-    fits_for,
-    fitting_design,
-    flaw_lengths,
-    flawed_structures,
-    structures,
-)
-from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy
+from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy, Structure
 
+EPSILONS = (2.0, 1.4, 1.2, 1.0, 0.8, 0.6, 0.4, 0.2)
+LENGTHS = {
+    32: (2, 4, 8, 12, 16, 20, 24),
+    128: (20, 40, 50, 60, 70, 80, 90),
+    256: (30, 50, 70, 90, 120, 150, 170),
+    512: (40, 60, 80, 100, 140, 200, 220),
+    1024: (200, 300, 400, 500, 600, 800, 900),
+    2048: (600, 800, 1000, 1250, 1500, 1700, 1800),
+}
+# A flaw shows on lengths that the table above leaves out: single days, and nearly all of them.
+FLAW_SHARES = (1 / 512, 1 / 128, 1 / 32, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)
+EVEN_LENGTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)
 FAMILIES: tuple[str, ...] = ("central flat", "central hierarchy", "local flat", "local hierarchy")
 BINS = np.linspace(-5.1, 5.1, 52)  # of standardised errors; one is about 0, where whole numbers pile up
+_MOST_REPORTS = 20_000_000  # of local structures at one ε; where records are more, there are fewer fits
+_FEWEST_FITS = 3
+
+
+@dataclass(frozen=True)
+class RangeDesign:
+    """What is varied: ε in nats, days and their range lengths, fanouts; fits per cell, ranges per length.
+
+    local_fits: of a local structure, whose every record makes a report. flaw_days: the domain of the runs
+    with flaws. even_days, even_fanouts: domains of this many days or more are also asked for the short
+    ranges of EVEN_LENGTHS, with these fanouts: where does a hierarchy begin to win?
+    """
+
+    epsilons: tuple[float, ...]
+    lengths: dict[int, tuple[int, ...]]
+    fanouts: tuple[int, ...]
+    flaw_fanouts: tuple[int, ...]
+    flaw_days: int
+    fits: int = 25
+    local_fits: int = 10
+    ranges: int = 100
+    even_days: int = 256
+    even_fanouts: tuple[int, ...] = (2, 3, 4)
+
+    @property
+    def middle(self) -> float:
+        """The ε that figures show where they show one."""
+        return min(self.epsilons, key=lambda e: abs(e - 1))
+
+
+FULL = RangeDesign(EPSILONS, LENGTHS, (2, 3, 4, 8, 16), (2, 4, 16), 512)
+QUICK = RangeDesign(
+    (2.0, 1.0, 0.4), {n: LENGTHS[n] for n in (32, 128, 512)}, (2, 4, 16), (2, 16), 128, fits=12, local_fits=6
+)
+
+
+def default_series(days: int) -> Daily:
+    """Flights per day where the year is long enough, synthetic counts where it is not."""
+    real = flights()
+    return real.cut(days) if days <= len(real.counts) else synthetic(days)
+
+
+def fitting_design(design: RangeDesign, series: Daily) -> RangeDesign:
+    """The design without domains that are more than a step longer than a series; empty days pad the last.
+
+    Raises StudyError where not even the shortest domain is filled by half.
+    """
+    days = len(series.counts)
+    sizes = sorted(design.lengths)
+    if 2 * days < sizes[0]:
+        raise StudyError(f"{series.name} has {days} days; at least {sizes[0] // 2} are needed")
+    kept = [n for shorter, n in zip([0, *sizes], sizes, strict=False) if n <= days or shorter < days]
+    records = series.counts[: kept[0]].sum()
+    if records < 1000:
+        raise StudyError(f"{series.name} has {records} records in its first {kept[0]} days; 1000 are needed")
+    flaw_days = max((n for n in kept if n <= design.flaw_days), default=kept[0])
+    return replace(design, lengths={n: design.lengths[n] for n in kept}, flaw_days=flaw_days)
+
+
+def fits_for(design: RangeDesign, structure: Structure, series: Daily) -> int:
+    """How many times a structure is fitted to a series: less often where its reports would be too many."""
+    if structure.central:
+        return design.fits
+    return min(design.local_fits, max(_FEWEST_FITS, _MOST_REPORTS // int(series.counts.sum())))
+
+
+def structures(fanouts: Sequence[int]) -> Iterator[Structure]:
+    """The structures that are compared; fanout 0 is the one that theory chooses."""
+    for neighbours in NeighbourRelation:
+        yield CentralFlat(neighbours)
+        yield CentralHierarchy(0, neighbours)
+    yield from map(CentralHierarchy, fanouts)
+    yield LocalFlat()
+    yield from map(LocalHierarchy, (0, *fanouts))
+
+
+def flawed_structures(fanouts: Sequence[int]) -> Iterator[FlawedStructure]:
+    """Correct; each flaw alone; the thesis's; that with each flaw undone; the wrong inverse."""
+    names = ("lie", "no_hash", "root", "inconsistent")
+    alone = [Flaws(**{name: True}) for name in names]
+    undone = [replace(THESIS, **{name: False}) for name in names]
+    wrong = [replace(f, lie=True, wrong_inverse=True) for f in (CORRECT, THESIS)]
+    every = (CORRECT, *alone, *undone, Flaws(no_hash=True, inconsistent=True), THESIS, *wrong)
+    yield from (FlawedStructure(fanout, flaws) for fanout in fanouts for flaws in every)
+    for lie, no_hash in ((False, False), (False, True), (True, False), (True, True)):
+        yield FlawedStructure(0, Flaws(lie=lie, no_hash=no_hash))
+
+
+def flaw_lengths(days: int) -> tuple[int, ...]:
+    """Lengths of the runs with flaws, from a single day to nearly all."""
+    return tuple(sorted({max(1, round(share * days)) for share in FLAW_SHARES}))
+
+
+def starts(days: int, length: int, ranges: int) -> Counts:
+    """First days of the ranges of a length: all places that fit, evenly; some twice where they are few."""
+    return ((np.arange(ranges) + 0.5) * (days - length + 1) / ranges).astype(np.int64)
+
+
+def predicted(structure: Structure, series: Daily, epsilon: float, length: int, ranges: int) -> float:
+    """RMSE of so many ranges of a length by theory."""
+    lo = starts(len(series.counts), length, ranges)
+    return structure.law(series.counts, epsilon, lo, lo + length).rmse
+
+
+# --- A cell ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -42,7 +147,7 @@ class RangeCell:
 
     series: Daily
     epsilon: float
-    structure: AnyStructure
+    structure: Structure
     lengths: tuple[int, ...]
     fits: int
     ranges: int
@@ -52,8 +157,7 @@ class RangeCell:
     @property
     def cost(self) -> float:
         """Roughly what it takes, for the order of work."""
-        central = isinstance(self.structure, CentralFlat | CentralHierarchy)
-        return len(self.series.counts) if central else float(self.series.counts.sum())
+        return len(self.series.counts) if self.structure.central else float(self.series.counts.sum())
 
 
 @dataclass(frozen=True)
@@ -86,6 +190,11 @@ class Point:
     bias: float
 
 
+def select(points: Sequence[Point], **wanted: Any) -> list[Point]:
+    """The points with these values."""
+    return [point for point in points if wanted.items() <= vars(point).items()]
+
+
 @dataclass(frozen=True)
 class CellResult:
     """Points of one cell, and how many of its errors, divided by what theory says, fell into each of BINS."""
@@ -94,94 +203,55 @@ class CellResult:
     standardised: Counts
 
 
-def starts(days: int, length: int, ranges: int) -> Counts:
-    """First days of the ranges of a length: all places that fit, evenly; some twice where they are few."""
-    return ((np.arange(ranges) + 0.5) * (days - length + 1) / ranges).astype(np.int64)
-
-
-def law(structure: AnyStructure, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
-    """What theory says about a structure's errors."""
-    if isinstance(structure, FlawedStructure):
-        return structure.law(counts, epsilon, lo, hi)
-    return ranges_theory.law(structure, counts, epsilon, lo, hi)
-
-
 def run_cell(cell: RangeCell) -> CellResult:
     """Fit a cell's structure again and again, and compare its errors with the theory's."""
-    counts = cell.series.counts
+    counts, structure, epsilon, n = cell.series.counts, cell.structure, cell.epsilon, cell.ranges
     source = source_of(cell.seed, cell.safe)
-    per_length = cell.ranges
-    lo = np.concatenate([starts(len(counts), r, per_length) for r in cell.lengths])
-    hi = lo + np.repeat(cell.lengths, per_length)
+    days = len(counts)
+    lo = np.concatenate([starts(days, r, n) for r in cell.lengths])
+    hi = lo + np.repeat(cell.lengths, n)
     below = np.concatenate(([0], np.cumsum(counts)))
     truth = below[hi] - below[lo]
     errors = np.stack(
-        [cell.structure.fit(counts, cell.epsilon, source).answer(lo, hi) - truth for _ in range(cell.fits)]
+        [structure.fit(counts, epsilon, source).answer(lo, hi) - truth for _ in range(cell.fits)]
     )
-    points = []
-    spread = np.empty(len(lo))
+    points, spread = [], np.empty(len(lo))
     for i, length in enumerate(cell.lengths):
-        part = slice(i * per_length, (i + 1) * per_length)
-        theory = law(cell.structure, counts, cell.epsilon, lo[part], hi[part])
+        part = slice(i * n, (i + 1) * n)
+        theory = structure.law(counts, epsilon, lo[part], hi[part])
         spread[part] = np.sqrt(np.diag(theory.covariance))
         mse = float(np.mean(errors[:, part] ** 2))
-        points.append(_point(cell, length, mse, theory))
-    standardised, _ = np.histogram(errors / spread, BINS)
-    return CellResult(tuple(points), standardised)
+        points.append(
+            Point(
+                series=cell.series.name,
+                days=days,
+                records=int(counts.sum()),
+                epsilon=epsilon,
+                true_epsilon=structure.true_epsilon(days, epsilon),
+                family=structure.family,
+                fanout=getattr(structure, "fanout", 0),
+                plan=structure.plan(days, epsilon),
+                neighbours=structure.neighbours.value,
+                flaws=str(getattr(structure, "flaws", CORRECT)),
+                length=length,
+                rmse=math.sqrt(mse),
+                predicted=theory.rmse,
+                deviations=theory.deviations(mse, cell.fits),
+                bias=math.sqrt(float(np.mean(theory.bias**2))),
+            )
+        )
+    return CellResult(tuple(points), np.histogram(errors / spread, BINS)[0])
 
 
-def _point(cell: RangeCell, length: int, mse: float, theory: ranges_theory.Law) -> Point:
-    structure, days = cell.structure, len(cell.series.counts)
-    plan, true_epsilon, neighbours, flaws = "", cell.epsilon, NeighbourRelation.replaced, CORRECT
-    if isinstance(structure, CentralFlat | CentralHierarchy):
-        neighbours = structure.neighbours
-        if isinstance(structure, CentralHierarchy):
-            plan = f"fanout {structure.tree(days).fanout}"
-    else:
-        if isinstance(structure, FlawedStructure):
-            flaws = structure.flaws
-            true_epsilon = structure.true_epsilon(days, cell.epsilon)
-            experiment = structure.believed(days, cell.epsilon)
-        else:
-            experiment = structure.experiment(days, cell.epsilon)
-        cells = " ".join(str(level.g) for level in experiment.levels)
-        plan = f"fanout {experiment.fanout}, cells {cells}" if experiment.fanout else f"cells {cells}"
-    return Point(
-        series=cell.series.name,
-        days=days,
-        records=int(cell.series.counts.sum()),
-        epsilon=cell.epsilon,
-        true_epsilon=true_epsilon,
-        family=family(structure),
-        fanout=getattr(structure, "fanout", 0),
-        plan=plan,
-        neighbours=neighbours.value,
-        flaws=str(flaws),
-        length=length,
-        rmse=math.sqrt(mse),
-        predicted=theory.rmse,
-        deviations=theory.deviations(mse, cell.fits),
-        bias=math.sqrt(float(np.mean(theory.bias**2))),
-    )
-
-
-def family(structure: AnyStructure) -> str:
-    """Which of the four a structure is."""
-    side = "central" if isinstance(structure, CentralFlat | CentralHierarchy) else "local"
-    if isinstance(structure, FlawedStructure):
-        return f"{side} {'hierarchy' if structure.fanout else 'flat'}"
-    return f"{side} {'flat' if isinstance(structure, CentralFlat | LocalFlat) else 'hierarchy'}"
-
-
-# --- All cells of a design -------------------------------------------------------------------------
+# --- All cells of a design ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RangeStudy:
     """All points of a design.
 
-    short: local structures on short ranges at design.middle. noise: errors of single counts of central flat
-    at design.middle.
+    flawed: of the runs with flaws, the correct ones beside them included. short: local structures on short
+    ranges at design.middle. noise: errors of single counts of central flat at design.middle.
     """
 
     design: RangeDesign
@@ -193,36 +263,29 @@ class RangeStudy:
     noise: Counts
     example: dict[str, Floats]
 
-    def select(self, **wanted: Any) -> list[Point]:
-        """Points of the correct structures with these values."""
-        return [point for point in self.points if all(getattr(point, k) == v for k, v in wanted.items())]
-
-    def select_flawed(self, **wanted: Any) -> list[Point]:
-        """Points of the runs with flaws, the correct ones beside them included."""
-        return [point for point in self.flawed if all(getattr(point, k) == v for k, v in wanted.items())]
+    @property
+    def flaw_series(self) -> Daily:
+        """The counts of the runs with flaws."""
+        return next(one for one in self.series if len(one.counts) == self.design.flaw_days)
 
 
 def cells(design: RangeDesign, series_for: Callable[[int], Daily], seed: int | None) -> list[RangeCell]:
     """All cells of a design, with seeds of their own; without a seed they are unpredictable and safe."""
-    root = np.random.SeedSequence(seed)
-    common = {"ranges": design.ranges, "safe": seed is None}
-    chosen: list[tuple[Daily, float, AnyStructure, tuple[int, ...]]] = []
+    chosen: list[tuple[Daily, float, Structure, tuple[int, ...]]] = []
     for days, lengths in design.lengths.items():
-        series = series_for(days)
-        for epsilon in design.epsilons:
-            chosen += [(series, epsilon, structure, lengths) for structure in structures(design.fanouts)]
-    series = series_for(design.flaw_days)
-    for epsilon in design.epsilons:
-        lengths = flaw_lengths(design.flaw_days)
-        chosen += [(series, epsilon, flawed, lengths) for flawed in flawed_structures(design.flaw_fanouts)]
+        series, compared = series_for(days), list(structures(design.fanouts))
+        chosen += [(series, e, structure, lengths) for e in design.epsilons for structure in compared]
+    series, lengths = series_for(design.flaw_days), flaw_lengths(design.flaw_days)
+    flawed = list(flawed_structures(design.flaw_fanouts))
+    chosen += [(series, e, structure, lengths) for e in design.epsilons for structure in flawed]
     for days in design.lengths:
         if days >= design.even_days:
-            series = series_for(days)
-            for structure in (LocalFlat(), *map(LocalHierarchy, design.even_fanouts)):
-                chosen.append((series, design.middle, structure, EVEN_LENGTHS))
+            series, even = series_for(days), (LocalFlat(), *map(LocalHierarchy, design.even_fanouts))
+            chosen += [(series, design.middle, structure, EVEN_LENGTHS) for structure in even]
+    seeds = np.random.SeedSequence(seed).spawn(len(chosen))
     return [
-        RangeCell(*what, fits=fits_for(design, what[2], what[0]), seed=s, **common)
-        for what, s in zip(chosen, root.spawn(len(chosen)), strict=True)
+        RangeCell(*what, fits_for(design, what[2], what[0]), design.ranges, one, seed is None)
+        for what, one in zip(chosen, seeds, strict=True)
     ]
 
 
@@ -248,30 +311,30 @@ def run_design(design: RangeDesign, own: Daily | None, running: Running) -> Rang
     short: list[Point] = []
     standardised = {name: np.zeros(len(BINS) - 1, np.int64) for name in FAMILIES}
     for i, cell in enumerate(todo):
-        if isinstance(cell.structure, FlawedStructure):
-            flawed.extend(results[i].points)
-        elif cell.lengths == EVEN_LENGTHS:
-            short.extend(results[i].points)
-        else:
-            points.extend(results[i].points)
-            standardised[family(cell.structure)] += results[i].standardised
-    shown = series_for(min(design.lengths, key=lambda n: abs(n - 128)))
-    noise, example = _examples(design, series_for(max(design.lengths)), shown, running.seed)
-    series = tuple(series_for(days) for days in design.lengths)
-    parts = (tuple(points), tuple(flawed), tuple(short))
+        is_flawed = isinstance(cell.structure, FlawedStructure)
+        kind = flawed if is_flawed else short if cell.lengths == EVEN_LENGTHS else points
+        kind.extend(results[i].points)
+        if kind is points:
+            standardised[cell.structure.family] += results[i].standardised
+    noise, example = _examples(design, series_for, running.seed)
+    series = tuple(map(series_for, design.lengths))
+    parts = tuple(points), tuple(flawed), tuple(short)
     return RangeStudy(design, series, *parts, standardised, noise, example)
 
 
 def _examples(
-    design: RangeDesign, longest: Daily, shown: Daily, seed: int | None
+    design: RangeDesign, series_for: Callable[[int], Daily], seed: int | None
 ) -> tuple[Counts, dict[str, Floats]]:
     """Noise of many single counts, and one fit of each structure beside the counts themselves."""
     source = source_of(np.random.SeedSequence(seed), seed is None)
-    days = np.arange(len(longest.counts))
-    fits = [CentralFlat().fit(longest.counts, design.middle, source) for _ in range(design.fits)]
-    noise = np.concatenate([f.answer(days, days + 1) - longest.counts for f in fits]).astype(np.int64)
-    days = np.arange(len(shown.counts))
-    example = {"counts": shown.counts.astype(np.float64)}
-    for structure in (CentralFlat(), CentralHierarchy(), LocalFlat(), LocalHierarchy()):
-        example[family(structure)] = structure.fit(shown.counts, design.middle, source).answer(days, days + 1)
-    return noise, example
+    counts = series_for(max(design.lengths)).counts
+    shown = series_for(min(design.lengths, key=lambda n: abs(n - 128))).counts
+
+    def days_of(structure: Structure, counts: Counts) -> Floats:
+        at = np.arange(len(counts))
+        return structure.fit(counts, design.middle, source).answer(at, at + 1)
+
+    noise = np.concatenate([days_of(CentralFlat(), counts) - counts for _ in range(design.fits)])
+    each = (CentralFlat(), CentralHierarchy(), LocalFlat(), LocalHierarchy())
+    example = {"counts": shown.astype(np.float64)} | {one.family: days_of(one, shown) for one in each}
+    return noise.astype(np.int64), example

@@ -19,9 +19,6 @@ from ..server.mechanisms.channel import level_channel
 from ..server.mechanisms.hashing import butterfly
 from ..server.mechanisms.supports import SupportMechanism
 from ..server.mechanisms.tree import least_squares as hierarchy
-from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy
-
-AnyStructure = CentralFlat | CentralHierarchy | LocalFlat | LocalHierarchy
 
 
 @dataclass(frozen=True)
@@ -69,24 +66,7 @@ def indicator(domain: int, lo: Ints, hi: Ints) -> Floats:
     return ((at >= lo) & (at < hi)).astype(np.float64)
 
 
-def law(structure: AnyStructure, counts: Ints, epsilon: float, lo: Ints, hi: Ints) -> Law:
-    """The law of a structure's errors on the ranges lo[i]..hi[i]-1 of those counts, ε in nats.
-
-    Central structures: exact. Local ones: exact but for the least squares' weights, which take the expected
-    instead of the true number of reports of each level.
-    """
-    domain = len(counts)
-    weights = indicator(domain, lo, hi)
-    if isinstance(structure, CentralFlat):
-        return _central(structure.node_variance(epsilon), [weights])
-    if isinstance(structure, CentralHierarchy):
-        tree = structure.tree(domain)
-        return _central(structure.node_variance(tree, epsilon), hierarchy.transpose(tree, weights)[0])
-    experiment = structure.experiment(domain, epsilon)
-    return channel_law(experiment, experiment, counts, tree_weights(experiment, weights))
-
-
-def _central(variance: float, parts: Sequence[Floats]) -> Law:
+def laplace_law(variance: float, parts: Sequence[Floats]) -> Law:
     """Weighted sums of independent discrete Laplace numbers, whose excess kurtosis is 3 + 1 / variance."""
     covariance = variance * sum((r.T @ r for r in parts), np.zeros((parts[0].shape[1],) * 2))
     squares = sum(float(np.sum(np.mean(r * r, axis=1) ** 2)) for r in parts)
@@ -102,24 +82,18 @@ def tree_weights(experiment: Experiment, weights: Floats) -> list[Floats]:
 
 
 def channel_law(
-    ran: Experiment,
-    believed: Experiment,
-    counts: Ints,
-    parts: Sequence[Floats],
-    unused: float = 0.0,
+    ran: Experiment, believed: Experiment, counts: Ints, parts: Sequence[Floats], unused: float = 0.0
 ) -> Law:
     """The law of n Σ_l parts[l] · (estimates of level l - the records' own shares of its nodes).
 
     ran: the channel that made the reports; believed: the one that the estimator inverts; parts: per level,
-    shape (nodes, ranges); unused: share of reports that say nothing.
+    shape (nodes, ranges); unused: share of reports that say nothing. Exact but for the least squares'
+    weights, which take the expected instead of the true number of reports of each level.
     """
-    n = int(counts.sum())
-    domain = len(counts)
+    n, domain, count = int(counts.sum()), len(counts), parts[0].shape[1]
     shares = counts / n
-    count = parts[0].shape[1]
     second = np.zeros((count, count))
-    by_value = np.zeros((domain, count))
-    truth = np.zeros((domain, count))
+    by_value, truth = np.zeros((2, domain, count))
     for level, other, r in zip(ran.levels, believed.levels, parts, strict=True):
         if not level.weight:
             continue
@@ -129,10 +103,8 @@ def channel_law(
         nodes = np.add.reduceat(shares, np.arange(0, domain, level.width))
         codes = (level.g - 1) / level.seeds if level.t else 1.0
         law_of_codes = codes * (true.lie + (true.p - true.lie) * butterfly.class_weights(level, nodes))
-        w = butterfly.class_weights(level, r)
-        w *= scale
-        mean = law_of_codes @ w
-        w -= mean
+        w = butterfly.class_weights(level, r) * scale
+        w -= law_of_codes @ w
         second += (w.T * law_of_codes) @ w / chance
         # What a value adds to the answer on average, whatever the level's code: own support and others'.
         own = (true.p - true.q) * scale * r
@@ -140,6 +112,4 @@ def channel_law(
         by_value += np.repeat(own, level.width, axis=0)[:domain] + base
         truth += np.repeat(r, level.width, axis=0)[:domain]
     centred = by_value - shares @ by_value
-    covariance = n * (second - (centred.T * shares) @ centred)
-    bias = n * (shares @ (by_value - truth))
-    return Law(bias, covariance)
+    return Law(n * (shares @ (by_value - truth)), n * (second - (centred.T * shares) @ centred))

@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -29,10 +30,10 @@ from ..server.epsilon import MICRO, check_epsilon, micro_nats
 from ..server.experiments.payload import experiment_over, mechanism_fields
 from ..server.mechanisms.channel import level_channel
 from ..server.mechanisms.tree.least_squares import transpose
+from ..server.plain import plain
 from ..simulator import vectorised
-from . import ranges_theory
 from .daily import flights
-from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable, plain
+from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable
 from .noise import NeighbourRelation, NoiseSource, noise_variance, safe_source, source_of
 from .structures import CentralHierarchy, LocalHierarchy
 
@@ -84,10 +85,6 @@ class Reconstruction:
     runs: int
     outcomes: tuple[Outcome, ...]
 
-    def select(self, target: Target, attack: Attack) -> list[Outcome]:
-        """Outcomes of one line, by rising number of questions."""
-        return [o for o in self.outcomes if (o.target, o.attack) == (target, attack)]
-
     @property
     def allowed(self) -> float:
         """Share of records that ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε)."""
@@ -105,11 +102,7 @@ def column(records: int = RECORDS) -> Counts:
     return (counts > np.median(counts)).astype(np.int64)
 
 
-def study(
-    epsilon: float,
-    running: Running,
-    runs: int = RUNS,
-) -> Reconstruction:
+def study(epsilon: float, running: Running, runs: int = RUNS) -> Reconstruction:
     """Run all attacks on the running's workers; epsilon in nats.
 
     Without a seed noise comes from OpenDP and no two runs are alike. Raises StudyError for an ε that is out
@@ -166,7 +159,7 @@ def _attacks(bits: Counts, days: Counts, epsilon: float, source: NoiseSource) ->
     for attack, structure in guards.items():
         at = np.arange(len(days))
         off = structure.fit(days, epsilon, source).answer(at, at + 1) - days
-        theory = ranges_theory.law(structure, days, epsilon, at, at + 1)
+        theory = structure.law(days, epsilon, at, at + 1)
         yield "days", attack, len(days), _root_mean_square(off), theory.rmse
 
 
@@ -333,3 +326,55 @@ def run(asked: ReconstructionParameters, running: Running) -> StudyResult:
         ]
     allowed = f"ε = {found.epsilon:g} in all lets nobody who knows nothing before get more than"
     return StudyResult(json, (*shown, f"{allowed} {100 * found.allowed:.1f} % right."), found)
+
+
+def draw(path: Path, found: Reconstruction) -> None:
+    """Write records given away, and the error of a day, against the number of questions."""
+    from .drawing import COLOURS, figure, legend_below, panel, thousands
+
+    looks = list(zip(_WORDS, [COLOURS[i] for i in (1, 5, 3, 0, 2)], "os^Dv", strict=True))
+    with figure(path, columns=2) as (drawing, (left, right)):
+        for axes, target, scale in ((left, "records", 100.0), (right, "days", 1.0)):
+            here = [o for o in found.outcomes if o.target == target]
+            for attack, colour, mark in looks:
+                line = [o for o in here if o.attack == attack]
+                if not line:
+                    continue
+                questions = [o.questions for o in line]
+                predicted, measured = scale * np.array([(o.predicted, o.measured) for o in line]).T
+                once = attack in ("kept", "boards")  # the same answers, or none, however often one asks
+                if once:
+                    questions.append(max(o.questions for o in here))
+                    predicted, measured = np.repeat((predicted, measured), 2, axis=1)
+                name = f"{words(attack)}, ε = {found.epsilon:g} {'in all' if once else 'each'}"
+                axes.plot(questions, predicted, color=colour, linewidth=1.6)
+                axes.plot(questions, measured, mark, color=colour, markersize=5.5, label=name)
+        n, allowed = found.records, 100 * found.allowed
+        asked = np.geomspace(1.5 * n, max(o.questions for o in found.outcomes), 60)
+        closed = special.ndtr(np.sqrt((asked - n) / noise_variance(1, found.epsilon)) / 4)
+        label = "Φ(√(questions - records) / 4σ)"
+        left.plot(asked, 100 * closed, ":", color="#333333", linewidth=2, label=label)
+        left.axhline(allowed, color="#777777", linewidth=1.2, linestyle="--")
+        left.annotate(
+            f"what ε = {found.epsilon:g} in all lets anybody get right: {allowed:.1f} %",
+            (0.99, allowed),
+            (-30, -5),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            fontsize=9,
+            color="#555555",
+        )
+        left.set_ylim(48, 101.5)
+        note = f"{n} records; dots measured, lines theory; half are right by guessing"
+        panel(left, ("Records reconstructed", note, "questions", "records guessed right, %"), "x", "{:,.0f}")
+        note = f"{found.days} days of {found.per_day:,.0f} on average; dots measured, lines theory"
+        panel(
+            right,
+            ("Error of a day's count", note, "questions", "RMS error, records"),
+            "xy",
+            "{:,.0f}",
+            thousands,
+        )
+        legend_below(drawing, left, 3, 9.5)

@@ -1,4 +1,4 @@
-"""Four ways to answer ranges privately: fit(counts, epsilon, source) -> Fitted, Fitted.answer(lo, hi).
+"""Four ways to answer ranges privately, and the law of each one's errors.
 
 `CentralFlat` and `CentralHierarchy` trust a curator who adds noise to counts. The noise is drawn once for
 each node and kept: drawn anew for each question, it would average out and protect nobody. `LocalFlat` and
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Protocol, overload
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from ..server.mechanisms.tree.choice import level_channels
 from ..server.mechanisms.tree.influence import mean_range_variance
 from ..server.mechanisms.workload import ALL_RANGES, FREQUENCIES
 from ..simulator import vectorised
+from . import ranges_theory
 from .noise import NeighbourRelation, NoiseSource, noise_variance
 
 _FANOUTS = range(2, 33)
@@ -65,12 +66,39 @@ class Fitted:
         return float(result) if np.ndim(result) == 0 else result
 
 
-class Structure(Protocol):
-    """One way to answer ranges privately."""
+class Structure:
+    """One way to answer ranges privately.
+
+    family: "central" or "local", and "flat" or "hierarchy".
+    """
+
+    neighbours: NeighbourRelation = NeighbourRelation.replaced
+
+    @property
+    def family(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def central(self) -> bool:
+        """Whether a curator is trusted."""
+        return self.family.startswith("central")
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
         """Spend ε (nats) on counts, integers of shape (domain,). Raises StructureError."""
-        ...
+        raise NotImplementedError
+
+    def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
+        """The law of the errors on the ranges lo[i]..hi[i]-1 of those counts, ε in nats."""
+        raise NotImplementedError
+
+    def plan(self, domain: int, epsilon: float) -> str:
+        """The fanout and cells that it comes to, in words."""
+        raise NotImplementedError
+
+    def true_epsilon(self, domain: int, epsilon: float) -> float:
+        """What a report or the publication really spends, nats."""
+        del domain
+        return epsilon
 
 
 def check_fanout(fanout: int) -> None:
@@ -122,9 +150,16 @@ class CentralFlat(Structure):
 
     neighbours: NeighbourRelation = NeighbourRelation.added
 
-    def node_variance(self, epsilon: float) -> float:
-        """Variance of one count."""
-        return noise_variance(self.neighbours.sensitivity, epsilon)
+    @property
+    def family(self) -> str:
+        return "central flat"
+
+    def plan(self, domain: int, epsilon: float) -> str:
+        return ""
+
+    def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
+        weights = ranges_theory.indicator(len(counts), lo, hi)
+        return ranges_theory.laplace_law(noise_variance(self.neighbours.sensitivity, epsilon), [weights])
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
         counts = checked(counts, epsilon)
@@ -140,7 +175,7 @@ class CentralHierarchy(Structure):
 
     Privacy: ε-DP for the neighbours named: a record is in one node of each level, so all counts change
     by at most levels times the sensitivity of one level; levels are h below a public root, h + 1 with a
-    private one. Utility: ranges_theory.law(), exact; grows like log(r)^1.5 before consistency.
+    private one. Utility: law(), exact; grows like log(r)^1.5 before consistency.
     Cost: one draw for each node, below fanout / (fanout - 1) for each index; O(nodes) for consistency.
     Citation: Dwork, Naor, Pitassi, Rothblum, "Differential Privacy under Continual Observation", STOC
     2010; Chan, Shi, Song, "Private and Continual Release of Statistics", 2011; Hay, Rastogi, Miklau,
@@ -152,6 +187,10 @@ class CentralHierarchy(Structure):
 
     def __post_init__(self) -> None:
         check_fanout(self.fanout)
+
+    @property
+    def family(self) -> str:
+        return "central hierarchy"
 
     @property
     def public_root(self) -> bool:
@@ -169,6 +208,14 @@ class CentralHierarchy(Structure):
     def node_variance(self, tree: hierarchy.Tree, epsilon: float) -> float:
         """Variance of one node's count."""
         return noise_variance(self.sensitivity(tree), epsilon)
+
+    def plan(self, domain: int, epsilon: float) -> str:
+        return f"fanout {self.tree(domain).fanout}"
+
+    def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
+        tree = self.tree(len(counts))
+        parts, _ = hierarchy.transpose(tree, ranges_theory.indicator(len(counts), lo, hi))
+        return ranges_theory.laplace_law(self.node_variance(tree, epsilon), parts)
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
         counts = checked(counts, epsilon)
@@ -226,10 +273,23 @@ def best_fanout(domain: int, public_root: bool, fanouts: Sequence[int] = _FANOUT
 # --- Boards -----------------------------------------------------------------------------------------
 
 
-class _Local(Structure):
+class LocalStructure(Structure):
+    """Boards, each with one report."""
+
     def experiment(self, domain: int, epsilon: float) -> Experiment:
         """What boards are asked."""
         raise NotImplementedError
+
+    def plan(self, domain: int, epsilon: float) -> str:
+        experiment = self.experiment(domain, epsilon)
+        cells = "cells " + " ".join(str(level.g) for level in experiment.levels)
+        return f"fanout {experiment.fanout}, {cells}" if experiment.fanout else cells
+
+    def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
+        experiment = self.experiment(len(counts), epsilon)
+        weights = ranges_theory.indicator(len(counts), lo, hi)
+        parts = ranges_theory.tree_weights(experiment, weights)
+        return ranges_theory.channel_law(experiment, experiment, counts, parts)
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
         """One report of every record, and the shipped estimate of the counts."""
@@ -240,14 +300,18 @@ class _Local(Structure):
 
 
 @dataclass(frozen=True)
-class LocalFlat(_Local):
+class LocalFlat(LocalStructure):
     """Every record in one report about its index: generalised randomized response, or local hashing.
 
     Privacy: ε-LDP for each record. Utility: about 4 e^ε / (e^ε - 1)² n for one count among n records, and
-    ranges_theory.law() for ranges, exact: errors of different indices are correlated. Cost: O(n) to
+    law() for ranges, exact: errors of different indices are correlated. Cost: O(n) to
     simulate, a few ms to estimate. Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private
     Protocols for Frequency Estimation", USENIX Security 2017.
     """
+
+    @property
+    def family(self) -> str:
+        return "local flat"
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
         """The experiment of least variance for single counts."""
@@ -255,12 +319,12 @@ class LocalFlat(_Local):
 
 
 @dataclass(frozen=True)
-class LocalHierarchy(_Local):
+class LocalHierarchy(LocalStructure):
     """Every record in one report about one level of a tree, made consistent with the known total.
 
     fanout is 2 or more, or 0 for the plan of least mean variance over all ranges.
 
-    Privacy: ε-LDP for each record: it is in one report, at one level. Utility: ranges_theory.law().
+    Privacy: ε-LDP for each record: it is in one report, at one level. Utility: law().
     Cost: as LocalFlat. Citation: Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local
     Differential Privacy", VLDB 2019, section 4.
     """
@@ -269,6 +333,10 @@ class LocalHierarchy(_Local):
 
     def __post_init__(self) -> None:
         check_fanout(self.fanout)
+
+    @property
+    def family(self) -> str:
+        return "local hierarchy"
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
         """The experiment with each level's best cells."""

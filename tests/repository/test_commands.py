@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,16 +52,33 @@ def test_each_command_stands_in_a_block_that_can_be_pasted(path: Path):
     assert [f"{path.name}:{line}: {fault}" for line, fault in read(path).faults] == []
 
 
+@pytest.fixture(scope="session")
+def runner() -> Iterator[subprocess.Popen[str]]:
+    """Runs one page after another: the commands are loaded once for all."""
+    command = [sys.executable, run_page.__file__, "-", *["--slow"] * LONG]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        assert process.stdin
+        process.stdin.close()
+
+
 @pytest.mark.broker
 @pytest.mark.micropython
 @pytest.mark.slow
 @pages(*(path for path in PAGES if run_page.chosen(read(path).blocks, LONG)))
-def test_a_pages_commands_do_what_it_says(path: Path):
-    command = [sys.executable, run_page.__file__, str(path), *["--slow"] * LONG]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode == run_page.CANNOT:
-        pytest.skip(done.stdout.strip())
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_pages_commands_do_what_it_says(path: Path, runner: subprocess.Popen[str]):
+    assert runner.stdin
+    assert runner.stdout
+    print(path, file=runner.stdin, flush=True)
+    said = ""
+    for line in runner.stdout:
+        if line.startswith(run_page.END):
+            break
+        said += line
+    status = line.removeprefix(run_page.END).strip()
+    if status == str(run_page.CANNOT):
+        pytest.skip(said.strip())
+    assert status == "0", said
 
 
 @pages(*(path for path in PAGES if read(path).blocks))

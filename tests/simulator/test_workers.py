@@ -38,8 +38,7 @@ from hushmote.simulator.workers import workers
 from hushmote.studies import lifetime, plan_check
 from hushmote.studies.frame import Running
 from hushmote.studies.lifetime import LifetimeParameters
-from hushmote.studies.ranges_design import QUICK, default_series
-from hushmote.studies.ranges_run import cells, run_cell
+from hushmote.studies.ranges_run import QUICK, cells, default_series, run_cell
 
 pytestmark = pytest.mark.slow
 

@@ -19,16 +19,19 @@ from once import once
 from hushmote.studies.daily import Daily, flights, synthetic
 from hushmote.studies.frame import StudyError
 from hushmote.studies.noise import noise_variance
-from hushmote.studies.ranges_design import (
+from hushmote.studies.ranges_figures import FIGURES
+from hushmote.studies.ranges_findings import CASES, formula_length
+from hushmote.studies.ranges_run import (
+    FAMILIES,
     FULL,
     LENGTHS,
     QUICK,
+    RangeCell,
     fits_for,
     fitting_design,
+    run_cell,
+    starts,
 )
-from hushmote.studies.ranges_figures import FIGURES
-from hushmote.studies.ranges_findings import CASES, formula_length
-from hushmote.studies.ranges_run import FAMILIES, RangeCell, run_cell, starts
 from hushmote.studies.structures import CentralFlat, LocalHierarchy
 
 

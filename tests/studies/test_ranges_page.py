@@ -13,21 +13,22 @@ import pytest
 from once import once
 
 from hushmote.simulator.workers import workers
-from hushmote.studies import ranges_tables as tables
+from hushmote.studies import ranges_findings as findings
 from hushmote.studies.flawed import FlawedStructure
 from hushmote.studies.frame import StudyTable
-from hushmote.studies.ranges_design import EVEN_LENGTHS, FULL, AnyStructure, default_series
-from hushmote.studies.ranges_findings import (
-    CASES,
-    even_lengths,
-    exponent,
-    length_fits,
-    line,
-    rms,
-    verdicts,
+from hushmote.studies.ranges_findings import CASES, exponent, line, measured_rms, rms
+from hushmote.studies.ranges_run import (
+    EVEN_LENGTHS,
+    FULL,
+    Point,
+    RangeCell,
+    cells,
+    default_series,
+    predicted,
+    run_cell,
+    select,
 )
-from hushmote.studies.ranges_run import Point, RangeCell, cells, law, run_cell, starts
-from hushmote.studies.structures import LocalFlat, LocalHierarchy
+from hushmote.studies.structures import LocalFlat, LocalHierarchy, Structure
 
 pytestmark = pytest.mark.long
 
@@ -51,8 +52,7 @@ class Ran:
 
     def of(self, family: str, neighbours: str, days: int) -> list[Point]:
         """Points of one curve at ε = 1."""
-        wanted = (family, neighbours, days)
-        return [p for p in self.chosen if (p.family, p.neighbours, p.days) == wanted]
+        return select(self.chosen, family=family, neighbours=neighbours, days=days)
 
 
 def is_chosen(cell: RangeCell) -> bool:
@@ -87,12 +87,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(once(tmp_path_factory, "page of the study of ranges", make))
 
 
-def held(table: str) -> None:
-    assert table in PAGE.read_text(encoding="utf-8"), f"the page should have:\n{table}"
-
-
-def held_table(table: StudyTable) -> None:
-    held(tables.markdown(table))
+def held(table: StudyTable) -> None:
+    text = findings.markdown(table)
+    assert text in PAGE.read_text(encoding="utf-8"), f"the page should have:\n{text}"
 
 
 def said(*sentences: str) -> None:
@@ -101,33 +98,21 @@ def said(*sentences: str) -> None:
     assert not missing, "the page should say:\n" + "\n".join(missing)
 
 
-def test_the_table_of_errors_is_that_of_the_run(ran: Ran):
-    held_table(tables.results(ran.chosen, FULL.middle))
-
-
-def test_the_table_of_lengths_is_that_of_the_run(ran: Ran):
-    held_table(tables.length_laws(length_fits(ran.chosen, FULL.middle)))
-
-
-def test_the_table_of_break_even_lengths_is_that_of_the_run(ran: Ran):
+def test_the_tables_are_those_of_the_run(ran: Ran):
+    held(findings.results_table(ran.chosen, FULL.middle))
+    held(findings.lengths_table(findings.length_fits(ran.chosen, FULL.middle)))
     series = [default_series(days) for days in SIZES if days >= FULL.even_days]
-    held_table(tables.even(even_lengths(ran.short, series, FULL.middle)))
-
-
-def test_the_table_of_flaws_is_theorys(ran: Ran):
-    del ran  # only theory; but slow, and marked so by what it takes
-    held_table(tables.flaws(FULL, default_series(FULL.flaw_days)))
-
-
-def test_the_table_of_agreement_is_that_of_these_curves(ran: Ran):
-    curves = verdicts(ran.points, "correct")
-    held_table(tables.agreement(curves))
+    held(findings.even_table(findings.even_lengths(ran.short, series, FULL.middle)))
+    curves = findings.verdicts(ran.points, "correct")
+    held(findings.agreement_table(curves))
     assert all(verdict.agrees for verdict in curves)
     said(f"{len(ran.points):,} points of {len(curves)} curves", "All curves agree.")
-
-
-def test_the_sentences_about_errors(ran: Ran):
     said(*error_sentences(ran))
+
+
+def test_the_table_and_the_sentences_of_theory():
+    held(findings.flaws_table(FULL, default_series(FULL.flaw_days)))
+    said(*theory_sentences())
 
 
 def error_sentences(ran: Ran) -> list[str]:
@@ -150,8 +135,7 @@ def error_sentences(ran: Ran) -> list[str]:
     prices = []
     for days in SIZES:
         local, central = (
-            rms([p.rmse for p in ran.of(f"{side} hierarchy", "replaced", days)])
-            for side in ("local", "central")
+            measured_rms(ran.of(f"{side} hierarchy", "replaced", days)) for side in ("local", "central")
         )
         prices.append((ran.of("local hierarchy", "replaced", days)[0].records, local / central))
     (few, first), (many, last) = prices[0], prices[-1]
@@ -161,34 +145,26 @@ def error_sentences(ran: Ran) -> list[str]:
     return sentences
 
 
-def predicted(structure: AnyStructure, epsilon: float, length: int, days: int = FULL.flaw_days) -> float:
+def theory(structure: Structure, epsilon: float, length: int) -> float:
     """RMSE by theory of ranges of one length."""
-    counts = default_series(days).counts
-    lo = starts(days, length, FULL.ranges)
-    return law(structure, counts, epsilon, lo, lo + length).rmse
-
-
-def test_the_sentences_about_theory(ran: Ran):
-    del ran
-    said(*theory_sentences())
+    return predicted(structure, default_series(FULL.flaw_days), epsilon, length, FULL.ranges)
 
 
 def theory_sentences() -> list[str]:
     """What the page says of exponents, of the fall of flat's error, and of single days."""
     lengths = FULL.lengths[FULL.flaw_days]
-    curve = [rms([predicted(LocalHierarchy(), e, r) for r in lengths]) for e in FULL.epsilons]
+    curve = [rms([theory(LocalHierarchy(), e, r) for r in lengths]) for e in FULL.epsilons]
     inverse, square = ([e**-power for e in FULL.epsilons] for power in (1, 2))
     power, explained = exponent(FULL.epsilons, curve), (line(inverse, curve)[2], line(square, curve)[2])
     laws = f"a + b/ε explains {100 * explained[0]:.2f} % of it, a + b/ε² {100 * explained[1]:.0f} %"
     sentences = [f"goes like ε^{power:.2f}; {laws}"]
     half = FULL.flaw_days // 2
     for epsilon in (1.0, 0.2):
-        errors = {r: predicted(LocalFlat(), epsilon, r) for r in (half // 2, half - 32, half, half + 32, 486)}
+        errors = {r: theory(LocalFlat(), epsilon, r) for r in (half // 2, half - 32, half, half + 32, 486)}
         assert max(errors, key=lambda r: errors[r]) == half
         sentences.append(f"{100 * (1 - errors[486] / errors[half]):.0f} % less at ε = {epsilon:g}")
     for case in ("all correct", "thesis"):
-        flaws = CASES[case]
-        flat = FlawedStructure(0, type(flaws)(lie=flaws.lie, no_hash=flaws.no_hash))
-        ratio = predicted(FlawedStructure(2, flaws), 1.0, 1) / predicted(flat, 1.0, 1)
+        tree = FlawedStructure(2, CASES[case])
+        ratio = theory(tree, 1.0, 1) / theory(tree.beside, 1.0, 1)
         sentences.append(f"{ratio:.1f} times")
     return sentences

@@ -144,7 +144,7 @@ def test_a_private_root_is_weighed_as_exact_least_squares_do(domain, fanout):
 @pytest.mark.parametrize("structure", CENTRAL, ids=str)
 def test_the_law_of_central_errors_is_exact(structure):
     """Every unit of noise in turn gives the linear map, and with it the covariance."""
-    law = ranges_theory.law(structure, COUNTS, 0.7, LO, HI)
+    law = structure.law(COUNTS, 0.7, LO, HI)
     chosen = Chosen()
     structure.fit(COUNTS, 0.7, chosen.source())
     n, sensitivity, epsilon = chosen.asked[0]
@@ -164,10 +164,7 @@ def test_the_law_of_central_errors_is_exact(structure):
 def test_the_chosen_fanout_has_the_least_mean_variance():
     """Against the exact laws of all ranges, all fanouts up to flat."""
     for neighbours in NeighbourRelation:
-        means = {
-            b: ranges_theory.law(CentralHierarchy(b, neighbours), COUNTS, 0.01, LO, HI).mse
-            for b in range(2, 14)
-        }
+        means = {b: CentralHierarchy(b, neighbours).law(COUNTS, 0.01, LO, HI).mse for b in range(2, 14)}
         assert best_fanout(13, neighbours is NeighbourRelation.replaced) == min(means, key=lambda b: means[b])
 
 
@@ -190,7 +187,7 @@ def test_the_law_of_local_flat_errors_is_that_of_every_code_of_every_record(epsi
         centred = weight - chance[:, v] @ weight
         assert chance[:, v] @ weight == pytest.approx(ranges[v], abs=1e-9)
         covariance += count * (centred.T * chance[:, v]) @ centred
-    law = ranges_theory.law(LocalFlat(), COUNTS, epsilon, LO, HI)
+    law = LocalFlat().law(COUNTS, epsilon, LO, HI)
     assert law.covariance == pytest.approx(covariance, rel=1e-6, abs=1e-6 * covariance.max())
 
 
@@ -207,7 +204,7 @@ def test_measured_errors_agree_with_their_law(structure):
     squares = [
         (structure.fit(counts, 1.0, source).answer(lo, hi) - below[hi] + below[lo]) ** 2 for _ in range(200)
     ]
-    law = ranges_theory.law(structure, counts, 1.0, lo, hi)
+    law = structure.law(counts, 1.0, lo, hi)
     assert abs(law.deviations(float(np.mean(squares)), 200)) < 6.5
 
 

@@ -2,8 +2,9 @@
 
     .venv/bin/python tests/support/run_page.py README.md docs/*.md
 
-Exit status 0: every block did what it should. 1: one did not; below its line stands the end of its output.
-3: a page cannot be run here; the line says why.
+With - in place of pages it reads them from standard input, a line each, and closes what it says of each with
+a line of END and a status. Exit status 0: every block did what it should. 1: one did not; below its line
+stands the end of its output. 3: a page cannot be run here; the line says why.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from pathlib import Path
 
 import page_blocks
 from page_blocks import Block
+from quick_commands import commands
 
 from hushmote.server.provisioning import interpreters
 from hushmote.simulator.broker import find_mosquitto
 
 ROOT = Path(__file__).parents[2]
 CANNOT = 3
+END = "== "
 BLOCK_S = 600  # the longest study, in the long form, on a busy machine
 START_S = 60
 STOP_S = 20
@@ -98,18 +101,21 @@ def check_board() -> None:
 class Shell:
     """A reader's shell: one folder, the venv's commands first, no setting of ours, block after block."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, quick: Path | None) -> None:
         self.folder = folder / "page"
+        self._cpu = quick / "cpu" if quick else None
         self._own = folder / "own"
         self._background: list[tuple[Block, subprocess.Popen[bytes], Path]] = []
         venv = Path(sys.executable).parent
+        system = (f"{at}/{of}" for at in ("/usr/local", "/usr", "") for of in ("bin", "sbin"))
+        programs = [*([quick] if quick else []), venv, *system]
         for made in (self.folder, self._own, folder / "home"):
             made.mkdir()
         shutil.copytree(ROOT / "examples", self.folder / "examples")
         (self.folder / ".venv" / "bin").mkdir(parents=True)
         shutil.copy(venv / "activate", self.folder / ".venv" / "bin")
         self._environment = {
-            "PATH": f"{venv}:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+            "PATH": ":".join(map(str, programs)),
             "HOME": str(folder / "home"),
             "LANG": "C.UTF-8",
             "MPLCONFIGDIR": os.environ.get("MPLCONFIGDIR") or str(Path.home() / ".cache" / "matplotlib"),
@@ -120,7 +126,7 @@ class Shell:
 
     def run(self, block: Block) -> Outcome:
         """Run what a comment sets up and then the block."""
-        before = _cpu_s()
+        before = self._cpu_s()
         for command in block.setup:
             status, output = self._run(command + "\n")
             if status:
@@ -128,7 +134,7 @@ class Shell:
         if block.background:
             return self._start(block)
         status, output = self._run(block.text)
-        cpu_s = _cpu_s() - before
+        cpu_s = self._cpu_s() - before
         if "Traceback (most recent call last)" in output:
             return Outcome(block, "a traceback", output, cpu_s)
         if block.fails:
@@ -181,6 +187,11 @@ class Shell:
             return Outcome(block, f"it ended at once, with exit status {process.returncode}", said)
         return Outcome(block, "" if said else f"it says nothing for {START_S} s", said)
 
+    def _cpu_s(self) -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        calls = self._cpu.read_text().split() if self._cpu and self._cpu.exists() else ()
+        return used.ru_utime + used.ru_stime + sum(map(float, calls))
+
     def close(self) -> Iterator[Outcome]:
         """End what runs in the background as Ctrl-C does, the last first."""
         for block, process, output in reversed(self._background):
@@ -198,11 +209,6 @@ class Shell:
                 fault = "a traceback"
             if fault:
                 yield Outcome(block, fault, said)
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 @contextlib.contextmanager
@@ -227,12 +233,12 @@ def _broker(mosquitto: str, folder: Path) -> Iterator[None]:
             process.terminate()
 
 
-def run(page: Path, slow: bool) -> list[Outcome]:
-    """What became of a page's blocks, in a folder that is removed."""
+def run(page: Path, slow: bool, quick: Path | None = None) -> list[Outcome]:
+    """What became of a page's blocks, in a folder that is removed; quick: of quick_commands.py."""
     blocks = chosen(page_blocks.read(page.read_text()).blocks, slow)
     with tempfile.TemporaryDirectory(prefix="page-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        shell = Shell(folder)
+        shell = Shell(folder, quick)
         if any(_BOARD.search(block.text) for block in blocks):
             check_board()
         if _COMPILER.search("\n".join(block.text for block in blocks)) and shutil.which("cc") is None:
@@ -254,38 +260,44 @@ class NotHere(Exception):
 
 def _main() -> int:
     parser = argparse.ArgumentParser(description="Run the commands of pages as printed.")
-    parser.add_argument("pages", nargs="+", type=Path)
+    parser.add_argument("pages", nargs="+", help="or - for those of standard input")
     parser.add_argument("--slow", action="store_true", help="also blocks marked slow")
     options = parser.parse_args()
     if not os.environ.get(_INSIDE):
         command = own_network()
         if command is not None:
-            inner = [sys.executable, __file__, *map(str, options.pages), *["--slow"] * options.slow]
+            inner = [sys.executable, __file__, *options.pages, *["--slow"] * options.slow]
             return subprocess.run(
                 [*command, "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *inner],
                 env=os.environ | {_INSIDE: "1"},
                 check=False,
             ).returncode
-    failed = False
-    for page in options.pages:
-        try:
-            outcomes = run(page, options.slow)
-        except NotHere as e:
-            print(f"{page}: not run: {e}")
-            return CANNOT
-        for outcome in outcomes:
-            verdict = outcome.fault or ("refused, as it should be" if outcome.block.fails else "ok")
-            hint = ", mark it slow" if outcome.cpu_s > SLOW_CPU_S and not outcome.block.slow else ""
-            print(f"{page}:{outcome.block.line}: {verdict} ({outcome.cpu_s:.1f} s of CPU{hint})")
-            if outcome.fault:
-                failed = True
-                lines = [
-                    *outcome.block.text.splitlines(),
-                    "output:",
-                    *outcome.output.splitlines()[-LAST_LINES:],
-                ]
-                print("\n".join(f"    {line}" for line in lines))
-    return int(failed)
+    followed = options.pages == ["-"]
+    worst = 0
+    with tempfile.TemporaryDirectory(prefix="pages-") as name, commands(Path(name)) as quick:
+        for page in map(str.strip, sys.stdin) if followed else options.pages:
+            status = _say(Path(page), options.slow, quick)
+            worst = max(worst, status)
+            if followed:
+                print(f"{END}{status}", flush=True)
+    return worst
+
+
+def _say(page: Path, slow: bool, quick: Path) -> int:
+    """Run a page and print what became of it; 0, 1 or CANNOT."""
+    try:
+        outcomes = run(page, slow, quick)
+    except NotHere as e:
+        print(f"{page}: not run: {e}")
+        return CANNOT
+    for outcome in outcomes:
+        verdict = outcome.fault or ("refused, as it should be" if outcome.block.fails else "ok")
+        hint = ", mark it slow" if outcome.cpu_s > SLOW_CPU_S and not outcome.block.slow else ""
+        print(f"{page}:{outcome.block.line}: {verdict} ({outcome.cpu_s:.1f} s of CPU{hint})")
+        if outcome.fault:
+            shown = [*outcome.block.text.splitlines(), "output:", *outcome.output.splitlines()[-LAST_LINES:]]
+            print("\n".join(f"    {line}" for line in shown))
+    return int(any(outcome.fault for outcome in outcomes))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,81 @@
+"""What pictures of studies have in common. It loads matplotlib, which takes a second: draw() imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import NullFormatter
+
+from ..server.answers.figure import (
+    COLOURS,
+    TRUTH,
+    figure,
+    heading,
+    legend_below,
+    number_axis,
+    panels,
+    plain,
+    style,
+)
+
+__all__ = ["COLOURS", "GREY", "TRUTH", "curve", "figure", "heading", "legend_below"]
+__all__ += ["number_axis", "panel", "panels", "thousands"]
+
+GREY = "#777777"
+Ticks = str | Callable[[float], str] | Iterable[float] | None
+"""How an axis's numbers are written, as "{:g}" or by a function; or the only ones that are written."""
+
+
+def thousands(x: float) -> str:
+    """20,000 from 1 on, and 0.2 below."""
+    return f"{x:,.0f}" if x >= 1 else f"{x:g}"
+
+
+def panel(
+    axes: Axes,
+    words: tuple[str, str, str, str],
+    log: str = "",
+    x: Ticks = None,
+    y: Ticks = None,
+    **legend: Any,
+) -> None:
+    """Finish a panel whose lines are drawn.
+
+    words: its title, what stands below that, and the names of both axes. log: the axes with a logarithmic
+    scale, "xy" say. legend: matplotlib's options of a legend within the panel; there is none without any.
+    """
+    for name, axis, ticks in (("x", axes.xaxis, x), ("y", axes.yaxis, y)):
+        if name in log:
+            axes.set(**{f"{name}scale": "log"})
+        _write(axis, ticks)
+    style(axes, *words)
+    if legend:
+        axes.legend(**{"frameon": False} | legend)
+
+
+def _write(axis: Axis, ticks: Ticks) -> None:
+    if isinstance(ticks, str):
+        plain(axis, ticks.format)
+    elif callable(ticks):
+        plain(axis, ticks)
+    elif ticks is not None:
+        shown = list(ticks)
+        axis.set_ticks(shown, labels=[f"{v:g}" for v in shown])
+        axis.set_minor_formatter(NullFormatter())
+
+
+def curve(
+    axes: Axes,
+    x: Sequence[float],
+    predicted: Sequence[float],
+    measured: Sequence[float],
+    colour: str,
+    label: str | None,
+    size: float = 4.5,
+) -> None:
+    """Measured points over the predicted line."""
+    axes.plot(x, predicted, "-", color=colour, linewidth=1.6)
+    axes.plot(x, measured, "o", color=colour, markersize=size, label=label)

@@ -39,7 +39,7 @@ _NOT_YET = (
 class Browser:
     """One Chromium without a window; .driver is selenium's."""
 
-    def __init__(self, folder: Path, *, languages: str = "en-US") -> None:
+    def __init__(self, folder: Path) -> None:
         assert CHROMIUM, "no Chromium: apt-get install chromium"
         assert DRIVER, "no driver for Chromium: apt-get install chromium-driver"
         options = webdriver.ChromeOptions()
@@ -52,17 +52,11 @@ class Browser:
             "--disable-component-update",
             "--no-first-run",
             f"--user-data-dir={folder / 'chromium'}",
-            f"--lang={languages}",
+            "--lang=en-US",
         ):
             options.add_argument(argument)
-        options.add_experimental_option(
-            "prefs",
-            {
-                "intl.accept_languages": languages,
-                "download.default_directory": str(folder),
-                "download.prompt_for_download": False,
-            },
-        )
+        downloads = {"download.default_directory": str(folder), "download.prompt_for_download": False}
+        options.add_experimental_option("prefs", downloads)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.folder = folder
         self._width = 1440
@@ -71,6 +65,15 @@ class Browser:
 
     def close(self) -> None:
         self.driver.quit()
+
+    def renew(self, language: str = "en-US") -> None:
+        """Leave the page, and forget what it kept and complained of; language: of its reader from now on."""
+        self.open("about:blank")
+        agent = {"userAgent": self.script("return navigator.userAgent"), "acceptLanguage": language}
+        self.driver.execute_cdp_cmd("Network.setUserAgentOverride", agent)
+        self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+        self.resize(1440)
+        self.errors()
 
     def resize(self, width: int, height: int = 900, *, dark: bool = False) -> None:
         """The size of the view in CSS pixels, and whether the reader's system is dark."""
@@ -150,9 +153,9 @@ class Browser:
 
 
 @contextlib.contextmanager
-def browsing(folder: Path, **options: Any) -> Iterator[Browser]:
+def browsing(folder: Path) -> Iterator[Browser]:
     """A Chromium that is closed at the end."""
-    browser = Browser(folder, **options)
+    browser = Browser(folder)
     try:
         yield browser
     finally:

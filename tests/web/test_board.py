@@ -11,7 +11,7 @@ from pathlib import Path
 import make_board_examples
 import pytest
 from accessibility import barriers
-from browser import Browser, browsing, needs_chromium
+from browser import Browser, needs_chromium
 from browser_board import BoardPage, served
 from kinds import PAIR, TEXT
 from selenium.webdriver.common.by import By
@@ -27,12 +27,6 @@ PAYLOADS = [one["payload"].encode() for one in json.loads(make_board_examples.ex
 HOSTILE = "<img src=x onerror=document.title=1>"
 
 pytestmark = [needs_chromium, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 
 import pytest
-from browser import Browser, browsing, needs_chromium, paged
+from browser import Browser, needs_chromium, paged
 from browser_board import BoardPage, fetched
 from experiments import experiment_json, number_json
 from running import running, until
@@ -47,7 +47,7 @@ class Whole:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+def whole(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed")
     fetched()
@@ -63,17 +63,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
         with (
             running(store, broker),
             paged(url, "--broker", f"mqtt://127.0.0.1:{broker.port}") as page,
-            browsing(folder) as browser,
         ):
-            yield Whole(broker, store, BoardPage(browser, f"{page}/board/"))
+            yield Whole(broker, store, BoardPage(chromium, f"{page}/board/"))
     finally:
         broker.terminate()
         store.close()
-
-
-@pytest.fixture
-def browser(whole: Whole) -> Browser:
-    return whole.page.browser
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """The browser's estimates against those of the server, on the same counts, in a real Chromium."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import browsing, needs_chromium
+from browser import Browser, needs_chromium
 from browser_board import BoardPage, served
 from experiments import experiment_json, number_json
 
@@ -30,10 +29,9 @@ GROUP = 4  # values of a row that are shown together
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardPage]:
-    folder: Path = tmp_path_factory.mktemp("site")
-    with served(folder) as url, browsing(tmp_path_factory.mktemp("chromium")) as browser:
-        page = BoardPage(browser, url)
+def page(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardPage]:
+    with served(tmp_path_factory.mktemp("site")) as url:
+        page = BoardPage(chromium, url)
         page.open(fresh=True)
         page.ready()
         yield page

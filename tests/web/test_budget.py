@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from accessibility import barriers
-from browser import browsing, needs_chromium, paged
+from browser import needs_chromium, paged
 from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
@@ -184,12 +184,13 @@ def test_a_ledger_is_read_once_for_all_and_not_again_before_it_is_due(tmp_path):
 
 
 @needs_chromium
-def test_the_view_follows_a_store_that_grows(tmp_path):
+def test_the_view_follows_a_store_that_grows(browser, tmp_path):
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with Store(url) as store:
         known = tmp_path / "policy.json"
         known.write_text(json.dumps(plain(policy_for(8, 0, ("room",)))))
-        with paged(url, "--policy", known) as page, browsing(tmp_path, languages="de-CH") as browser:
+        browser.renew("de-CH")
+        with paged(url, "--policy", known) as page:
             browser.open(f"{page}/budget")
             browser.says("This store has no fleet yet")
             store.add_fleet("home", keyed=False)

@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 from accessibility import barriers
-from browser import Browser, browsing, needs_chromium, paged
+from browser import Browser, needs_chromium, paged
 from designs import bell, choice_payload, number_payload
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -88,12 +88,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
 def page(filled: Filled) -> Iterator[str]:
     with paged(filled.url) as url:
         yield f"{url}/experiment/home"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("chromium")) as opened:
-        yield opened
 
 
 DRAWN = "chart drawn"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from accessibility import barriers
-from browser import Browser, browsing, needs_chromium, paged
+from browser import Browser, needs_chromium, paged
 from kinds import WINDOWS, fill_kinds
 from selenium.webdriver.common.by import By
 
@@ -27,12 +27,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 def page(store: str) -> Iterator[str]:
     with paged(store) as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("chromium")) as opened:
-        yield opened
 
 
 def text(browser: Browser, place: str) -> str:

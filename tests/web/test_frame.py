@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from boards import experiment, payload_of
-from browser import browsing, needs_chromium, paged
+from browser import needs_chromium, paged
 
 from hushmote.server.store import Description
 from hushmote.server.store.store import Store
@@ -18,20 +18,15 @@ pytestmark = needs_chromium
 DATA = Path(__file__).parents[1] / "data"
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with browsing(tmp_path_factory.mktemp("browser")) as browser:
-        yield browser
-
-
 @pytest.fixture
 def url(tmp_path):
     return f"sqlite:///{tmp_path / 'store.sqlite'}"
 
 
-@pytest.fixture
-def page(url):
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
     """The page over a store with one experiment."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('page') / 'store.sqlite'}"
     with Store(url) as store:
         store.add_fleet("home", keyed=False)
         store.add_experiment("home", payload_of(experiment()), description=Description("°C", "How warm?", ""))
@@ -54,7 +49,6 @@ def test_views_have_the_frame_at_360_and_at_1440_px_in_light_and_in_dark(browser
             assert len(browser.driver.find_elements("css selector", "h1")) == 1
             assert browser.script("return document.body.classList.contains('body--dark')") == dark
             assert [e for e in browser.errors() if "404" not in e] == []
-    browser.resize(1440)
 
 
 def test_navigation_by_keyboard_alone(browser, page):
@@ -77,7 +71,6 @@ def test_navigation_by_keyboard_alone(browser, page):
     assert menu.get_attribute("aria-expanded") == "true"
     browser.find("#frame-views a").send_keys("\ue00c")  # escape
     assert menu.get_attribute("aria-expanded") == "false"
-    browser.resize(1440)
 
 
 def test_colours_are_kept_by_the_browser(browser, page):
@@ -100,6 +93,7 @@ def test_a_store_that_comes_goes_and_is_too_old(browser, tmp_path, url):
         browser.open(page)
         browser.says(f"There is no store at {path}: publish an experiment first, or correct the path.")
         with Store(url) as store:
+            browser.says("This store has no fleet yet.")
             store.add_fleet("home", keyed=False)
         browser.says("Fleet home")
         browser.until(lambda: "There is no store" not in browser.text)

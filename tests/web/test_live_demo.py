@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser, browsing, needs_chromium
+from browser import Browser, needs_chromium
 from running import WAIT_S
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -48,22 +48,21 @@ def reports(browser: Browser) -> int:
 
 @needs_chromium
 def test_one_command_leads_to_dragging_over_live_results(
-    demo: tuple[subprocess.Popen[str], str], tmp_path: Path
+    demo: tuple[subprocess.Popen[str], str], browser: Browser
 ):
     process, url = demo
-    with browsing(tmp_path) as browser:
-        browser.open(f"{url}/experiment/airports/air_temp")
-        first = browser.until(lambda: reports(browser), "no reports")
-        sentence = browser.until(lambda: re.search(r".* °F: .* of the fleet.*", browser.text), "no share")[0]
-        browser.until(lambda: reports(browser) > first, "nothing more is counted")
-        chart = browser.driver.find_elements(By.CLASS_NAME, "experiment-chart")[0]
-        browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
-        width = chart.size["width"]
-        actions = ActionChains(browser.driver)
-        actions.move_to_element_with_offset(chart, -width // 3, -90).click_and_hold()
-        actions.move_by_offset(width // 8, 5).move_by_offset(width // 8, 5).release().perform()
-        browser.until(lambda: sentence.split(":")[0] not in browser.text, f"still {sentence}")
-        assert not browser.errors()
+    browser.open(f"{url}/experiment/airports/air_temp")
+    first = browser.until(lambda: reports(browser), "no reports")
+    sentence = browser.until(lambda: re.search(r".* °F: .* of the fleet.*", browser.text), "no share")[0]
+    browser.until(lambda: reports(browser) > first, "nothing more is counted")
+    chart = browser.driver.find_elements(By.CLASS_NAME, "experiment-chart")[0]
+    browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
+    width = chart.size["width"]
+    actions = ActionChains(browser.driver)
+    actions.move_to_element_with_offset(chart, -width // 3, -90).click_and_hold()
+    actions.move_by_offset(width // 8, 5).move_by_offset(width // 8, 5).release().perform()
+    browser.until(lambda: sentence.split(":")[0] not in browser.text, f"still {sentence}")
+    assert not browser.errors()
     process.send_signal(signal.SIGTERM)
     process.wait(WAIT_S)
     with pytest.raises(ProcessLookupError):  # nobody of its group is left: no server outlives it

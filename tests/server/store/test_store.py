@@ -2,7 +2,6 @@
 
 import datetime
 import hashlib
-import shutil
 import sqlite3
 import threading
 import time
@@ -11,8 +10,6 @@ import numpy as np
 import pytest
 from boards import experiment_payload
 from sqlalchemy import event, select
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateTable
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Description, Store, StoreError, VersionRefused, schema
@@ -111,37 +108,6 @@ def test_what_was_committed_is_there_after_opening_again(store_url):
         assert store.rejects() == {"home": {"duplicate": 4}}
         with store.ingest() as transaction:
             assert transaction.seen([key, ("home", "temp", "new")])[key] == NumberSet(2)
-
-
-def test_a_batch_that_raises_leaves_nothing_behind(store):
-    exp = store.add_experiment("home", experiment_payload())
-    with pytest.raises(RuntimeError), store.ingest() as transaction:  # noqa: PT012
-        transaction.write({("home", "temp", "k3"): NumberSet(1)}, {(1, "all", 1): 1}, {("home", "x"): 1})
-        raise RuntimeError
-    assert store.histogram("home", exp.digest).sum() == 0
-    assert store.participation("home") == {}
-    assert store.rejects() == {}
-
-
-def test_sqlite_commits_survive_a_power_cut_by_its_own_settings(sqlite_store):
-    with sqlite_store.engine.connect() as connection:
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
-
-
-def test_no_table_links_a_device_to_a_code_a_window_or_an_order_of_arrival(sqlite_store):
-    links = {"code", "window", "count", "value", "address", "time"}
-    for table in schema.metadata.tables.values():
-        columns = {c.name for c in table.columns}
-        assert not ("device" in columns and columns & links), table.name
-    with sqlite_store.engine.connect() as connection:
-        sql = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = 'dedupe'").scalar()
-    assert "WITHOUT ROWID" in sql
-
-
-def test_every_table_compiles_for_postgresql():
-    for table in schema.metadata.tables.values():
-        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))
 
 
 def test_the_newest_version_is_current_and_an_old_one_can_be_made_so_again(store):
@@ -373,19 +339,6 @@ def test_a_full_disk_is_one_line_and_counts_nothing_of_the_batch(sqlite_store):
     assert sqlite_store.participation("home") == {}
 
 
-def test_a_store_whose_pages_are_garbage_is_one_line(tmp_path):
-    with Store(url(tmp_path)) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", experiment_payload())
-    path = tmp_path / "store.sqlite"
-    data = bytearray(path.read_bytes())
-    data[4096:] = b"\xff" * (len(data) - 4096)
-    path.write_bytes(data)
-    with pytest.raises(StoreError) as caught, Store(url(tmp_path)) as store:
-        store.experiments()
-    one_line(caught)
-
-
 def test_two_writers_of_one_store_wait_for_each_other_and_lose_nothing(store_url):
     stores = [Store(store_url) for _ in range(2)]
     stores[0].add_fleet("home", keyed=False)
@@ -407,15 +360,6 @@ def test_two_writers_of_one_store_wait_for_each_other_and_lose_nothing(store_url
     assert stores[1].participation("home")["temp"].reports == 200
     for s in stores:
         s.close()
-
-
-def test_a_copy_of_the_file_opens_elsewhere(sqlite_store, tmp_path):
-    exp = sqlite_store.add_experiment("home", experiment_payload())
-    add(sqlite_store, {(1, "all", 2): 5})
-    sqlite_store.close()
-    shutil.copy(tmp_path / "store.sqlite", tmp_path / "copy.sqlite")
-    with Store(url(tmp_path, "copy.sqlite"), create=False) as copy:
-        assert copy.histogram("home", exp.digest)[2] == 5
 
 
 def test_40_000_alternating_numbers_of_one_device_are_a_row_of_16_4_kb(store):

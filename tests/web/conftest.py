@@ -1,0 +1,19 @@
+"""One Chromium for all tests of the page, as new for each of them."""
+
+from collections.abc import Iterator
+
+import pytest
+from browser import Browser, browsing
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Browser:
+    """It shows nothing, in English, 1,440 px wide and light, and knows nothing of the test before."""
+    chromium.renew()
+    return chromium

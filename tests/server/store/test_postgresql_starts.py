@@ -1,15 +1,16 @@
 """`hushmote serve` that starts before its PostgreSQL takes connections, or where waiting mends nothing."""
 
+import re
 import threading
 
 import pytest
 from boards import experiment, payload_of
 from postgres import Cluster
 from running import until
-from served import served, with_setting
+from served import served
 from traffic import needs_mosquitto
 
-from hushmote.server.store import Store
+from hushmote.server.store import Store, StoreError, postgresql
 from hushmote.simulator.broker import MosquittoBroker
 
 pytestmark = needs_mosquitto
@@ -74,28 +75,26 @@ def test_an_aggregator_waits_for_a_database_server_that_is_starting_up(cluster, 
         starting.join()
 
 
-def test_a_database_server_that_never_starts_is_one_line_after_the_patience(broker, cluster):
+def test_a_database_server_that_never_starts_is_one_line_after_the_patience(cluster, monkeypatch, caplog):
     url = made(cluster)
     cluster.stop()
-    script = with_setting("store.postgresql", "PATIENCE_S", 0.5)
-    with served(*arguments(url, broker), script=script) as process:
-        assert process.wait() == 1
-    waiting, ended = process.log().splitlines()
+    monkeypatch.setattr(postgresql, "PATIENCE_S", 0.1)
+    with pytest.raises(StoreError, match=rf"^cannot use {re.escape(url)}: .*refused[^\n]*$"):
+        Store(url, patient=True)
+    (waiting,) = caplog.messages
     assert f"no answer from {url} yet" in waiting
-    assert ended.startswith(f"hushmote: cannot use {url}: ")
-    assert "refused" in ended
 
 
-def test_a_wrong_password_or_a_database_that_is_not_there_ends_it_at_once(cluster, broker):
+def test_a_wrong_password_or_a_database_that_is_not_there_ends_it_at_once(cluster, monkeypatch, caplog):
     cluster.execute("CREATE ROLE guarded LOGIN PASSWORD 'right'")
     cluster.ask_for_passwords("guarded")
+    monkeypatch.setenv("PGPASSWORD", "wrong")
     name = cluster.create()
-    for url, password, why in (
-        (cluster.url(name, "guarded"), "wrong", "password authentication failed"),
-        (cluster.url("away"), "", 'database "away" does not exist'),
-        (cluster.url(name, "nobody"), "", 'role "nobody" does not exist'),
+    for url, why in (
+        (cluster.url(name, "guarded"), "password authentication failed"),
+        (cluster.url("away"), 'database "away" does not exist'),
+        (cluster.url(name, "nobody"), 'role "nobody" does not exist'),
     ):
-        with served(*arguments(url, broker), environment={"PGPASSWORD": password}) as process:
-            assert process.wait() == 1
-        (line,) = process.log().splitlines()
-        assert why in line
+        with pytest.raises(StoreError, match=rf"^[^\n]*{why}[^\n]*$"):
+            Store(url, patient=True)
+    assert not caplog.messages  # nobody waited

@@ -485,12 +485,6 @@ def test_what_a_damaged_row_rejects_is_acknowledged_and_an_aggregator_starts_aga
     assert check(store).violations == ()
 
 
-def test_a_row_that_lost_its_numbers_is_found_by_the_check(store):
-    take(store, batch(["a", "b"]))
-    with damaged(store, numbers=""):
-        assert any("not as many as it says" in line for line in check(store).violations)
-
-
 @pytest.mark.parametrize("code", [64, -1, 1 << 24])
 def test_a_histogram_s_code_out_of_range_is_an_error_and_not_another_code_s_count(store, code):
     take(store, batch(["a"]))

@@ -12,6 +12,7 @@ from served import add_fleet, served, with_setting
 from traffic import needs_mosquitto
 
 from hushmote.server.store import Store, StoreError
+from hushmote.server.store.backup import backup
 from hushmote.simulator.broker import MosquittoBroker
 
 START, TAIL = "sEcReT", "tAiL"
@@ -42,23 +43,24 @@ STRANGE = [
 ]
 
 
+def is_discreet(line: str) -> bool:
+    """Whether it is one line that names no password and nothing of Python's."""
+    return line.strip().count("\n") == 0 and not any(x in line for x in (START, TAIL, "invalid literal"))
+
+
 @pytest.mark.parametrize("url", STRANGE)
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("status", "--store"),
-        ("store", "upgrade"),
-        ("store", "backup"),
-        ("store", "merge"),
-        ("serve", "--store"),
-    ],
-)
-def test_a_strange_url_is_one_line_without_its_password(url, command, tmp_path: Path):
-    more = ["copy"] if command[-1] in ("backup", "merge") else []
-    line = hushmote(*command, url, *more, cwd=tmp_path, expect=1)
-    assert START not in line
-    assert TAIL not in line
-    assert "invalid literal" not in line
+@pytest.mark.parametrize("use", [Store, lambda url: backup(url, Path("copy"))], ids=("open", "backup"))
+def test_a_strange_url_is_one_line_without_its_password(url, use):
+    with pytest.raises(StoreError) as refused:
+        use(url)
+    assert is_discreet(str(refused.value))
+
+
+@pytest.mark.parametrize("command", ["status --store", "store upgrade", "store merge", "serve --store"])
+@pytest.mark.parametrize("url", [STRANGE[0], STRANGE[7], STRANGE[11]])
+def test_no_command_tells_a_password_either(url, command, tmp_path: Path):
+    more = ["copy"] if command.endswith("merge") else []
+    assert is_discreet(hushmote(*command.split(), url, *more, cwd=tmp_path, expect=1))
 
 
 def test_a_forgotten_option_s_name_shows_no_password_either(tmp_path: Path):
@@ -172,28 +174,9 @@ def test_new_files_of_a_store_are_their_owner_s_alone_whatever_the_umask(umask, 
     with Store(f"sqlite:///{path}") as store:
         add_fleet(store)
         assert modes(door) == {"new.sqlite": 0o600, "new.sqlite-wal": 0o600, "new.sqlite-shm": 0o600}
-    hushmote(
-        "experiment",
-        "add",
-        "door.toml",
-        "--fleet",
-        "home",
-        "--keys",
-        "--store",
-        "sqlite:///a.sqlite",
-        cwd=door,
-    )
-    hushmote(
-        "experiment",
-        "add",
-        "door.toml",
-        "--fleet",
-        "home",
-        "--keys",
-        "--store",
-        "sqlite:///b.sqlite",
-        cwd=door,
-    )
+    for name in ("a", "b"):
+        add = f"experiment add door.toml --fleet home --keys --store sqlite:///{name}.sqlite"
+        hushmote(*add.split(), cwd=door)
     hushmote("store", "backup", "sqlite:///a.sqlite", "copy.sqlite", cwd=door)
     hushmote("store", "merge", "sqlite:///a.sqlite", "sqlite:///b.sqlite", cwd=door)
     assert set(modes(door).values()) == {0o600}
@@ -201,6 +184,7 @@ def test_new_files_of_a_store_are_their_owner_s_alone_whatever_the_umask(umask, 
 
 
 @needs_mosquitto
+@pytest.mark.parametrize("umask", [0], indirect=True)
 def test_a_served_store_and_a_demo_s_are_their_owner_s_alone(umask, tmp_path: Path):
     with MosquittoBroker() as broker:
         options = ("--store", f"sqlite:///{tmp_path}/s.sqlite", "--broker", f"mqtt://127.0.0.1:{broker.port}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from boards import experiment_payload
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store.number_set import NumberSet
@@ -35,3 +38,15 @@ def fill(
     with store.ingest() as transaction:
         transaction.write({(fleet, experiment.name, "b1"): NumberSet().add(1)}, counts, {})
     return experiment
+
+
+@functools.cache
+def colliding() -> tuple[bytes, bytes]:
+    """Two experiments' payloads with one digest: about 2**16 are made by the birthday bound."""
+    made: dict[bytes, bytes] = {}
+    for low in range(1 << 21):
+        payload = experiment_payload(low=-low)
+        other = made.setdefault(hashlib.sha256(payload).digest()[:4], payload)
+        if other != payload:
+            return other, payload
+    raise AssertionError("no collision among 2**21 payloads: SHA-256 is not what it was")

@@ -1,7 +1,7 @@
 """Merged stores hold what one aggregator would have counted; what cannot be added exactly changes nothing."""
 
 import datetime
-import hashlib
+import functools
 import json
 import re
 import signal
@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from boards import experiment, experiment_payload, payload_of, reports
+from command_line import hushmote
+from filled import colliding
 from postgres import Cluster, fresh_database
 from sqlalchemy import NullPool, create_engine, event, select
 
-from hushmote.cli import main as cli
 from hushmote.server.estimate import estimate
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Description, Store, StoreError, schema
@@ -248,15 +249,9 @@ def test_a_version_that_raises_a_total_is_refused(sites):
 
 
 def test_a_digest_of_two_versions_is_refused(sites):
-    found: dict[bytes, bytes] = {}
-    for low in range(1 << 21):  # a real collision of 4 bytes
-        payload = experiment_payload(low=-low)
-        digest = hashlib.sha256(payload).digest()[:4]
-        if digest in found:
-            break
-        found[digest] = payload
-    a, b = sites.open("a", payloads=[found[digest]]), sites.open("b", payloads=[payload])
-    refused(a, b, match=f"digest {digest.hex()} of fleet home is temp in")
+    a, b = (sites.open(name, payloads=[payload]) for name, payload in zip("ab", colliding(), strict=True))
+    digest = a.experiments()[0].experiment.digest.hex()
+    refused(a, b, match=f"digest {digest} of fleet home is temp in")
 
 
 def test_a_store_whose_counts_no_dedupe_set_stands_for_is_refused(sites):
@@ -437,27 +432,21 @@ def test_a_kill_in_the_middle_leaves_the_target_as_it_was(sites):
     assert len(merge(a, sources).experiments) == 2
 
 
-def test_the_command_says_what_it_added_and_refuses_in_one_line(sites, monkeypatch, capsys):
+def test_the_command_says_what_it_added_and_refuses_in_one_line(sites):
     two_sites(sites)
     urls = [sites.url(name) for name in "abc"]
 
-    def run(*arguments, expect=0):
-        monkeypatch.setattr("sys.argv", ["hushmote", "store", "merge", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert (ended.value.code or 0) == expect
-        return capsys.readouterr()
-
+    run = functools.partial(hushmote, "store", "merge", cwd=sites.folder)
     before = sites.content("a")
-    said = json.loads(run(*urls, "--dry-run", "--json").out)
+    said = json.loads(run(*urls, "--dry-run", "--json"))
     assert sites.content("a") == before
     assert said["fleets"] == ["away"]
     assert said["rejects"] == 1
     assert [x["reports"] for x in said["experiments"]] == [4, 4]
-    assert "would be added to" in run(*urls, "--dry-run").out
-    assert "new fleets: away" in run(*urls).out
-    error = run(*urls, expect=1).err
+    assert "would be added to" in run(*urls, "--dry-run")
+    assert "new fleets: away" in run(*urls)
+    error = run(*urls, expect=1)
     assert error.startswith("hushmote: both ")
     assert error.count("\n") == 1
-    assert "there is no store at" in run(urls[0], sites.url("none"), expect=1).err
+    assert "there is no store at" in run(urls[0], sites.url("none"), expect=1)
     assert list(sites.folder.glob("none*")) == []

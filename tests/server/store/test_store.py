@@ -1,7 +1,6 @@
 """The store: what is committed is there, what contradicts is refused, and a bad file is one line."""
 
 import datetime
-import hashlib
 import sqlite3
 import threading
 import time
@@ -9,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from boards import experiment_payload
+from filled import colliding
 from sqlalchemy import event, select
 
 from hushmote.device.ldp_client import Experiment
@@ -148,22 +148,11 @@ def test_a_cap_may_be_lowered_and_raised_back_but_not_above_the_first(store):
 
 
 def test_two_versions_with_one_digest_are_refused(store):
-    # A real collision of 4 bytes: about 2**16 payloads by the birthday bound, and more where unlucky.
-    payloads = {}
-    for low in range(1 << 21):
-        payload = b'{"v":1,"name":"temp","type":"number","low":-%d' % low
-        payload += b',"high":64000,"bins":64,"mechanism":"grr","epsilon":1000000,'
-        payload += b'"budget":{"rule":"sum","cap":4000000},"window":"day"}'
-        digest = hashlib.sha256(payload).digest()[:4]
-        if digest in payloads and payloads[digest] != payload:
-            break
-        payloads[digest] = payload
-    else:
-        pytest.fail("no collision among 2**21 payloads: SHA-256 is not what it was")
-    assert Experiment.parse(payload).digest == Experiment.parse(payloads[digest]).digest
-    store.add_experiment("home", payloads[digest])
+    first, second = colliding()
+    assert Experiment.parse(first).digest == Experiment.parse(second).digest
+    store.add_experiment("home", first)
     with pytest.raises(VersionRefused, match="is taken by another version"):
-        store.add_experiment("home", payload)
+        store.add_experiment("home", second)
 
 
 def test_fleets_stay_open_or_keyed_and_experiments_need_one(store):

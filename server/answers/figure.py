@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
@@ -96,8 +97,7 @@ class Picture(Figure):
             return
         with rc_context(STYLE):  # for ticks, which are made while they are drawn
             for text in self.findobj(Text):
-                assert isinstance(text, Text)
-                text.set_parse_math(False)
+                text.set(parse_math=False)
             self._drawing = True
             hidden: list[Text] = []
             try:
@@ -107,7 +107,8 @@ class Picture(Figure):
                 for text in self.texts:
                     _fit(text, self.bbox.width * 0.96, renderer)
                 for axes in self.axes:
-                    _fit_headings(axes, renderer)
+                    for text in axes.findobj(Text):  # none reaches beyond the panel's right end
+                        _fit(text, axes.get_window_extent(renderer).width, renderer)
                 hidden = [label for axes in self.axes for label in _too_many(axes, renderer)]
                 for label in hidden:
                     label.set_visible(False)
@@ -123,18 +124,12 @@ class Picture(Figure):
         return image.getvalue()
 
 
-def _fit_headings(axes: Axes, renderer: RendererBase) -> None:
-    """Make headings smaller that would reach beyond the panel's right end."""
-    room = axes.get_window_extent(renderer).width
-    for text in (text for text in axes.findobj(Text) if text.get_gid() == HEADING):
-        assert isinstance(text, Text)
-        _fit(text, room, renderer)
-
-
-def _fit(text: Text, room: float, renderer: RendererBase) -> None:
-    """Make a heading so small that it has room, in pixels."""
+def _fit(text: Artist, room: float, renderer: RendererBase) -> None:
+    """Make a text so small, if it is a heading, that it has room, in pixels."""
+    if not isinstance(text, Text) or text.get_gid() != HEADING:
+        return
     # Glyphs are set to whole pixels: a text's width is not quite in proportion to its size.
-    while text.get_gid() == HEADING and (size := float(text.get_fontsize())) > _LEAST_FONT:
+    while (size := float(text.get_fontsize())) > _LEAST_FONT:
         width = text.get_window_extent(renderer).width
         if width <= room:
             break
@@ -212,14 +207,11 @@ def figure(
 
 def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", ylabel: str = "") -> None:
     """Give axes their headings, a quiet grid and no box."""
-    axes.set_axisbelow(True)
-    axes.grid(color="#dddddd", linewidth=0.7)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     if title:
-        pad = 26 if subtitle else 8
-        axes.set_title(title, loc="left", fontsize=13, fontweight="bold", pad=pad, gid=HEADING)
+        axes.set_title(title, pad=26 if subtitle else 8, gid=HEADING)
     if subtitle:
         where = {"transform": axes.transAxes, "gid": HEADING}
         axes.text(0, 1.02, subtitle, fontsize=9.5, color="#444444", **where)

@@ -133,30 +133,22 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
                 reasons[_fit(sample.labels["reason"])] = int(sample.value)
             elif not sample.labels:
                 found[sample.name] = sample.value
-    missing = [name for name in _NEEDED if name not in found]
-    if missing:
-        raise ValueError(f"it has no {missing[0]}")
-    connected, subscribed, failing, uncommitted, lag_s, accepted = (found[name] for name in _NEEDED)
+
+    def number(name: str) -> float:
+        if name not in found:
+            raise ValueError(f"it has no {name}")
+        return found[name]
+
     return AggregatorHealth(
-        True,
-        trouble,
-        bool(connected and subscribed),
-        bool(failing),
-        int(uncommitted),
-        lag_s,
-        int(accepted),
-        rejected(reasons),
+        answered=True,
+        trouble=trouble,
+        connected=bool(number("hushmote_connected") and number("hushmote_subscribed")),
+        failing=bool(number("hushmote_store_failing")),
+        uncommitted=int(number("hushmote_uncommitted_messages")),
+        lag_s=number("hushmote_oldest_uncommitted_seconds"),
+        accepted=int(number("hushmote_reports_accepted_total")),
+        rejects=rejected(reasons),
     )
-
-
-_NEEDED = (
-    "hushmote_connected",
-    "hushmote_subscribed",
-    "hushmote_store_failing",
-    "hushmote_uncommitted_messages",
-    "hushmote_oldest_uncommitted_seconds",
-    "hushmote_reports_accepted_total",
-)
 
 
 def _fit(text: str) -> str:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from ..answers.query import Facts
 from ..answers.windows import SETTLED
 from ..errors import HushmoteError
+from ..estimate import plausibility
 from ..planning import remaining
 from ..store.store import Store, StoreError, Version
 from ..wire.topics import result_topic
-from . import home_assistant, measures
+from . import home_assistant
 from .publication import Gauge, Publication
 from .result import ENDLESS, Result, possible_statistics, result_of
 
@@ -47,7 +48,7 @@ def look(store: Store, publication: Publication, at: datetime.datetime) -> Look:
             live = publication.live_s is not None
             result = result_of(store, fleet, name, at, live=live, newest=publication.newest, facts=facts)
             results[fleet, name] = result
-            shown += [*measures.of_result(result), *measures.of_version(store, version)]
+            shown += [*_of_result(result), *_of_version(store, version)]
             if result.note == ENDLESS:
                 notes.append(f"{fleet}/{name}: {ENDLESS}; publish it with --publish SECONDS")
         except StoreError:
@@ -65,7 +66,7 @@ def budgets(store: Store, at: datetime.datetime) -> list[Gauge]:
     for fleet in store.fleets():
         for line in remaining.read(store, fleet, at.date()).lines(at.date()):
             if line.budget.state == "current":
-                found += measures.of_budget(fleet, line)
+                found += _of_budget(fleet, line)
     return found
 
 
@@ -78,13 +79,52 @@ def retained(seen: Look, publication: Publication, at: datetime.datetime) -> dic
     for version in seen.versions:
         fleet, name = version.fleet, version.experiment.name
         result = seen.results.get((fleet, name))
-        if publication.home_assistant is not None:
+        if (prefix := publication.home_assistant) is not None:
             for statistic in possible_statistics(version.experiment):
-                topic = home_assistant.config_topic(publication.home_assistant, fleet, name, statistic)
-                wanted.setdefault(topic, b"")
-            for one in () if result is None else result.statistics:
-                topic = home_assistant.config_topic(publication.home_assistant, fleet, name, one.id)
-                assert result is not None
+                wanted.setdefault(home_assistant.config_topic(prefix, fleet, name, statistic), b"")
+            for one in result.statistics if result else ():
+                topic = home_assistant.config_topic(prefix, fleet, name, one.id)
+                assert result
                 wanted[topic] = home_assistant.sensor(result, one, publication.expire_s)
         wanted[result_topic(fleet, name)] = b"" if result is None else replace(result, at=at).to_json()
     return wanted
+
+
+def _of_result(result: Result) -> list[Gauge]:
+    """The gauges of one result."""
+    labels = {"fleet": result.fleet, "experiment": result.experiment}
+    values = {
+        "hushmote_estimate_reports": result.reports,
+        "hushmote_estimate_timestamp_seconds": result.at.timestamp(),
+        "hushmote_report_epsilon": result.epsilon.report,
+        "hushmote_histogram_epsilon": result.epsilon.histogram,
+    }
+    gauges = [Gauge(name, labels, value) for name, value in values.items() if value is not None]
+    gauges.append(Gauge("hushmote_experiment_info", labels | {"type": result.type, "unit": result.unit}, 1))
+    for one in result.statistics:
+        which = labels | {"statistic": one.name, "quantity": one.quantity}
+        ends = (("", one.value), ("_low", one.low), ("_high", one.high))
+        gauges += [Gauge(f"hushmote_estimate{end}", which, value) for end, value in ends]
+    return gauges
+
+
+def _of_version(store: Store, version: Version) -> list[Gauge]:
+    """Whether a version's reports of all windows, the running one too, look forged; and when it expires."""
+    labels = {"fleet": version.fleet, "experiment": version.experiment.name}
+    counts = store.histogram(version.fleet, version.experiment.digest)
+    implausible = plausibility.check(version.experiment, counts).implausible
+    gauges = [Gauge("hushmote_histogram_implausible", labels, float(implausible))]
+    if version.expires is not None and version.expires < datetime.date.max:
+        end = version.expires + datetime.timedelta(1)
+        midnight = datetime.datetime.combine(end, datetime.time(), datetime.UTC)
+        gauges.append(Gauge("hushmote_experiment_expires_timestamp_seconds", labels, midnight.timestamp()))
+    return gauges
+
+
+def _of_budget(fleet: str, line: remaining.Remaining) -> list[Gauge]:
+    """What the boards of a fleet can still give to an experiment; nothing before one is known of."""
+    if not line.boards:
+        return []
+    labels = {"fleet": fleet, "experiment": line.budget.experiment.name}
+    numbers = {"boards": line.boards, "boards_silent": line.silent, "reports_left": line.left}
+    return [Gauge(f"hushmote_budget_{what}", labels, n) for what, n in numbers.items() if n is not None]

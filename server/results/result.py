@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -89,8 +90,7 @@ class Bar:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        edges = {"name": self.name, "from": self.lower, "to": self.upper}
-        return edges | {"share": self.share, "low": self.low, "high": self.high}
+        return {{"lower": "from", "upper": "to"}.get(name, name): value for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -167,11 +167,8 @@ def result_of(
         epsilon=_nothing_shown(whole),
     )
     if not shown:
-        if live:
-            return replace(empty, note="no report has been counted yet")
-        return replace(
-            empty, note=ENDLESS if "all" in whole.there else "no window with reports has ended yet"
-        )
+        ended = ENDLESS if "all" in whole.there else "no window with reports has ended yet"
+        return replace(empty, note="no report has been counted yet" if live else ended)
     if not answers_of(of) & OF_VALUES:
         return replace(empty, note=f"{answers_only(of)}: {ASK}")
     question = EstimateQuestion(Selection(name, fleet, tuple(shown)), quantiles=(0.5,), unit=empty.unit)
@@ -180,15 +177,13 @@ def result_of(
     except EstimateError as e:
         return replace(empty, note=visible(str(e)))
     # What was shown before cannot be taken back: the ε is of every window, also where fewer are shown now.
-    live_epsilons = replace(_nothing_shown(whole), holds=LIVE)
+    live_epsilons = replace(empty.epsilon, holds=LIVE)
     epsilons = live_epsilons if live else _of_each(facts, Selection(name, fleet, tuple(seen)))
     if "quantiles" not in estimate.answers:
         question = replace(question, quantiles=())
     answers = asked_of(estimate, question)
-    learned, bars = _statistics(of, answers), _histogram(answers)
-    return _fitting(
-        replace(empty, reports=estimate.reports, epsilon=epsilons, statistics=learned, histogram=bars)
-    )
+    learned = {"statistics": _statistics(of, answers), "histogram": _histogram(answers)}
+    return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **learned))
 
 
 def _nothing_shown(whole: Selected) -> Epsilons:
@@ -206,27 +201,23 @@ def _of_each(facts: Facts, selection: Selection) -> Epsilons:
 def _statistics(experiment: Experiment, answers: Answers) -> tuple[Learned, ...]:
     """A number's mean and median; otherwise the share of each label, where "no" is what "yes" leaves."""
     if experiment.type == "number":
-        first = {one.kind: one.rows[0] for one in answers}
-        named = [
-            (id, first[kind]) for id, kind in (("mean", "moments"), ("median", "quantiles")) if kind in first
-        ]
-        learned = [Learned(id, row.name, "reading", *_reading(row)) for id, row in named]
+        ids = {"moments": "mean", "quantiles": "median"}
+        named = [(ids[one.kind], one.rows[0]) for one in answers if one.kind in ids]
+        learned = [Learned(id, row.name, "reading", *_reading(row)) for id, row in sorted(named)]
     else:
-        rows = next((one.rows for one in answers if one.kind == "histogram"), ())
-        learned = [
-            Learned(f"share_{i}", visible(row.name), "share", *_share(row)) for i, row in enumerate(rows)
-        ]
+        rows = enumerate(_bars(answers))
+        learned = [Learned(f"share_{i}", visible(row.name), "share", *_share(row)) for i, row in rows]
         learned = learned[1:] if experiment.type == "bool" else learned
     return _largest([one for one in learned if _finite(one.value, one.low, one.high)], "value")
 
 
+def _bars(answers: Answers) -> Sequence[Row]:
+    return next((one.rows for one in answers if one.kind == "histogram"), ())
+
+
 def _histogram(answers: Answers) -> tuple[Bar, ...]:
-    bars = [
-        Bar(visible(row.name), _short(row.lower), _short(row.upper), *_share(row))
-        for answer in answers
-        if answer.kind == "histogram"
-        for row in answer.rows
-    ]
+    edges = [(row, _short(row.lower), _short(row.upper)) for row in _bars(answers)]
+    bars = [Bar(visible(row.name), lower, upper, *_share(row)) for row, lower, upper in edges]
     return _largest([bar for bar in bars if _finite(bar.share, bar.low, bar.high)], "share")
 
 

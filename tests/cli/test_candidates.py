@@ -145,6 +145,10 @@ def test_a_picture_has_what_the_table_shows(hushmote, words, tmp_path):
     assert (tmp_path / "fw.png").read_bytes().startswith(b"\x89PNG")
 
 
+def lines(count: int) -> bytes:
+    return "\n".join(map(str, range(count))).encode()
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -153,14 +157,8 @@ def test_a_picture_has_what_the_table_shows(hushmote, words, tmp_path):
         (b"a\n\xff\n", "line 2 is not UTF-8: save the file as UTF-8"),
         (b"a\n" + b"x" * 256, "line 2: a candidate has at most 255 bytes, as boards look at no more; "),
         (b"a\r\nb\na\n", "a is listed twice, in lines 1 and 3"),
-        (
-            "\n".join(map(str, range((1 << 20) + 1))).encode(),
-            "has 1,048,577 candidates: ask for at most 1,048,576",
-        ),
-        (
-            "\n".join(map(str, range(100_000))).encode(),
-            "100,000 candidates fill the 1,024 slots of fw: list fewer",
-        ),
+        (lines((1 << 20) + 1), "has 1,048,577 candidates: ask for at most 1,048,576"),
+        (lines(100_000), "100,000 candidates fill the 1,024 slots of fw: list fewer"),
     ],
     ids=["empty", "blank", "not UTF-8", "long", "twice", "too many", "slots filled"],
 )
@@ -180,11 +178,12 @@ def test_a_file_that_does_not_do_is_one_line(hushmote, tmp_path, content, said):
         (("fw", "--candidates", "many.txt", "--trend"), "a trend shows 20 texts at most, not 30: name those"),
         (("fw", "--range", "a", "--quantile", "0.5"), "texts that you name: leave --quantile out"),
         (("fw", "--range", "a", "--post", "smooth"), "texts that you name: leave --post out"),
+        (("fw", "--range", "ä" * 128), f"as boards look at no more; {'ä' * 20}... has 256"),
     ],
-    ids=["nothing", "no file", "a number", "twice", "trends", "quantile", "post"],
+    ids=["nothing", "no file", "a number", "twice", "trends", "quantile", "post", "long"],
 )
 def test_what_texts_do_not_answer_is_one_line(hushmote, tmp_path, arguments, said):
     many = tmp_path / "many.txt"
-    many.write_text("\n".join(map(str, range(30))))
+    many.write_bytes(lines(30))
     arguments = [str(many) if x == many.name else x for x in arguments]
     assert said in hushmote(*arguments, expect=1)

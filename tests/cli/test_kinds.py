@@ -35,12 +35,10 @@ def test_a_mean_is_shown_unasked_and_no_histogram(run):
     shown = run("estimate")("delay")
     assert "share of the fleet" not in shown
     assert "Four times as many reports (48,000) halve the intervals." in shown
-    change = json.loads(run("estimate")("delay", "--against", "2026-11-19", "--json"
-        , "--window", "2026-11-21"))  # fmt: skip
-    assert {row["name"] for answer in change["answers"] for row in answer["rows"]} == {
-        "mean",
-        "standard deviation",
-    }
+    days = ("--window", "2026-11-21", "--against", "2026-11-19")
+    change = json.loads(run("estimate")("delay", *days, "--json"))
+    changed = [row["name"] for answer in change["answers"] for row in answer["rows"]]
+    assert changed == ["mean", "standard deviation"]
     trend = json.loads(run("estimate")("delay", "--trend", "--json"))
     assert [row["name"] for answer in trend["answers"] for row in answer["rows"]] == ["mean"] * 3
 
@@ -48,7 +46,6 @@ def test_a_mean_is_shown_unasked_and_no_histogram(run):
 @pytest.mark.parametrize(
     ("asked", "option"),
     [
-        (("--range", "3:5"), "--range"),
         (("--range", "3:"), "--range"),
         (("--quantile", "0.5"), "--quantile"),
         (("--top", "3"), "--top"),
@@ -62,31 +59,15 @@ def test_what_a_mean_lacks_is_one_line(run, asked: tuple[str, ...], option: str)
     assert line == f"hushmote: delay answers only its mean: leave {option} out\n"
 
 
-def test_texts_have_to_be_named(run):
-    line = run("estimate")("firmware", expect=1)
-    assert line.startswith("hushmote: firmware answers only the shares of texts that you name: name them")
-    line = run("estimate")("firmware", "--quantile", "0.5", expect=1)
-    assert line.endswith("leave --quantile out\n")
+def test_texts_are_named(run):
     said = json.loads(run("estimate")("firmware", "--range", WORDS[0], "--json"))
     assert said["answers"][0]["rows"][0]["low"] < 0.5 < said["answers"][0]["rows"][0]["high"]
 
 
-def test_texts_are_no_longer_than_boards_look_at(run):
-    line = run("estimate")("firmware", "--range", "ä" * 128, expect=1)
-    assert line == (
-        f"hushmote: a text has at most 255 bytes, as boards look at no more; {'ä' * 20}... has 256\n"
-    )
-
-
 def test_what_lists_experiments_has_all_of_them(run):
     rows = json.loads(run("status")("--json"))["experiments"]
-    assert {row["experiment"] for row in rows} == {
-        "room",
-        "delay",
-        "firmware",
-        "crash",
-        "crash_by_version",
-    }
+    named = {row["experiment"] for row in rows}
+    assert named == {"room", "delay", "firmware", "crash", "crash_by_version"}
     assert not any(row["plausibility"]["implausible"] for row in rows)
     by_name = {e["name"]: e for e in json.loads(run("experiment")("list", "--json"))}
     assert by_name["delay"]["answers"] == ["mean"]
@@ -102,9 +83,6 @@ def test_two_readings_together_are_shown_unasked(run):
     rows = {row["name"]: row for row in said["answers"][-1]["rows"]}
     (given,) = (row for name, row in rows.items() if "1.0" in name)
     assert abs(given["value"] - 0.5) < 2.5 * (given["high"] - given["low"]) < 0.5
-    assert run("estimate")("crash_by_version", "--quantile", "0.5", expect=1).endswith(
-        "leave --quantile out, and ask with --of and --given, as in --of crashed --given version\n"
-    )
 
 
 def test_what_nobody_listed_is_found_unasked(run):

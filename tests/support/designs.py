@@ -3,7 +3,7 @@
 import numpy as np
 from experiments import experiment_json, number_json
 
-from hushmote.device.ldp_client import Experiment
+from hushmote.device.ldp_client import ONE, Experiment, Level
 from hushmote.server.estimate import Estimate, estimate
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms.workload import ALL_RANGES
@@ -47,6 +47,30 @@ def bell(domain: int, centre: float, width: float) -> np.ndarray:
     return shares / shares.sum()
 
 
+def drawn_counts(
+    experiment: Experiment, shares: np.ndarray, reports: int, rng: np.random.Generator
+) -> np.ndarray:
+    """The histogram of codes of a fleet drawn from a population."""
+    return vectorised.histogram(experiment, rng.multinomial(reports, shares), rng)
+
+
 def draw(experiment: Experiment, shares: np.ndarray, reports: int, rng: np.random.Generator) -> Estimate:
     """The estimate of a fleet drawn from a population."""
-    return estimate(experiment, vectorised.histogram(experiment, rng.multinomial(reports, shares), rng))
+    return estimate(experiment, drawn_counts(experiment, shares, reports, rng))
+
+
+def support_matrix(level: Level) -> np.ndarray:
+    """Which code of a level supports which node, from the definition of the hash: (code_count, nodes)."""
+    if not level.t:
+        return np.eye(level.domain)
+    digits = level.g ** np.arange(level.t)
+    seeds = np.arange(1, level.seeds + 1)[:, None] // digits % level.g
+    cells = seeds @ (np.arange(level.domain)[:, None] // digits % level.g).T % level.g
+    return (cells[:, None, :] == np.arange(level.g)[:, None]).reshape(-1, level.domain).astype(float)
+
+
+def level_channel(level: Level, domain: int) -> np.ndarray:
+    """Chance of each of a level's codes for each value, from the definition: shape (code_count, domain)."""
+    p = level.threshold / ONE
+    lie = (1 - p) / (level.g - 1)
+    return (lie + (p - lie) * support_matrix(level)[:, np.arange(domain) // level.width]) / level.seeds

@@ -20,19 +20,23 @@ def fill(
     fleet: str,
     payload: bytes,
     windows: Mapping[str, int],
-    shares: Sequence[float] | None = None,
+    shares: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
     unit: str = "",
     seed: int = 1,
 ) -> Experiment:
-    """Add an experiment to a fleet, and to each window its number of reports; shares: of the indices."""
+    """Add an experiment to a fleet, and to each window its number of reports.
+
+    shares: of the indices, even if left out; or by window.
+    """
     rng = np.random.default_rng(seed)
     if fleet not in store.fleets():
         store.add_fleet(fleet, keyed=False)
     experiment = store.add_experiment(fleet, payload, description=Description(unit))
     version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
-    population = np.full(experiment.domain, 1 / experiment.domain) if shares is None else np.array(shares)
+    even = np.full(experiment.domain, 1 / experiment.domain)
     counts = {}
     for window, reports in windows.items():
+        population = shares[window] if isinstance(shares, Mapping) else even if shares is None else shares
         histogram = vectorised.histogram(experiment, rng.multinomial(reports, population), rng)
         counts |= {(version.id, window, code): int(n) for code, n in enumerate(histogram) if n}
     with store.ingest() as transaction:

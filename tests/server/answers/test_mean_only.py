@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from designs import draw
 from experiments import number_json
 
 from hushmote.device.ldp_client import Experiment
@@ -15,7 +16,6 @@ from hushmote.server.estimate import Estimate, estimate
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.experiments.asking import NotAnswered
 from hushmote.server.wire.experiments import parse_experiment
-from hushmote.simulator import vectorised
 
 
 def version(reach: int, epsilon: int = 2_000_000) -> Experiment:
@@ -28,10 +28,7 @@ def shares(middle: float) -> Floats:
 
 
 def fleet(experiment: Experiment, middle: float, seed: int) -> Estimate:
-    rng = np.random.default_rng(seed)
-    return estimate(
-        experiment, vectorised.histogram(experiment, rng.multinomial(20_000, shares(middle)), rng)
-    )
+    return draw(experiment, shares(middle), 20_000, np.random.default_rng(seed))
 
 
 def mean_of(middle: float) -> float:

@@ -4,10 +4,10 @@ import datetime
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from command_line import hushmote
 from experiments import experiment_json
+from filled import fill
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import second_epsilon
@@ -20,7 +20,6 @@ from hushmote.server.errors import UsageError
 from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon, histograms_epsilon, local_epsilon_for
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
-from hushmote.simulator import vectorised
 
 DAYS = {"2026-11-19": 500, "2026-11-20": 4_000, "2026-11-21": 2_000}
 DOOR = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": 2})
@@ -30,17 +29,8 @@ ASKED = Experiment.parse(DOOR)
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A yes or no asked on three days; a board may report twice, and one has."""
-    rng = np.random.default_rng(1)
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", DOOR)
-        (version,) = store.experiments("home")
-        counts = {}
-        for day, reports in DAYS.items():
-            histogram = vectorised.histogram(ASKED, rng.multinomial(reports, [0.7, 0.3]), rng)
-            counts |= {(version.id, day, code): int(n) for code, n in enumerate(histogram)}
-        with store.ingest() as transaction:
-            transaction.write({("home", "door", "b1"): NumberSet().add(1)}, counts, {})
+        fill(store, "home", DOOR, DAYS, (0.7, 0.3))
     return tmp_path
 
 
@@ -249,11 +239,6 @@ def test_the_devices_are_asked_at_most_once_for_all_windows(
     participation = Store.participation
     monkeypatch.setattr(Store, "participation", lambda *a: calls.append(1) or participation(*a))
     with Store(f"sqlite:///{tmp_path / 'x.sqlite'}") as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", payload)
-        (version,) = store.experiments("home")
-        with store.ingest() as transaction:
-            counts = {(version.id, day, code): 500 for day in DAYS for code in (0, 1)}
-            transaction.write({("home", "door", "b1"): NumberSet().add(1)}, counts, {})
+        fill(store, "home", payload, DAYS)
         each = second_epsilon.of_each_window(Facts(store), Selection("door", "home"))
     assert ([one.own for one in each.values()], sum(calls)) == ([1, 1, 1], asked)

@@ -1,15 +1,15 @@
 """Ratios of linear statistics and their differences: values, intervals, p values, what is too small."""
 
-import json
 import math
 
 import numpy as np
 import pytest
+from designs import draw
+from experiments import experiment_json
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.arrays import Floats
-from hushmote.server.estimate import estimate
 from hushmote.server.estimate.conditional import (
     LEAST_ERRORS,
     Ratio,
@@ -22,7 +22,6 @@ from hushmote.server.estimate.conditional import (
 from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError, Statistic
-from hushmote.simulator import vectorised
 
 FALSE_ALARM = 1e-11
 VERSIONS = np.array([0.1, 0.3, 0.6])
@@ -32,16 +31,14 @@ CRASHED = np.tile([0.0, 1.0], 3)
 EACH = np.repeat(np.eye(3), 2, axis=0)  # cells of each version
 
 
-def experiment(epsilon: int = 4_000_000) -> Experiment:
-    labels = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
-    of = [labels, {"name": "crashed", "type": "bool"}]
-    fields = {"v": 1, "name": "e", "type": "pair", "of": of, "mechanism": "grr", "epsilon": epsilon}
-    return Experiment.parse(json.dumps(fields | {"budget": {"rule": "unlimited"}, "window": "day"}).encode())
+OF = [{"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}, {"name": "crashed", "type": "bool"}]
+EXPERIMENT = Experiment.parse(
+    experiment_json(type="pair", of=OF, mechanism="grr", epsilon=4_000_000, budget={"rule": "unlimited"})
+)
 
 
 def fleet(reports: int, seed: int, table: Floats = TABLE) -> Estimates:
-    e, rng = experiment(), np.random.default_rng(seed)
-    return estimate(e, vectorised.histogram(e, rng.multinomial(reports, table), rng))
+    return draw(EXPERIMENT, table, reports, np.random.default_rng(seed))
 
 
 def given_versions(estimates: Estimates) -> list[Ratio]:

@@ -9,15 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from designs import choice, designed
+from designs import choice, designed, drawn_counts, level_channel, support_matrix
 from scipy import stats
 
 from hushmote.device.ldp_client import ONE, Experiment, Level
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError, Statistic, difference
-from hushmote.server.mechanisms import supports
-from hushmote.server.mechanisms.channel import level_channel
+from hushmote.server.mechanisms import channel, supports
 
 RR = designed("rr", 2, 1)
 GRR = designed("grr", 10, 1)
@@ -36,57 +35,18 @@ def population(domain: int) -> np.ndarray:
     return shares / shares.sum()
 
 
-def draw(experiment: Experiment, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Histogram of the codes of sizes[v] boards with the value v, each randomized as the board does it."""
-    values = np.repeat(np.arange(experiment.domain), sizes)
-    weights = np.array([level.weight for level in experiment.levels]) / experiment.weight_sum
-    drawn = rng.choice(len(weights), size=len(values), p=weights)
-    counts = np.zeros(experiment.code_count, dtype=np.int64)
-    for number_, level in enumerate(experiment.levels):
-        nodes = values[drawn == number_] // level.width
-        cells, codes = nodes.copy(), np.full(len(nodes), level.offset)
-        if level.t:
-            seeds = rng.integers(1, level.seeds + 1, len(nodes))
-            codes += (seeds - 1) * level.g
-            cells[:] = 0
-            for i in range(level.t):
-                cells += nodes // level.g**i % level.g * (seeds // level.g**i % level.g)
-        lies = rng.random(len(nodes)) >= level.threshold / ONE
-        others = rng.integers(1, level.g, len(nodes))
-        np.add.at(counts, codes + (cells + lies * others) % level.g, 1)
-    return counts
-
-
 def fleet(experiment: Experiment, reports: int, rng: np.random.Generator) -> np.ndarray:
-    return draw(experiment, rng.multinomial(reports, population(experiment.domain)), rng)
+    return drawn_counts(experiment, population(experiment.domain), reports, rng)
 
 
-def support_matrix(level: Level) -> np.ndarray:
-    """Which code supports which node: shape (code_count, domain)."""
-    if not level.t:
-        return np.eye(level.domain)
-    digits = level.g ** np.arange(level.t)
-    seeds = np.arange(1, level.seeds + 1)[:, None] // digits % level.g
-    nodes = np.arange(level.domain)[:, None] // digits % level.g
-    cells = seeds @ nodes.T % level.g
-    return (cells[:, None, :] == np.arange(level.g)[None, :, None]).reshape(-1, level.domain).astype(float)
-
-
-def code_shares(level: Level, shares: np.ndarray) -> np.ndarray:
-    """Probability of each code of a level, from the definition of the channel."""
-    p = level.threshold / ONE
-    lie = (1 - p) / (level.g - 1)
-    return (lie + (p - lie) * (support_matrix(level) @ shares)) / level.seeds
-
-
-def node_shares(experiment: Experiment, level: Level) -> np.ndarray:
-    f = population(experiment.domain)
-    return np.add.reduceat(f, np.arange(0, experiment.domain, level.width))
+def code_shares(experiment: Experiment, level: Level) -> np.ndarray:
+    """Probability of each code of a level in the population."""
+    return level_channel(level, experiment.domain) @ population(experiment.domain)
 
 
 def expected_counts(experiment: Experiment, reports: int) -> np.ndarray:
     parts = [
-        reports * level.weight / experiment.weight_sum * code_shares(level, node_shares(experiment, level))
+        reports * level.weight / experiment.weight_sum * code_shares(experiment, level)
         for level in experiment.levels
     ]
     return np.rint(np.concatenate(parts)).astype(np.int64)
@@ -113,7 +73,7 @@ def dense_weights(experiment: Experiment, counts: np.ndarray) -> tuple[np.ndarra
         used.append((level, a / float(p - q) / n))
         shifts.append(np.full(level.domain, -float(q / (p - q))))
         rows.append(to_leaf)
-        inverse.append(np.full(level.domain, n / level_channel(level).assumed))
+        inverse.append(np.full(level.domain, n / channel.level_channel(level).assumed))
     x, w = np.vstack(rows), np.concatenate(inverse)
     gain, constant = np.eye(domain), np.zeros(domain)
     if experiment.mechanism in ("olh", "hh"):
@@ -138,7 +98,7 @@ def dense_stderr(experiment: Experiment, counts: np.ndarray, weights: np.ndarray
         part = slice(level.offset, level.offset + level.code_count)
         n = counts[part].sum()
         if n:
-            pi, w = code_shares(level, node_shares(experiment, level)), weights[part] * n
+            pi, w = code_shares(experiment, level), weights[part] * n
             variance += (pi @ w**2 - (pi @ w) ** 2) / n
     return np.sqrt(np.maximum(variance, 0))  # what is known exactly leaves rounding errors
 
@@ -311,21 +271,6 @@ def test_equal_weeks_are_called_different_as_often_as_they_should() -> None:
     for level in (0.05, 0.5):
         low, high = stats.binom.ppf([5e-11, 1 - 5e-11], FLEETS, level)
         assert low <= np.sum(np.array(values) < level) <= high
-
-
-def test_difference_of_what_is_known_exactly() -> None:
-    assert difference(Statistic(1.0, 0.0), Statistic(1.0, 0.0)).p == 1
-    assert difference(Statistic(1.0, 0.0), Statistic(0.5, 0.0)).p == 0
-    assert difference(Statistic(1.96, 0.6), Statistic(0.0, 0.8)).p == pytest.approx(0.05, abs=1e-3)
-
-
-def test_interval_has_the_confidence_asked_for() -> None:
-    low, high = Statistic(2.0, 0.5).interval()
-    assert (low, high) == pytest.approx((2 - 0.5 * 1.959964, 2 + 0.5 * 1.959964))
-    assert Statistic(2.0, 0.5).interval(0.5) == pytest.approx(stats.norm(2, 0.5).interval(0.5))
-    for confidence in (0, 1, math.nan):
-        with pytest.raises(EstimateError, match="confidence"):
-            Statistic(2.0, 0.5).interval(confidence)
 
 
 @pytest.mark.parametrize("experiment", [GRR, OLH, HH, UNEVEN], ids=lambda e: e.mechanism)

@@ -6,7 +6,7 @@ it uses and with what chance it would fail for a fresh seed though all is right.
 
 import numpy as np
 import pytest
-from designs import designed
+from designs import designed, drawn_counts
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
@@ -17,7 +17,6 @@ from hushmote.server.estimate.pooling import Pool
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.scored import Scored
-from hushmote.simulator import vectorised
 
 HH = designed("hh", 16, 3, fanout=4, cells=[4, 7])
 OLH = designed("olh", 20, 2, g=7)
@@ -31,8 +30,7 @@ def peaked(domain: int) -> np.ndarray:
 
 
 def histogram(experiment: Experiment, reports: int, seed: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    return vectorised.histogram(experiment, rng.multinomial(reports, peaked(experiment.domain)), rng)
+    return drawn_counts(experiment, peaked(experiment.domain), reports, np.random.default_rng(seed))
 
 
 def test_the_same_reports_give_the_same_numbers():

@@ -4,14 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from designs import designed, number
+from designs import designed, drawn_counts, number
 from scipy import special, stats
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate.plausibility import ALARM, LEAST_REPORTS, check
 from hushmote.server.mechanisms.hashing import butterfly
 from hushmote.server.mechanisms.invariants import GROUP_REPORTS
-from hushmote.simulator import vectorised
 
 EXPERIMENTS = [
     designed("rr", 2, 1),
@@ -29,9 +28,8 @@ HASHED = [e for e in EXPERIMENTS if e.levels[-1].t]
 
 
 def honest(experiment: Experiment, reports: int, seed: int, shares: np.ndarray | None = None) -> np.ndarray:
-    rng = np.random.default_rng(seed)
     shares = np.full(experiment.domain, 1 / experiment.domain) if shares is None else shares
-    return vectorised.histogram(experiment, rng.multinomial(reports, shares), rng)
+    return drawn_counts(experiment, shares, reports, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: f"{e.mechanism}{e.domain}")

@@ -4,12 +4,14 @@ Statistical tests: seeds are fixed, so that they pass or fail for good; each say
 it uses and with what chance it would fail for a fresh seed though all is right.
 """
 
+import designs
 import numpy as np
 import pytest
+from designs import choice, designed, draw, drawn_counts, level_channel
 from experiments import experiment_json
 from scipy import optimize, stats
 
-from hushmote.device.ldp_client import ONE, Experiment, Level, truth_threshold
+from hushmote.device.ldp_client import ONE, Experiment, truth_threshold
 from hushmote.server.estimate import estimate, postprocess
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.postprocess import METHODS, ems, nonnegative, raw, smooth
@@ -17,46 +19,18 @@ from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.mechanisms.decoded import simplex
 from hushmote.server.mechanisms.tree import least_squares as hierarchy
 from hushmote.server.mechanisms.tree.hierarchy import Hierarchy
-from hushmote.simulator import vectorised
 
-
-def experiment(mechanism: str, epsilon: float, **fields) -> Experiment:
-    """An experiment, of a number unless fields say otherwise; epsilon in nats."""
-    number = {"type": "number", "low": 0, "high": 1000} if "type" not in fields else {}
-    base = {"name": "x", "mechanism": mechanism, "epsilon": round(epsilon * 1e6)} | number
-    return Experiment.parse(experiment_json(**base, **fields, budget={"rule": "unlimited"}))
-
-
-RR = experiment("rr", 1, bins=2)
-GRR = experiment("grr", 2, bins=10)
-OLH = experiment("olh", 2, bins=40, g=7)
-HH = experiment("hh", 2, bins=50, fanout=3, cells=[2, 5, 7, 7], weights=[1, 0, 2, 3])
-SW = experiment("sw", 1, bins=50, reach=12)
+RR = designed("rr", 2, 1)
+GRR = designed("grr", 10, 2)
+OLH = designed("olh", 40, 2, g=7)
+HH = designed("hh", 50, 2, fanout=3, cells=[2, 5, 7, 7], weights=[1, 0, 2, 3])
+SW = designed("sw", 50, 1, reach=12)
 OF_ALL = ("raw", "nonnegative", "smooth")
 each_experiment = pytest.mark.parametrize("exp", [RR, GRR, OLH, HH], ids=lambda e: e.mechanism)
 
 
 def bell(domain: int) -> np.ndarray:
-    f = np.exp(-0.5 * ((np.arange(domain) - 0.45 * domain) / (domain / 10)) ** 2)
-    return f / f.sum()
-
-
-def fleet(exp: Experiment, f: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
-    return vectorised.histogram(exp, rng.multinomial(reports, f), rng)
-
-
-def level_channel(level: Level, domain: int) -> np.ndarray:
-    """Chance of each of a level's codes for each value, from the definition: shape (code_count, domain)."""
-    p = level.threshold / ONE
-    nodes = np.arange(domain) // level.width
-    if not level.t:
-        supports = np.arange(level.domain)[:, None] == nodes
-        return np.where(supports, p, (1 - p) / (level.g - 1))
-    digits = level.g ** np.arange(level.t)
-    seeds = np.arange(1, level.seeds + 1)[:, None] // digits % level.g
-    cells = seeds @ (nodes[:, None] // digits % level.g).T % level.g
-    supports = (cells[:, None, :] == np.arange(level.g)[:, None]).reshape(-1, domain)
-    return np.where(supports, p, (1 - p) / (level.g - 1)) / level.seeds
+    return designs.bell(domain, 0.45 * domain + 0.5, domain / 10)
 
 
 def channel(exp: Experiment) -> np.ndarray:
@@ -66,7 +40,7 @@ def channel(exp: Experiment) -> np.ndarray:
 @each_experiment
 def test_a_step_of_the_maximisation_is_that_of_the_dense_channel(exp):
     rng = np.random.default_rng(1)
-    counts = fleet(exp, bell(exp.domain), 3000, rng)
+    counts = drawn_counts(exp, bell(exp.domain), 3000, rng)
     f = rng.dirichlet(np.ones(exp.domain))
     dense = channel(exp)
     expected = f * (dense.T @ (counts / (dense @ f))) / counts.sum()
@@ -82,7 +56,7 @@ def test_a_step_of_the_maximisation_is_that_of_the_dense_channel(exp):
 @each_experiment
 def test_without_smoothing_the_fixed_point_is_the_maximum_of_the_likelihood(exp):
     """No gradient points from it into the simplex by more than a thousandth of a report's worth."""
-    counts = fleet(exp, bell(exp.domain), 20_000, np.random.default_rng(2))
+    counts = drawn_counts(exp, bell(exp.domain), 20_000, np.random.default_rng(2))
     levels = tuple(postprocess._histograms(estimate(exp, counts)))
     found = postprocess._fixed_point(levels, np.full(exp.domain, 1 / exp.domain), 0.0)
     dense = channel(exp)
@@ -92,7 +66,7 @@ def test_without_smoothing_the_fixed_point_is_the_maximum_of_the_likelihood(exp)
 
 
 def test_the_projection_is_the_nearest_distribution():
-    counts = fleet(OLH, bell(40), 2000, np.random.default_rng(3))
+    counts = drawn_counts(OLH, bell(40), 2000, np.random.default_rng(3))
     e = estimate(OLH, counts)
     x, got = e.frequencies, nonnegative(e).frequencies
     best = optimize.minimize(
@@ -124,7 +98,7 @@ def test_a_projection_gives_forged_reports_no_more_than_the_raw_estimates_do():
 @each_experiment
 @pytest.mark.parametrize("name", OF_ALL)
 def test_every_method_says_its_name_and_its_bias_and_all_but_raw_give_a_distribution(exp, name):
-    e = estimate(exp, fleet(exp, bell(exp.domain), 500, np.random.default_rng(4)))
+    e = draw(exp, bell(exp.domain), 500, np.random.default_rng(4))
     found = METHODS[name](e)
     assert (found.method, found.experiment, found.reports) == (name, exp, 500)
     assert found.notes
@@ -161,7 +135,7 @@ def test_with_very_many_reports_smoothing_gives_the_truth(exp):
 
 def test_a_pool_of_halves_is_smoothed_like_the_whole():
     rng = np.random.default_rng(6)
-    a, b = (fleet(OLH, bell(40), 5000, rng) for _ in range(2))
+    a, b = (drawn_counts(OLH, bell(40), 5000, rng) for _ in range(2))
     together = smooth(pool([estimate(OLH, a), estimate(OLH, b)]))
     assert together.reports == 10_000
     assert len(together.notes) == len(smooth(estimate(OLH, a)).notes) + 1
@@ -170,9 +144,7 @@ def test_a_pool_of_halves_is_smoothed_like_the_whole():
 
 
 def test_labels_have_no_neighbours_to_smooth_over():
-    door = experiment("rr", 1, type="bool")
-    mode = experiment("grr", 1, type="choice", labels=["off", "on"])
-    for exp in (door, mode):
+    for exp in (Experiment.parse(experiment_json()), choice(["off", "on"], 1)):
         e = estimate(exp, np.full(exp.code_count, 50))
         with pytest.raises(EstimateError, match=r"^smooth is for numbers.*use nonnegative$"):
             smooth(e)
@@ -181,10 +153,10 @@ def test_labels_have_no_neighbours_to_smooth_over():
 
 def test_a_hierarchy_is_projected_family_by_family_and_a_pool_over_its_largest_hierarchy():
     rng = np.random.default_rng(10)
-    other = experiment("hh", 2, bins=50, fanout=25, cells=[2, 50])
-    flat = experiment("grr", 2, bins=50)
+    other = designed("hh", 50, 2, fanout=25, cells=[2, 50])
+    flat = designed("grr", 50, 2)
     sizes = ((HH, 4000), (other, 3000), (flat, 20_000))
-    parts = [estimate(exp, fleet(exp, bell(50), n, rng)) for exp, n in sizes]
+    parts = [draw(exp, bell(50), n, rng) for exp, n in sizes]
     tree = Hierarchy(HH).tree(parts[0].decoded.reports)
     for raw_estimate in (parts[0], pool(parts), pool([pool(parts[1:]), parts[0]])):
         x, got = raw_estimate.frequencies, nonnegative(raw_estimate).frequencies
@@ -198,7 +170,7 @@ def test_projection_does_not_harm_the_ranges_of_a_hierarchy():
     """60 fleets of 30,000 reports over a narrow bell. The logarithm of the ratio of squared errors of all
     ranges is on average 18 of its standard errors below that of 1.05: a fresh seed brings it above with a
     chance of less than 1e-9. Projected on the simplex, which knows no tree, it is 36 above."""
-    exp = experiment("hh", 1, bins=64, fanout=2, cells=[2, 2, 2, 3, 3, 3])
+    exp = designed("hh", 64, 1, fanout=2, cells=[2, 2, 2, 3, 3, 3])
     rng = np.random.default_rng(11)
     f = np.exp(-0.5 * ((np.arange(64) - 28.8) / 4) ** 2)
     f /= f.sum()
@@ -210,7 +182,7 @@ def test_projection_does_not_harm_the_ranges_of_a_hierarchy():
 
     ratios = []
     for _ in range(60):
-        e = estimate(exp, fleet(exp, f, 30_000, rng))
+        e = draw(exp, f, 30_000, rng)
         ratios.append(range_error(nonnegative(e).frequencies) / range_error(e.frequencies))
     assert np.log(ratios).mean() < np.log(1.05)
 
@@ -224,7 +196,7 @@ def test_smoothing_and_projection_lower_the_error_of_a_smooth_population(exp):
     f = bell(exp.domain)
     errors = {name: [] for name in OF_ALL}
     for _ in range(24):
-        e = estimate(exp, fleet(exp, f, 3000, rng))
+        e = draw(exp, f, 3000, rng)
         for name in OF_ALL:
             errors[name].append(((METHODS[name](e).frequencies - f) ** 2).sum())
     for better, worse in (("nonnegative", "raw"), ("smooth", "nonnegative")):
@@ -239,7 +211,7 @@ def test_the_projection_puts_on_empty_bins_what_the_common_one_lacks():
     one = np.eye(40)[11]
     found = []
     for _ in range(100):
-        e = estimate(OLH, fleet(OLH, one, 1000, rng))
+        e = draw(OLH, one, 1000, rng)
         found.append([nonnegative(e).frequencies[11] - 1, raw(e).frequencies[11] - 1])
     projected, unbiased = np.array(found).T
     assert projected.mean() < 0
@@ -247,7 +219,7 @@ def test_the_projection_puts_on_empty_bins_what_the_common_one_lacks():
 
 
 def test_ems_is_the_published_iteration_over_the_dense_channel():
-    counts = fleet(SW, bell(50), 20_000, np.random.default_rng(10))
+    counts = drawn_counts(SW, bell(50), 20_000, np.random.default_rng(10))
     inside = (np.arange(74)[:, None] >= np.arange(50)) & (np.arange(74)[:, None] <= np.arange(50) + 24)
     threshold = truth_threshold(1_000_000, 50, 25)
     dense = np.where(inside, threshold / ONE / 25, (ONE - threshold) / ONE / 49)
@@ -274,22 +246,22 @@ def test_smooth_and_ems_make_a_distribution_of_codes_that_have_no_shares():
     f = bell(50)
     off = []
     for _ in range(20):
-        e = estimate(SW, fleet(SW, f, 20_000, rng))
+        e = draw(SW, f, 20_000, rng)
         off.append([((method(e).frequencies - f) ** 2).sum() for method in (smooth, ems)])
     smoothed, of_ems = np.mean(off, axis=0) / ((f - 1 / 50) ** 2).sum()
     assert smoothed < 0.5
     assert of_ems < 0.15
-    both = pool([e, estimate(SW, fleet(SW, f, 5000, rng))])
+    both = pool([e, draw(SW, f, 5000, rng)])
     assert any("one population" in note for note in ems(both).notes)
 
 
 @each_experiment
 def test_ems_is_refused_where_codes_are_not_near_the_value(exp):
     with pytest.raises(EstimateError, match="codes lie near the value, such as sw; x is a number under"):
-        ems(estimate(exp, fleet(exp, bell(exp.domain), 500, np.random.default_rng(12))))
+        ems(draw(exp, bell(exp.domain), 500, np.random.default_rng(12)))
 
 
 def test_nonnegative_needs_shares():
-    e = estimate(SW, fleet(SW, bell(50), 500, np.random.default_rng(13)))
+    e = draw(SW, bell(50), 500, np.random.default_rng(13))
     with pytest.raises(EstimateError, match="nonnegative is of estimated shares; x has none: use ems"):
         nonnegative(e)

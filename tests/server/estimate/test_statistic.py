@@ -20,7 +20,7 @@ Z = float(stats.norm.isf(0.025))
 def test_where_nothing_is_skewed_an_interval_is_that_of_the_normal_distribution():
     assert Statistic(0.5, 0.1).interval() == pytest.approx((0.5 - Z * 0.1, 0.5 + Z * 0.1))
     assert normal_quantile(0.5) == pytest.approx(stats.norm.isf(0.25))
-    for confidence in (0, 1, 95):
+    for confidence in (0, 1, 95, math.nan):
         with pytest.raises(EstimateError, match="confidence must be between 0 and 1"):
             normal_quantile(confidence)
 
@@ -46,6 +46,7 @@ def test_at_the_ends_of_an_interval_p_is_what_the_interval_leaves(skew: float):
 def test_what_is_known_exactly_is_certain():
     assert Statistic(0.5, 0.0).interval() == (0.5, 0.5)
     assert (Statistic(0.5, 0.0).p_value(0.5), Statistic(0.5, 0.0).p_value(0.4)) == (1.0, 0.0)
+    assert difference(Statistic(1.0, 0.0), Statistic(1.0, 0.0)).p == 1
 
 
 def test_a_difference_has_both_variances_and_the_skew_of_the_first_less_that_of_the_second():

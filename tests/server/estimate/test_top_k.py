@@ -5,23 +5,17 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from designs import designed
+from designs import designed, draw, drawn_counts
 
-from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.estimate.top_k import Posterior, fewer_above, membership, top
-from hushmote.simulator import vectorised
 
 RR = designed("rr", 2, 1)
 GRR = designed("grr", 12, 2)
 OLH = designed("olh", 64, 2, g=7)
 HH = designed("hh", 48, 2, fanout=4, cells=[3, 5, 7])
-
-
-def fleet(exp: Experiment, f: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
-    return vectorised.histogram(exp, rng.multinomial(reports, f), rng)
 
 
 def skewed(domain: int) -> np.ndarray:
@@ -66,7 +60,7 @@ def test_membership_is_what_enumerating_all_true_frequencies_gives():
 @pytest.mark.parametrize("reports", [2, 300, 100_000])
 def test_the_list_is_the_largest_estimates_and_probabilities_sum_to_k(exp, reports):
     rng = np.random.default_rng(2)
-    counts = fleet(exp, skewed(exp.domain), reports, rng)
+    counts = drawn_counts(exp, skewed(exp.domain), reports, rng)
     if exp is HH:
         counts[-1] += 2  # some report of the last level there must be
     e = estimate(exp, counts)
@@ -86,7 +80,7 @@ def test_the_list_is_the_largest_estimates_and_probabilities_sum_to_k(exp, repor
 
 
 def test_with_many_reports_the_top_is_certain_and_nobody_is_near():
-    e = estimate(OLH, fleet(OLH, skewed(64), 3_000_000, np.random.default_rng(3)))
+    e = draw(OLH, skewed(64), 3_000_000, np.random.default_rng(3))
     found = top(e, 4)
     assert [one.index for one in found.listed] == [0, 1, 2, 3]
     assert min(one.probability for one in found.listed) > 0.999
@@ -106,10 +100,10 @@ def test_one_of_two_is_as_sure_as_the_counts_are_uneven():
 
 @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
 def test_the_last_digit_of_an_estimate_changes_no_probability(exp):
-    """20 fleets; a probability may move by a million times what the estimates do."""
+    """10 fleets; a probability may move by a million times what the estimates do."""
     rng = np.random.default_rng(6)
-    for _ in range(20):
-        counts = fleet(exp, rng.dirichlet(np.full(exp.domain, 30.0)), 3000, rng)
+    for _ in range(10):
+        counts = drawn_counts(exp, rng.dirichlet(np.full(exp.domain, 30.0)), 3000, rng)
         e, moved = estimate(exp, counts), estimate(exp, counts)
         moved.frequencies = e.frequencies * (1 + 1e-12 * rng.standard_normal(exp.domain))
         for k in (1, 5):
@@ -118,7 +112,7 @@ def test_the_last_digit_of_an_estimate_changes_no_probability(exp):
 
 def test_a_pool_has_a_top_as_well():
     rng = np.random.default_rng(4)
-    e = pool([estimate(OLH, fleet(OLH, skewed(64), 200_000, rng)) for _ in range(2)])
+    e = pool([draw(OLH, skewed(64), 200_000, rng) for _ in range(2)])
     assert top(e, 1).listed[0].index == 0
     assert top(e, 1).reports == 400_000
 
@@ -145,9 +139,7 @@ def test_of_values_said_to_belong_with_some_chance_that_share_belongs(exp):
     for _ in range(80):
         f = rng.dirichlet(np.full(exp.domain, 0.3))
         truth = np.argsort(-f)[:3]
-        found = [
-            c for c in top(estimate(exp, fleet(exp, f, 3000, rng)), 3).listed if 0.3 < c.probability < 0.95
-        ]
+        found = [c for c in top(draw(exp, f, 3000, rng), 3).listed if 0.3 < c.probability < 0.95]
         listed += len(found)
         off.append(sum(c.probability - (c.index in truth) for c in found))
     assert listed > 40

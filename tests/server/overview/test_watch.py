@@ -36,6 +36,17 @@ def count(store: Store, device: str) -> None:
     assert ingest(store, messages, fleets(store), NOW).accepted == 2
 
 
+def total(watch: StoreWatch) -> int:
+    """How many reports of TEMP it sees in the store, which is ready."""
+    assert watch.store is not None
+    return int(watch.store.histogram("home", TEMP.digest).sum())
+
+
+@pytest.fixture
+def url(folder: Path) -> str:
+    return f"sqlite:///{folder / 'store.sqlite'}"
+
+
 @pytest.fixture
 def folder(tmp_path: Path):
     """A folder with a store in it that nobody has open."""
@@ -60,12 +71,10 @@ class TestCommits:
                 after = watch.look()
                 assert after.ready
                 assert after.version > before.version
-                assert watch.store is not None
-                assert watch.store.histogram("home", TEMP.digest).sum() == 2 * (i + 1)
+                assert total(watch) == 2 * (i + 1)
                 before = after
 
-    def test_a_quiet_store_does_not_change(self, folder: Path):
-        url = f"sqlite:///{folder / 'store.sqlite'}"
+    def test_a_quiet_store_does_not_change(self, url: str):
         with Store(url), StoreWatch(url) as watch:
             assert len({watch.look().version for _ in range(20)}) == 1
 
@@ -83,19 +92,17 @@ class TestCommits:
             assert watch.store is not None
             assert watch.store.rejects() == {"": {"unknown fleet": 1}}
 
-    def test_an_aggregator_that_starts_later_is_noticed(self, folder: Path):
+    def test_an_aggregator_that_starts_later_is_noticed(self, url: str):
         """Until then the file is opened as one that cannot change."""
-        url = f"sqlite:///{folder / 'store.sqlite'}"
         with StoreWatch(url) as watch:
             before = watch.look()
             with Store(url) as store:
                 count(store, "one")
                 after = watch.look()
                 assert after.version > before.version
-                assert watch.store is not None
-                assert watch.store.histogram("home", TEMP.digest).sum() == 2
+                assert total(watch) == 2
             assert watch.look().ready
-            assert watch.store.histogram("home", TEMP.digest).sum() == 2
+            assert total(watch) == 2
 
     def test_while_readers_come_and_go_nothing_is_lost_or_stands_still(self, folder: Path):
         url, over = f"sqlite:///{folder / 'store.sqlite'}", threading.Event()
@@ -105,8 +112,7 @@ class TestCommits:
             with StoreWatch(url) as watch:
                 while not over.is_set():
                     assert watch.look().ready
-                    if watch.store is not None:
-                        seen.append(int(watch.store.histogram("home", TEMP.digest).sum()))
+                    seen.append(total(watch))
 
         readers = [threading.Thread(target=read) for _ in range(4)]
         for reader in readers:
@@ -120,8 +126,7 @@ class TestCommits:
         assert max(seen) <= 80
         with StoreWatch(url) as watch:
             watch.look()
-            assert watch.store is not None
-            assert watch.store.histogram("home", TEMP.digest).sum() == 80
+            assert total(watch) == 80
 
 
 class TestReadOnly:
@@ -132,13 +137,11 @@ class TestReadOnly:
                 store.add_fleet("other", keyed=False)
             assert list(store.fleets()) == ["home"]
 
-    def test_not_a_byte_changes_in_its_folder(self, folder: Path):
-        url = f"sqlite:///{folder / 'store.sqlite'}"
+    def test_not_a_byte_changes_in_its_folder(self, folder: Path, url: str):
         before = files(folder)
         with StoreWatch(url) as watch:
             assert watch.look().ready
-            assert watch.store is not None
-            watch.store.histogram("home", TEMP.digest)
+            total(watch)
             assert files(folder) == before
         assert files(folder) == before
         store = Store(url)
@@ -146,8 +149,7 @@ class TestReadOnly:
         before = files(folder)
         with StoreWatch(url) as watch:
             watch.look()
-            assert watch.store is not None
-            watch.store.histogram("home", TEMP.digest)
+            total(watch)
             after = files(folder)
             # Who reads says so in the index of the log, by locks and by what it has in shared memory.
             assert {n: b for n, b in after.items() if "-shm" not in n} == {
@@ -244,8 +246,7 @@ class TestStates:
             after = watch.look()
             assert after.ready
             assert after.version > before.version
-            assert watch.store is not None
-            assert watch.store.histogram("home", TEMP.digest).sum() == 2
+            assert total(watch) == 2
 
     def test_an_older_store_says_which_command_upgrades_it(self, tmp_path: Path):
         path = tmp_path / "old.sqlite"
@@ -311,9 +312,8 @@ class TestStates:
             assert watch.look().ready
 
 
-def test_a_look_reads_no_table(folder: Path):
+def test_a_look_reads_no_table(url: str):
     """What a look costs does not depend on how many reports there are: SQLite runs no statement on rows."""
-    url = f"sqlite:///{folder / 'store.sqlite'}"
     with Store(url) as store, StoreWatch(url) as watch:
         watch.look()
         assert watch.store is not None

@@ -25,6 +25,14 @@ DAYS = {str(NOW.date() - datetime.timedelta(days)): 900 for days in (2, 3, 4)}
 HOSTILE = ["{{ 7 * 7 }}", "{% raw %}", "' }}{{ 7 * 7 }}", "{# no #}x", "<script>", "~", "${x}"]
 
 
+TEMP = experiment_json(name="temp", type="number", low=0, high=32_000, bins=64, mechanism="grr")
+
+
+def mode_of(*labels: str) -> bytes:
+    free = {"rule": "unlimited"}
+    return experiment_json(name="mode", type="choice", labels=[*labels], mechanism="grr", budget=free)
+
+
 @pytest.fixture(scope="module")
 def broker() -> Iterator[MosquittoBroker]:
     with MosquittoBroker() as running:
@@ -57,13 +65,8 @@ def named(result: Result, statistic: str) -> str:
 
 @needs_mosquitto
 def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house: HomeAssistant):
-    labels = ["eco", "boost"]
-    mode = experiment_json(
-        name="mode", type="choice", labels=labels, mechanism="grr", budget={"rule": "unlimited"}
-    )
-    temp = experiment_json(name="temp", type="number", low=0, high=32_000, bins=64, mechanism="grr")
-    fill(store, "one", temp, DAYS, unit="°C")
-    fill(store, "one", mode, DAYS)
+    fill(store, "one", TEMP, DAYS, unit="°C")
+    fill(store, "one", mode_of("eco", "boost"), DAYS)
     fill(store, "one", experiment_json(name="door"), DAYS)
     now = datetime.datetime.now(datetime.UTC)
     send(broker, retained(look(store, PUBLICATION, now), PUBLICATION, now))
@@ -97,12 +100,8 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house
 @needs_mosquitto
 def test_hostile_text_is_text(store: Store, broker: MosquittoBroker, house: HomeAssistant):
     """Whoever writes an experiment or a store has no word in Home Assistant's templates."""
-    choice = experiment_json(
-        name="mode", type="choice", labels=HOSTILE, mechanism="grr", budget={"rule": "unlimited"}
-    )
-    number = experiment_json(name="temp", type="number", low=0, high=32_000, bins=64, mechanism="grr")
-    fill(store, "two", choice, DAYS)
-    fill(store, "two", number, DAYS, unit="{{ 7 * 7 }}\n'\"}}{% x %}")
+    fill(store, "two", mode_of(*HOSTILE), DAYS)
+    fill(store, "two", TEMP, DAYS, unit="{{ 7 * 7 }}\n'\"}}{% x %}")
     now = datetime.datetime.now(datetime.UTC)
     send(broker, retained(look(store, PUBLICATION, now), PUBLICATION, now))
     mode, temp = results(store, "two", "mode", "temp")
@@ -140,10 +139,7 @@ def test_a_result_that_stays_away_or_is_old_makes_sensors_unavailable(
 
 
 def test_no_persons_text_is_in_a_template(store: Store):
-    choice = experiment_json(
-        name="mode", type="choice", labels=HOSTILE, mechanism="grr", budget={"rule": "unlimited"}
-    )
-    fill(store, "two", choice, DAYS, unit="{{ x }}")
+    fill(store, "two", mode_of(*HOSTILE), DAYS, unit="{{ x }}")
     found = retained(look(store, PUBLICATION, NOW), PUBLICATION, NOW)
     configs = [json.loads(payload) for topic, payload in found.items() if topic.endswith("/config")]
     assert len(configs) == len(HOSTILE) + 1

@@ -112,17 +112,17 @@ class Facts:
         What the budgets allow, and no more than any device has numbers in the store.
         """
         if fleet not in self._own:
-            versions = self.versions(fleet)
+            versions, own = self.versions(fleet), dict[int, int]()
             # What cheaper versions allow counts too, whether or not they are asked about.
             allowed = most_reports(versions)
             # The devices are many: they are asked only where a budget allows a board more than one report.
             asked = any(n is None or n > 1 for n in allowed.values())
             sent = self.store.participation(fleet) if asked else {}
-            names = {v.id: sent.get(v.experiment.name) for v in versions}
-            bounds = {
-                i: [n for n in (allowed[i], by and by.most) if n is not None] for i, by in names.items()
-            }
-            self._own[fleet] = {i: max(1, min(bound, default=2**31)) for i, bound in bounds.items()}
+            for v in versions:
+                by = sent.get(v.experiment.name)
+                bound = [n for n in (allowed[v.id], by and by.most) if n is not None]
+                own[v.id] = max(1, min(bound, default=2**31))
+            self._own[fleet] = own
         return self._own[fleet]
 
     def reports(self, fleet: str) -> dict[int, dict[str, int]]:
@@ -182,12 +182,9 @@ class Selected:
     def there(self) -> Mapping[str, Mapping[int, int]]:
         """All windows of these versions -> version id -> its reports there, oldest first."""
         reports = self.facts.reports(self.selection.fleet)
-        by_window: dict[str, dict[int, int]] = {}
-        for version in self.versions:
-            for window, count in reports.get(version.id, {}).items():
-                if count:
-                    by_window.setdefault(window, {})[version.id] = count
-        return {window: by_window[window] for window in sorted(by_window)}
+        of = {v.id: {w: n for w, n in reports.get(v.id, {}).items() if n} for v in self.versions}
+        windows = sorted(set().union(*of.values()))
+        return {w: {i: counts[w] for i, counts in of.items() if w in counts} for w in windows}
 
     @property
     def counts(self) -> Mapping[str, Mapping[int, int]]:
@@ -203,11 +200,10 @@ class Selected:
     @property
     def sources(self) -> frozenset[ReportSource]:
         """Where the reports were counted."""
-        digests, where = {v.id: v.experiment.digest for v in self.versions}, self.facts.store.where
-        fleet = self.selection.fleet
-        return frozenset(
-            ReportSource(where, fleet, digests[i], w) for w, counts in self.counts.items() for i in counts
-        )
+        where, fleet = self.facts.store.where, self.selection.fleet
+        digests = {v.id: v.experiment.digest for v in self.versions}
+        both = [(window, i) for window, counts in self.counts.items() for i in counts]
+        return frozenset(ReportSource(where, fleet, digests[i], window) for window, i in both)
 
     def estimate(self, weigh: WeighBy = "reports") -> Estimates:
         """The estimate: windows' histograms added, versions pooled.
@@ -241,12 +237,12 @@ class Selected:
         return estimates
 
     def _check_windows(self) -> None:
+        names = tuple(self.there)
+        few = ", ".join(names) if len(names) <= 4 else f"{len(names)}, {names[0]} to {names[-1]}"
+        there = f"it has {few}" if names else "no report has been counted yet"
         for window in self.selection.windows:
-            if window not in self.there:
-                named = (
-                    f"it has {_few(tuple(self.there))}" if self.there else "no report has been counted yet"
-                )
-                raise EstimateError(f"{self.selection.experiment} has no reports in window {window}; {named}")
+            if window not in names:
+                raise EstimateError(f"{self.selection.experiment} has no reports in window {window}; {there}")
 
 
 def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
@@ -278,12 +274,6 @@ def the_name(what: str, name: str | None, there: Sequence[str], where: str) -> s
     if name not in there:
         raise UsageError(f"no {what} {name} {where}; {listed}")
     return name
-
-
-def _few(names: Sequence[str]) -> str:
-    if len(names) <= 4:
-        return ", ".join(names)
-    return f"{len(names)}, {names[0]} to {names[-1]}"
 
 
 def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...device.ldp_client import Experiment
@@ -15,9 +15,9 @@ from ..errors import UsageError
 from ..estimate.shuffled import LIMITS, histograms_epsilon
 from ..store.store import Version
 from ..words.epsilon import rounded_up
-from .answer import Answers
+from .answer import Answer, Answers
 from .query import Facts, Selection
-from .rows import Row, TrendRow
+from .rows import TrendRow
 from .windows import has_ended
 
 LEARNS_SINGLE = "whoever sees a histogram again after every few reports learns single reports"
@@ -68,8 +68,7 @@ class TwoEpsilons:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        plain = asdict(self)
-        return plain | {"histogram_holds": plain.pop("holds")}
+        return {{"holds": "histogram_holds"}.get(name, name): value for name, value in vars(self).items()}
 
     def words(self, what: str = "the histogram") -> str:
         """A sentence; what: what is seen."""
@@ -141,18 +140,14 @@ def beside(
     facts: Facts, trends: Answers, selection: Selection, shuffling: Shuffling | None = None
 ) -> Answers:
     """Trends with the ε of each window's histogram in its rows; none in those of a window that still runs."""
-    each = of_each_window(facts, selection, shuffling)
-    note = RUNNING if any(one.histogram is None for one in each.values()) else ""
+    each = {w: one.histogram for w, one in of_each_window(facts, selection, shuffling).items()}
+    note = f"\n{RUNNING}" if None in each.values() else ""
 
-    def with_epsilon(row: Row) -> Row:
-        return (
-            replace(row, histogram_epsilon=each[row.window].histogram) if isinstance(row, TrendRow) else row
-        )
+    def told(trend: Answer) -> Answer:
+        rows = [replace(r, histogram_epsilon=each[r.window]) for r in trend.rows if isinstance(r, TrendRow)]
+        return replace(trend, rows=tuple(rows), note=f"{trend.note}{note}".strip())
 
-    return Answers(
-        replace(one, rows=tuple(map(with_epsilon, one.rows)), note=f"{one.note}\n{note}".strip())
-        for one in trends
-    )
+    return Answers(map(told, trends))
 
 
 _Part = tuple[Version, tuple[str, ...], int]  # a version's histogram: the windows in it, and its reports
@@ -191,15 +186,9 @@ def _why_none(windows: set[str], at: datetime.datetime) -> str:
 def _together(facts: Facts, parts: Sequence[_Part], shuffling: Shuffling | None) -> TwoEpsilons:
     none_holds = _why_none({w for _, windows, _ in parts for w in windows}, facts.at)
     # A board is in one fleet: in the histograms of one fleet its reports add up, in others' it has none.
-    fleets = {v.fleet for v, _, _ in parts}
-    of_fleets = [[(v, n) for v, _, n in parts if v.fleet == fleet] for fleet in sorted(fleets)]
-    epsilons = [
-        of_histograms(
-            [(v.experiment, n) for v, n in mine],
-            max(facts.own(v.fleet)[v.id] for v, _ in mine),
-            shuffling,
-            none_holds,
-        )
-        for mine in of_fleets
-    ]
+    epsilons: list[TwoEpsilons] = []
+    for fleet in sorted({v.fleet for v, _, _ in parts}):
+        mine = [(v, n) for v, _, n in parts if v.fleet == fleet]
+        own = max(facts.own(v.fleet)[v.id] for v, _ in mine)
+        epsilons.append(of_histograms([(v.experiment, n) for v, n in mine], own, shuffling, none_holds))
     return max(epsilons, key=lambda one: one.histogram or 0.0)

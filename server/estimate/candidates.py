@@ -18,7 +18,7 @@ as well; that free slots tell what others put into a slot takes no more than a u
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,7 +28,6 @@ from scipy import special  # pyright: ignore[reportMissingTypeStubs]
 from ...device.ldp_client import Experiment
 from ..arrays import Floats, Ints
 from .estimate import Estimates
-from .pooling import Pool
 from .statistic import EstimateError, Statistic, Statistics
 
 _FEWEST_FREE = 2  # slots without a candidate: with fewer their variance is not to be had
@@ -122,15 +121,6 @@ def _rows(slots: Sequence[Ints]) -> Ints:
     return np.unique(first, return_inverse=True)[1].astype(np.int64)
 
 
-def _parts(estimates: Estimates, weight: float = 1.0) -> Iterator[tuple[float, Estimates]]:
-    """The estimates of one experiment each in a pool, with their weights."""
-    if isinstance(estimates, Pool):
-        for share, part in zip(estimates.weights.tolist(), estimates.estimates, strict=True):
-            yield from _parts(part, weight * share)
-    else:
-        yield weight, estimates
-
-
 @dataclass(frozen=True)
 class _Moments:
     """Statistics' values, second and third cumulants of the noise, and standard deviations by the hash."""
@@ -150,7 +140,7 @@ def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
     pooled = [np.zeros(candidates.rows + 1) for _ in range(3)]
     hashed: dict[tuple[bytes, int], Floats] = {}
     free = 1.0
-    for weight, part in _parts(estimates):
+    for weight, part in estimates.parts:
         key = _key(part.experiment)
         taken, first = np.unique(candidates.slots[key], return_index=True)
         left = part.domain - len(taken)

@@ -49,9 +49,14 @@ class Estimates:
     stderr_method: Literal["exact", "approximate"]
 
     @property
+    def parts(self) -> Sequence[tuple[float, Estimate]]:
+        """The estimates of one histogram each that it was pooled from, with their weights; or itself."""
+        raise NotImplementedError
+
+    @property
     def versions(self) -> Sequence[Experiment]:
         """The experiments whose reports it rests on, the newest last."""
-        return (self.experiment,)
+        return [part.experiment for _, part in self.parts]
 
     @property
     def domain(self) -> int:
@@ -222,6 +227,10 @@ class Estimate(Estimates):
     def cdf_spread(self) -> Spread:
         self._check_known(np.eye(self.domain, 1))
         return self.decoded.cdf_spread
+
+    @property
+    def parts(self) -> Sequence[tuple[float, Estimate]]:
+        return [(1.0, self)]
 
     def halves(self) -> tuple[Estimates, Estimates] | None:
         counts = b"".join(part.tobytes() for part in self.decoded.counts)

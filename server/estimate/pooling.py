@@ -10,7 +10,7 @@ from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms.decoded import Spread
 from ..mechanisms.views.factors import parts_of
-from .estimate import Estimates
+from .estimate import Estimate, Estimates
 from .statistic import EstimateError, Statistics
 
 
@@ -31,8 +31,9 @@ class Pool(Estimates):
         return Spread.of(variance, np.sum([w**3 * s.variance * s.skew for w, s in pairs], axis=0))
 
     @property
-    def versions(self) -> Sequence[Experiment]:
-        return [version for e in self.estimates for version in e.versions]
+    def parts(self) -> Sequence[tuple[float, Estimate]]:
+        pairs = zip(self.weights.tolist(), self.estimates, strict=True)
+        return [(weight * share, part) for weight, e in pairs for share, part in e.parts]
 
     @cached_property
     def frequencies(self) -> Floats:

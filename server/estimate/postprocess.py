@@ -14,7 +14,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms.decoded import Decoded, simplex
-from .estimate import Estimate, Estimates
+from .estimate import Estimates
 from .pooling import Pool
 from .statistic import EstimateError
 
@@ -83,10 +83,10 @@ def nonnegative(estimate: Estimates) -> Shares:
     Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with
     consistency", NDSS 2020 (there called Norm-Sub, of one family).
     """
-    parts = list(_parts(estimate))
     if "frequencies" not in estimate.answers:
         text = f"nonnegative is of estimated shares; {estimate.experiment.name} has none"
         raise EstimateError(f"{text}: use ems or smooth")
+    parts = [part for _, part in estimate.parts]
     guide = max(parts, key=lambda part: (len(part.decoded.counts) > 1, part.reports))
     return shares_of("nonnegative", estimate, guide.decoded.nonnegative(estimate.frequencies), _NONNEGATIVE)
 
@@ -151,7 +151,7 @@ def ems(estimate: Estimates) -> Shares:
         text = "ems is for numbers under a mechanism whose codes lie near the value, such as sw"
         raise EstimateError(f"{text}; {experiment.name} is a {experiment.type} under {experiment.mechanism}")
     histograms = tuple(_histograms(estimate))
-    still = _EMS_STILL * math.exp(min(part.experiment.epsilon for part in _parts(estimate)) / 1e6)
+    still = _EMS_STILL * math.exp(min(part.experiment.epsilon for _, part in estimate.parts) / 1e6)
     shares, before = np.full(estimate.domain, 1 / estimate.domain), -math.inf
     for _ in range(_EMS_ROUNDS):
         moved, likelihood = expectation_maximisation(histograms, shares)
@@ -179,16 +179,6 @@ def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tupl
     if method in ("smooth", "ems") and isinstance(estimate, Pool):
         notes = (*notes, _POOLED)
     return Shares(method, estimate.experiment, values, estimate.reports, notes)
-
-
-def _parts(estimate: Estimates) -> Iterator[Estimate]:
-    """What an estimate was pooled from, or itself."""
-    if isinstance(estimate, Pool):
-        for part in estimate.estimates:
-            yield from _parts(part)
-    else:
-        assert isinstance(estimate, Estimate)
-        yield estimate
 
 
 def blurred(values: Floats, strength: float) -> Floats:
@@ -231,7 +221,7 @@ class _Histogram:
 
 
 def _histograms(estimate: Estimates) -> Iterator[_Histogram]:
-    for part in _parts(estimate):
+    for _, part in estimate.parts:
         decoded = part.decoded
         mechanism = decoded.mechanism
         rows = zip(decoded.counts, mechanism.class_sizes, mechanism.strata, strict=True)

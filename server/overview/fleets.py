@@ -7,6 +7,7 @@ again, and devices' numbers are never looked at.
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -124,19 +125,15 @@ def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None
         counted = {v.id: _judged(connection, v, counted[v.id]) for v in versions}
         rejects = schema.reject
         rows = connection.execute(select(rejects.c.fleet, rejects.c.reason, rejects.c.count)).all()
-    thrown: dict[str, dict[str, int]] = {}
-    for fleet, reason, n in rows:
-        thrown.setdefault(fleet, {})[reason] = n
-    fleets = tuple(
-        FleetOverview(
-            name,
-            bool(is_keyed),
-            _experiments([v for v in versions if v.fleet == name], counted, day),
-            rejected(thrown.get(name, {})),
-        )
-        for name, is_keyed in sorted(keyed.items())
-    )
-    return StoreOverview(fleets, rejected(thrown.get("", {})), day, counted)
+
+    def thrown_away(fleet: str) -> tuple[Rejected, ...]:
+        return rejected({reason: n for of, reason, n in rows if of == fleet})
+
+    fleets: list[FleetOverview] = []
+    for name, is_keyed in sorted(keyed.items()):
+        experiments = _experiments([v for v in versions if v.fleet == name], counted, day)
+        fleets.append(FleetOverview(name, bool(is_keyed), experiments, thrown_away(name)))
+    return StoreOverview(tuple(fleets), thrown_away(""), day, counted)
 
 
 def _count(connection: Connection, version: int, before: _Counted | None) -> _Counted:
@@ -183,10 +180,7 @@ def _experiment(versions: list[Version], counted: list[_Counted], day: datetime.
     state: State = "withdrawn"
     if current is not None:
         state = "current" if current.published_on(day) else "expired"
-    windows: dict[str, int] = {}
-    for one in counted:
-        for window, n in one.windows.items():
-            windows[window] = windows.get(window, 0) + n
+    windows = sum((Counter(one.windows) for one in counted), Counter[str]())
     last = max((w for w in windows if w != "all"), default="all" if windows else "")
     shown = current or newest
     expires = shown.expires
@@ -206,10 +200,10 @@ def _experiment(versions: list[Version], counted: list[_Counted], day: datetime.
         expires,
         0 if state != "current" else None if expires is None else days_left(expires, day),
         len(versions),
-        sum(windows.values()),
+        windows.total(),
         _today(windows, shown.experiment.window, day),
         last,
-        windows.get(last, 0),
+        windows[last],
         next((one.implausible for one in counted if one.implausible), ""),
     )
 

@@ -28,7 +28,7 @@ from published import payload
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.aggregator import Aggregator
-from hushmote.server.ingest.broker_url import parse_nats_url
+from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 from hushmote.server.wire.limits import BATCH_REPORTS
@@ -102,7 +102,9 @@ def bare(port: int, wanted: int, out: Connection) -> None:
 def aggregate(broker: int | str, wanted: int, out: Connection, url: str, **more: Any) -> None:
     """Run an aggregator until it has accepted `wanted` more reports; sends what bare() sends."""
     where: dict = {"fleets": [FLEET], "fleet_keys": FLEET_KEYS}
-    where |= {"port": broker} if isinstance(broker, int) else {"nats": parse_nats_url(broker)}
+    where |= {
+        "broker": BrokerAddress("127.0.0.1", broker) if isinstance(broker, int) else parse_nats_url(broker)
+    }
     with Store(url) as store:
         aggregator = Aggregator(store, **where | more)
         start, before = time.perf_counter(), 0.0 if isinstance(broker, int) else time.process_time()

@@ -115,9 +115,7 @@ def serve_command(
             )
         entered = settings(broker)
         address, tls = entered.reports(typed=on_command_line(context, "broker"))
-        nats = address if isinstance(address, NatsAddress) else None
-        host, port = ("", 0) if isinstance(address, NatsAddress) else (address.host, address.port)
-        name = _client_id(entered, nats is not None, retire, simulated_days is not None)
+        name = _client_id(entered, isinstance(address, NatsAddress), retire, simulated_days is not None)
         batch_reports, batch_s = _batch(batch or ())
         fleet_keys = load_keys(master_key)
         metrics = where = None
@@ -138,11 +136,7 @@ def serve_command(
         fleets, clock = (None, now) if simulated_days is None else _simulated(opened, simulated_days)
         aggregator = Aggregator(
             opened,
-            host,
-            port,
-            nats=nats,
-            username=address.username,
-            password=address.password,
+            address,
             tls=tls,
             fleets=fleets,
             fleet_keys=fleet_keys,

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from .errors import HushmoteError
 from .ingest.announce import Announcer
-from .ingest.broker_url import NatsAddress
+from .ingest.broker_url import BrokerAddress, NatsAddress
 from .ingest.clock import now
 from .ingest.commit import Committer, Counters
 from .ingest.connection import BrokerConnection
@@ -39,6 +39,7 @@ __all__ = ["CLIENT_ID", "Aggregator", "BrokerRefused", "Counters"]
 
 CLIENT_ID = "hushmote-aggregator"
 
+_HERE = BrokerAddress("127.0.0.1")
 _TURN_S = 0.2  # how long run() may take to notice stop()
 _MOST_IN_FLIGHT = 65_535
 _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
@@ -47,9 +48,9 @@ _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing 
 class Aggregator:
     """Counts a broker's reports into a store until it is stopped.
 
-    nats: NATS servers to take the reports from, in place of a broker at host and port; client_id then names
-    the consumer that they keep, any number of aggregators on one store divide its reports without a share,
-    and protocol says nothing. tls: how the broker is checked, None for plain TCP. fleets: names to subscribe
+    broker: of NATS servers client_id names the consumer that they keep, any number of aggregators on one
+    store divide its reports without a share, and protocol says nothing. tls: how the broker is checked, None
+    for plain TCP. fleets: names to subscribe
     to, None for all; every fleet must be in the store. fleet_keys: needed for keyed fleets. client_id names
     the session that the broker keeps while the aggregator is away: one aggregator at a time may use it.
     share: name of a group of aggregators on one store, among whom the broker divides the reports; each has a
@@ -69,12 +70,8 @@ class Aggregator:
     def __init__(
         self,
         store: Store,
-        host: str = "127.0.0.1",
-        port: int = 1883,
+        broker: BrokerAddress | NatsAddress = _HERE,
         *,
-        nats: NatsAddress | None = None,
-        username: str | None = None,
-        password: str | None = None,
         tls: ssl.SSLContext | None = None,
         fleets: Sequence[str] | None = None,
         fleet_keys: FleetKeys | None = None,
@@ -96,16 +93,17 @@ class Aggregator:
             raise ValueError("batch_reports must be 1 to 30000 and batch_s above 0")
         if protocol == "3.1.1" and (share is not None or retire):
             raise ValueError("groups and sessions that end need MQTT 5")
-        if nats is not None and share is not None:
+        nats = isinstance(broker, NatsAddress)
+        if nats and share is not None:
             raise ValueError("on NATS all aggregators with one client_id divide the reports: leave share out")
         self._batch_reports = batch_reports
         self._on_ready = on_ready
         self._retire = retire
         self._status = Status()
         self._fleets = KnownFleets(store, self._status, fleet_keys, fleets)
-        session = Session(host, port, client_id, (username, password), tls, fleets, share, retire)
+        session = Session(broker.mqtt if nats else broker, client_id, tls, fleets, share, retire)
         self._source: Source[Any]
-        if nats is None:
+        if not isinstance(broker, NatsAddress):
             # Twice the batch: the broker goes on sending while one is committed.
             most = min(2 * batch_reports, _MOST_IN_FLIGHT)
             self._source = MqttSource(
@@ -123,7 +121,7 @@ class Aggregator:
                 raise HushmoteError("a broker on NATS needs nats-py: pip install 'hushmote[nats]'") from None
 
             pace = functools.partial(Pace, batch_reports, batch_s, asked_for=True)
-            self._source = NatsSource(nats, session, self._status, pace)
+            self._source = NatsSource(broker, session, self._status, pace)
         limit = None if rate is None else RateLimit(rate)
         self._committer = Committer(store, self._fleets, self._status, limit, on_commit, clock)
         self._announcer = Announcer(self._fleets, self._status)

@@ -81,9 +81,7 @@ class ReportPublisher:
         self.ready = Event()
         self.refusal: HushmoteError | None = None  # why the broker does not want us, while it does not
         self._filters = filters(fleets)
-        login = address.username, address.password
-        name = f"hushmote-door-{secrets.token_hex(8)}"
-        self._session = Session(address.host, address.port, name, login, tls, others=address.others)
+        self._session = Session(address, f"hushmote-door-{secrets.token_hex(8)}", tls)
         self._status = Status()
         self._connector = Connector(self._session, self._status, protocol, self._connection)
         self._queue: deque[_Waiting] = deque()
@@ -201,7 +199,7 @@ class ReportPublisher:
                 return
 
     def _open(self, connection: DoorConnection) -> None:
-        broker = self._session.broker
+        broker = str(self._session.address)
         if connection.granted is None or not connection.granted.is_failure:
             where = broker.partition(" at ")[2]
             self._status.say(logging.INFO, f"publishing at {where} with MQTT {connection.protocol}")
@@ -232,7 +230,7 @@ class ReportPublisher:
         elif reason.is_failure:
             published = Published.REFUSED
             text = (
-                f"{self._session.broker} refuses reports ({str(reason).lower()}): let this user publish them"
+                f"{self._session.address} refuses reports ({str(reason).lower()}): let this user publish them"
             )
             self._status.say(logging.ERROR, text)
         self._settled.append((waiting, published))

@@ -26,7 +26,7 @@ class BrokerAddress:
     host: str
     port: int = 1883
     username: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     tls: bool = False
     others: tuple[tuple[str, int], ...] = ()
 
@@ -34,6 +34,10 @@ class BrokerAddress:
     def servers(self) -> tuple[tuple[str, int], ...]:
         """(Host, port) of all of its servers."""
         return (self.host, self.port), *self.others
+
+    def __str__(self) -> str:
+        name = "the cluster" if self.others else "the broker"
+        return f"{name} at " + ",".join(f"{host}:{port}" for host, port in self.servers)
 
 
 @dataclass(frozen=True)

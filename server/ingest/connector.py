@@ -46,7 +46,7 @@ class Connector(Generic[Connection]):
         self.protocol: Protocol = "3.1.1" if protocol == "3.1.1" else "5"
         self._may_fall_back = protocol == "auto" and not session.needs_mqtt_5
         self._short_connections = 0
-        self._servers = list(session.servers)
+        self._servers = list(session.address.servers)
 
     def connect(self) -> Connection | None:
         """Return a connection whose CONNACK is still to come, or None where nobody listens."""
@@ -74,11 +74,11 @@ class Connector(Generic[Connection]):
         self._status.say(logging.WARNING, f"no broker at {host}:{port} ({reason}): trying again", Loss.OTHER)
 
     def _say_no_tls(self, why: str) -> None:
-        self._status.say(logging.ERROR, f"no TLS with {self._session.broker}: {why}", Loss.NO_TLS)
+        self._status.say(logging.ERROR, f"no TLS with {self._session.address}: {why}", Loss.NO_TLS)
 
     def accepted(self, connection: Connection) -> bool:
         """Whether the broker's answer to CONNECT is yes; raises BrokerRefused for a no that is final."""
-        answer, broker = connection.answer, self._session.broker
+        answer, broker = connection.answer, self._session.address
         assert answer is not None
         if not answer.is_failure:
             self._may_fall_back = False
@@ -104,7 +104,7 @@ class Connector(Generic[Connection]):
 
     def explain_loss(self, connection: Connection) -> None:
         """Say why a connection ended, and change the protocol where it never was one."""
-        broker = self._session.broker
+        broker = self._session.address
         if connection.answer is None:
             why = explain(connection.trouble)
             if why is not None:

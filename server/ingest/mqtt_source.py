@@ -32,7 +32,7 @@ class MqttSource:
         protocol: Literal["auto", "5", "3.1.1"],
         make: Callable[[Protocol], BrokerConnection],
     ) -> None:
-        self.name, self.broker = session.client_id, session.broker
+        self.name, self.broker = session.client_id, str(session.address)
         self.most_wait_s = MOST_WAIT_S if session.group is None else _RETRY_GROUP_S
         self._session = session
         self._status = status
@@ -93,7 +93,7 @@ class MqttSource:
                 "it as tls:// or nats://"
             )
         # Without the group's name: who knows it, and may subscribe, could take reports out of it.
-        where = f"{self._session.host}:{self._session.port} with MQTT {connection.protocol}"
+        where = f"{self._session.address.host}:{self._session.address.port} with MQTT {connection.protocol}"
         shared = "" if self._session.group is None else ", sharing the reports with others"
         self._status.say(logging.INFO, f"subscribed at {where}{shared}")
         warn_unseen(connection, self.broker, self._status)

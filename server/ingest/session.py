@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..errors import HushmoteError
 from ..wire import topics
+from .broker_url import BrokerAddress
 from .connection import BrokerConnection
+from .link import Login
 from .status import Status
 
 
@@ -19,33 +21,22 @@ class BrokerRefused(HushmoteError):
 
 @dataclass(frozen=True)
 class Session:
-    """Where an aggregator connects, as whom, and what it asks for.
+    """Where an aggregator or the door connects, as whom, and what it asks for.
 
-    login: user name and password, or None twice. others: (host, port) of further servers, any of which will
-    do. group: Aggregator's share. The others are its as well.
+    group: Aggregator's share; tls, fleets and retire are its as well.
     """
 
-    host: str
-    port: int
+    address: BrokerAddress
     client_id: str
-    login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
     tls: ssl.SSLContext | None = None
     fleets: Sequence[str] | None = None
     group: str | None = None
     retire: bool = False
-    others: tuple[tuple[str, int], ...] = ()
 
     @property
-    def broker(self) -> str:
-        """The broker in words."""
-        if self.others:
-            return "the cluster at " + ",".join(f"{host}:{port}" for host, port in self.servers)
-        return f"the broker at {self.host}:{self.port}"
-
-    @property
-    def servers(self) -> tuple[tuple[str, int], ...]:
-        """(Host, port) of all servers."""
-        return (self.host, self.port), *self.others
+    def login(self) -> Login:
+        """User name and password, or None twice."""
+        return self.address.username, self.address.password
 
     @property
     def needs_mqtt_5(self) -> bool:

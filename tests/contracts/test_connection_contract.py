@@ -10,7 +10,7 @@ from boards import experiment
 from running import WAIT_S
 from traffic import crowd, needs_mosquitto, publish
 
-from hushmote.server.ingest.broker_url import parse_nats_url
+from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.mqtt_source import MqttSource
 from hushmote.server.ingest.nats.source import NatsSource
@@ -58,15 +58,15 @@ class Reporting:
 
 @pytest.fixture(params=[pytest.param("mqtt", marks=needs_mosquitto), "nats"])
 def reporting(request):
-    def session(host="", port=0):
-        return Session(host, port, "agg")
+    def session(address):
+        return Session(address, "agg")
 
     if request.param == "mqtt":
         with MosquittoBroker() as broker:
             yield Reporting(
                 broker,
                 lambda: MqttSource(
-                    session(broker.host, broker.port),
+                    session(BrokerAddress(broker.host, broker.port)),
                     Status(),
                     "5",
                     lambda version: BrokerConnection(version, "agg", (None, None), 2 * BATCH, pace()),
@@ -74,7 +74,8 @@ def reporting(request):
             )
     else:
         with NatsServers(1) as broker:
-            yield Reporting(broker, lambda: NatsSource(parse_nats_url(broker.url), session(), Status(), pace))
+            address = parse_nats_url(broker.url)
+            yield Reporting(broker, lambda: NatsSource(address, session(address.mqtt), Status(), pace))
 
 
 class TestEveryConnection:

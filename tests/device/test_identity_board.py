@@ -22,6 +22,7 @@ from running import until
 
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator
+from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.tls import client_context
 from hushmote.server.provisioning import authority, master_key, rotation
 from hushmote.server.provisioning import settings as provision
@@ -88,8 +89,7 @@ class Fleet:
         own = self.folder.path / "aggregator/aggregator_1.pem"
         aggregator = Aggregator(
             self.store,
-            "localhost",
-            self.folder.fleet.port,
+            BrokerAddress("localhost", self.folder.fleet.port),
             tls=client_context(self.folder.path / "aggregator/ca.pem", own, own),
             fleet_keys=master_key.load_keys(self.folder.master_file()),
             batch_s=0.1,

@@ -17,6 +17,7 @@ from traffic import crowd, full_disk, listening, needs_mosquitto, publish, total
 
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator, BrokerRefused
+from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.pacing import Backoff
 from hushmote.server.store import StoreError
@@ -100,11 +101,12 @@ def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store
 SCRIPT = """
 import logging, signal, sys
 from hushmote.server.aggregator import Aggregator
+from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.store import Store
 
 logging.basicConfig(level=logging.INFO, stream=sys.stderr)
 aggregator = Aggregator(
-    Store(sys.argv[1]), "127.0.0.1", int(sys.argv[2]), batch_reports=50, batch_s=0.05,
+    Store(sys.argv[1]), BrokerAddress("127.0.0.1", int(sys.argv[2])), batch_reports=50, batch_s=0.05,
     on_ready=lambda: print("ready", flush=True),
 )
 signal.signal(signal.SIGTERM, lambda *_: aggregator.stop())
@@ -166,7 +168,7 @@ def test_a_broker_that_is_down_at_the_start_and_restarts_later_loses_nothing(sto
     monkeypatch.setattr(Backoff, "next_s", lambda backoff: waits.append(next_s(backoff)) or waits[-1])
     messages, counts = crowd(200)
     broker = MosquittoBroker(port=free_port())
-    aggregator = Aggregator(store, broker.host, broker.port, batch_s=0.2)
+    aggregator = Aggregator(store, BrokerAddress(broker.host, broker.port), batch_s=0.2)
     thread = threading.Thread(target=aggregator.run, daemon=True)
     thread.start()
     until(lambda: len(waits) >= 3, "several tries")
@@ -202,9 +204,8 @@ def test_a_refused_login_is_one_line_and_ends_the_run(store, tmp_path):
         protocols: list[Literal["auto", "5", "3.1.1"]] = ["auto", "5", "3.1.1"]
         for protocol in protocols:
             for username, password in ((None, None), ("agg", "wrong")):
-                aggregator = Aggregator(
-                    store, broker.host, broker.port, protocol=protocol, username=username, password=password
-                )
+                address = BrokerAddress(broker.host, broker.port, username, password)
+                aggregator = Aggregator(store, address, protocol=protocol)
                 with pytest.raises(BrokerRefused, match="refuses the connection") as caught:
                     aggregator.run()
                 assert "\n" not in str(caught.value)

@@ -1,6 +1,7 @@
 """The aggregator on real NATS servers: nothing lost, nothing counted twice, whatever dies or goes away."""
 
 import asyncio
+import dataclasses
 import signal
 import socket
 import subprocess
@@ -62,7 +63,7 @@ def consumer(servers, name):
 
 
 def retire(store, servers, name, **options):
-    aggregator = Aggregator(store, nats=parse_nats_url(servers.url), client_id=name, retire=True, **options)
+    aggregator = Aggregator(store, parse_nats_url(servers.url), client_id=name, retire=True, **options)
     aggregator.run()
     return aggregator.counters
 
@@ -125,7 +126,7 @@ from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.store import Store
 
 Aggregator(
-    Store(sys.argv[1]), nats=parse_nats_url(sys.argv[2]), client_id="killed", batch_s=0.05,
+    Store(sys.argv[1]), parse_nats_url(sys.argv[2]), client_id="killed", batch_s=0.05,
     on_commit=lambda *_: os.kill(os.getpid(), signal.SIGKILL),
 ).run()
 """
@@ -196,7 +197,7 @@ def test_an_aggregator_of_one_fleet_hears_no_other_and_its_consumer_is_not_for_a
         assert aggregator.counters.rejected == {}
     address = parse_nats_url(one.url)
     with pytest.raises(BrokerRefused, match=r"the consumer some is for other fleets, .*open.*client_id"):
-        Aggregator(store, nats=address, client_id="some").run()
+        Aggregator(store, address, client_id="some").run()
     with running(store, one, client_id="both", fleets=["open", "away"]) as aggregator:
         publish(one, others)
         until(lambda: total(aggregator) == 10, lambda: aggregator.counters)
@@ -252,7 +253,7 @@ def test_a_consumer_that_would_lose_reports_is_not_pulled_from(store, one, odd):
     with running(store, one, client_id="first"):  # the stream is the servers' own: MQTT makes it
         ask(one, lambda stream: stream.add_consumer(STREAM, config))
     with pytest.raises(BrokerRefused, match="the consumer odd was not made by hushmote"):
-        Aggregator(store, nats=parse_nats_url(one.url), client_id="odd").run()
+        Aggregator(store, parse_nats_url(one.url), client_id="odd").run()
 
 
 def test_what_is_given_back_at_the_end_goes_to_another_at_once(store, one):
@@ -292,7 +293,7 @@ def test_a_refused_login_or_permission_is_one_line_and_ends_the_run(store):
             ({"username": "blind", "password": "right"}, "refuse: permissions violation"),
         ]:
             with pytest.raises(BrokerRefused, match=reason):
-                Aggregator(store, nats=address, **options).run()
+                Aggregator(store, dataclasses.replace(address, **options)).run()
         with running(store, servers, username="agg", password="right") as aggregator:
             publish(servers, crowd(3)[0], set_up=lambda client: client.username_pw_set("agg", "right"))
             until(lambda: total(aggregator) == 3, lambda: aggregator.counters)

@@ -1,11 +1,12 @@
 """An aggregator in a thread, and waiting for what it does."""
 
 import contextlib
+import dataclasses
 import threading
 import time
 
 from hushmote.server.aggregator import Aggregator
-from hushmote.server.ingest.broker_url import parse_nats_url
+from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url
 from hushmote.simulator.nats_servers import NatsServers
 
 WAIT_S = 60.0
@@ -22,13 +23,15 @@ def until(condition, what):
 @contextlib.contextmanager
 def running(store, broker, **options):
     """An aggregator in a thread, subscribed; stopped at the end. broker: NatsServers as well."""
-    nats = parse_nats_url(broker.url) if isinstance(broker, NatsServers) else None
+    login = {name: options.pop(name, None) for name in ("username", "password")}
+    nats = isinstance(broker, NatsServers)
+    address = parse_nats_url(broker.url) if nats else BrokerAddress(broker.host, broker.port)
     options = {
         "client_id": f"agg-{time.monotonic_ns()}",
         "batch_s": 0.2,
         "protocol": broker.protocol,
     } | options
-    aggregator = Aggregator(store, broker.host, broker.port, nats=nats, **options)
+    aggregator = Aggregator(store, dataclasses.replace(address, **login), **options)
     thread = threading.Thread(target=aggregator.run, daemon=True)
     thread.start()
     try:

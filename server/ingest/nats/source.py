@@ -31,7 +31,7 @@ _LEAST_VERSION = (2, 10)
 class NatsSource:
     """Connections to NATS servers, each to one that answers; a Source.
 
-    session: its client_id names the consumer; host, port and group are not looked at. pace: makes one for
+    session: its client_id names the consumer; of its address only the login is looked at. pace: makes one for
     each connection.
     """
 

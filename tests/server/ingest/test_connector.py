@@ -8,6 +8,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
 from hushmote.server.ingest import connector as module
+from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.connector import Connector
 from hushmote.server.ingest.session import BrokerRefused, Session
 from hushmote.server.ingest.status import Loss, Status
@@ -35,7 +36,9 @@ Connection: Any = FakeConnection
 def make():
     def make(protocol: Any = "auto", **session: Any) -> tuple[Any, Status]:
         status = Status()
-        return Connector(Session("host", 1883, "agg", **session), status, protocol, Connection), status
+        return Connector(
+            Session(BrokerAddress("host"), "agg", **session), status, protocol, Connection
+        ), status
 
     return make
 

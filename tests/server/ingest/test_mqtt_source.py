@@ -6,6 +6,7 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
+from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.mqtt_source import MqttSource
 from hushmote.server.ingest.session import BrokerRefused, Session
 from hushmote.server.ingest.status import Status
@@ -50,7 +51,7 @@ Connection: Any = FakeConnection
 def opened(connection, now=0.0, **options) -> tuple[MqttSource, Status]:
     """A source that has greeted a connection."""
     status = Status()
-    source = MqttSource(Session("host", 1883, "agg", **options), status, "5", Connection)
+    source = MqttSource(Session(BrokerAddress("host"), "agg", **options), status, "5", Connection)
     assert not source.greet(connection, now)
     return source, status
 
@@ -71,7 +72,7 @@ def test_a_member_of_a_group_gives_up_the_whole_subscription_first():
         connection = Connection()
         opened(connection, group=group)
         assert connection.asked == asked
-    names = Session("host", 1883, "agg", fleets=["a", "b"])
+    names = Session(BrokerAddress("host"), "agg", fleets=["a", "b"])
     assert names.filters(None) == ["hushmote/v1/a/report/+", "hushmote/v1/b/report/+"]
     assert names.experiment_filters() == ["hushmote/v1/a/experiment/+", "hushmote/v1/b/experiment/+"]
 

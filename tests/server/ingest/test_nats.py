@@ -183,7 +183,7 @@ class trying:
     """An aggregator in a thread that tries to connect."""
 
     def __init__(self, store, address, tls):
-        self._aggregator = Aggregator(store, nats=address, tls=tls)
+        self._aggregator = Aggregator(store, address, tls=tls)
         self._thread = threading.Thread(target=self._aggregator.run)
 
     def __enter__(self):

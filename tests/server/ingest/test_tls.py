@@ -15,7 +15,7 @@ from served import add_fleet, served
 from traffic import crowd, needs_mosquitto, publish
 
 from hushmote.server.aggregator import Aggregator
-from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
+from hushmote.server.ingest.broker_url import BrokerAddress, BrokerUrlError, parse_broker_url
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.pacing import Backoff, Pace
 from hushmote.server.ingest.tls import CertificateError, client_context, explain
@@ -43,7 +43,7 @@ def store(tmp_path):
 @contextlib.contextmanager
 def trying(store, port, tls, host="127.0.0.1"):
     """An aggregator in a thread that tries to connect."""
-    aggregator = Aggregator(store, host, port, tls=tls, batch_s=0.1)
+    aggregator = Aggregator(store, BrokerAddress(host, port), tls=tls, batch_s=0.1)
     thread = threading.Thread(target=aggregator.run)
     thread.start()
     try:

@@ -17,29 +17,12 @@ import asyncio
 import errno
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
-    from .reporter_base import (
-        NOT_MQTT,
-        BaseReporter,
-        Brokers,
-        ConnectionRefused,
-        const,
-        left_ms,
-        reason,
-        ticks_add,
-        ticks_ms,
-    )
+    from . import reporter_base as base
 else:
-    from reporter_base import (
-        NOT_MQTT,
-        BaseReporter,
-        Brokers,
-        ConnectionRefused,
-        const,
-        left_ms,
-        reason,
-        ticks_add,
-        ticks_ms,
-    )
+    import reporter_base as base
+
+NOT_MQTT, const, reason = base.NOT_MQTT, base.const, base.reason
+left_ms, ticks_add, ticks_ms = base.left_ms, base.ticks_add, base.ticks_ms
 
 _SLICE_MS = const(500)  # how often it looks for reports where nothing comes in
 _MAX_BODY_BYTES = const(1300)  # an experiment with its topic; of anything longer the end gets no memory
@@ -117,7 +100,7 @@ class _Packets:
         return data[0], data[at:end]
 
 
-class AsyncReporter(BaseReporter):
+class AsyncReporter(base.BaseReporter):
     """One board's connection to the broker, for asyncio; what BaseReporter takes, and:
 
     host, port      the broker's; port 1883, or 8883 with ssl, where none is given. Of a cluster all that
@@ -128,7 +111,7 @@ class AsyncReporter(BaseReporter):
 
     def __init__(self, client, host, port=None, user=None, password=None, ssl=None, kept=None, **settings):
         super().__init__(client, kept, **settings)
-        self._brokers = Brokers(host, port or (8883 if ssl else 1883))
+        self._brokers = base.Brokers(host, port or (8883 if ssl else 1883))
         self._login = (user, password)
         self._ssl = ssl
         self._reader = None
@@ -180,7 +163,7 @@ class AsyncReporter(BaseReporter):
         if len(answer) != 2:
             raise ValueError(NOT_MQTT)
         if answer[1]:
-            raise ConnectionRefused(answer[1])
+            raise base.ConnectionRefused(answer[1])
         self._heard.clear()
         self._kept.waiting.clear()
         for name in self._names:

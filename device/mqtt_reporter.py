@@ -29,27 +29,12 @@ import select
 import sys
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
-    from .reporter_base import (
-        NOT_MQTT,
-        BaseReporter,
-        const,
-        reason,
-        sleep_ms,
-        ticks_add,
-        ticks_diff,
-        ticks_ms,
-    )
+    from . import reporter_base as base
 else:
-    from reporter_base import (
-        NOT_MQTT,
-        BaseReporter,
-        const,
-        reason,
-        sleep_ms,
-        ticks_add,
-        ticks_diff,
-        ticks_ms,
-    )
+    import reporter_base as base
+
+NOT_MQTT, const, reason = base.NOT_MQTT, base.const, base.reason
+sleep_ms, ticks_add, ticks_diff, ticks_ms = base.sleep_ms, base.ticks_add, base.ticks_diff, base.ticks_ms
 
 # An experiment has at most 1024 bytes, a zero byte, a serial and a signature.
 _MAX_MESSAGE_BYTES = const(1100)
@@ -211,7 +196,7 @@ def _no_watchdog():
     pass
 
 
-class Reporter(BaseReporter):
+class Reporter(base.BaseReporter):
     """One board's connection to the broker, over umqtt.simple; what BaseReporter takes, and:
 
     make_mqtt   a function without arguments that returns a new client object with umqtt.simple's

@@ -40,18 +40,19 @@ def sha(p):
             if not b: return binascii.hexlify(h.digest()).decode()
             h.update(b)
 i = sys.implementation
-r = {'name': i.name, 'version': list(i.version[:3]), 'mpy': getattr(i, '_mpy', 0)}
-r['board'] = getattr(i, '_machine', sys.platform)
+r = {'version': list(i.version[:3]) if i.name == 'micropython' else [], 'mpy': getattr(i, '_mpy', 0)}
+r['name'] = getattr(i, '_machine', sys.platform)
 try:
-    s = os.statvfs('/'); r['free'] = s[0] * s[3] if s[2] else None
-except OSError: r['free'] = None
+    s = os.statvfs('/'); r['free_bytes'] = s[0] * s[3] if s[2] else None
+except OSError: r['free_bytes'] = None
 r['files'] = {p: sha(p) for p in NAMES}
-r['slots'] = [size(LEDGER + '/' + n) for n in ('ledger0', 'ledger1')]
+# An empty first slot alone is what a power cut in the very first provision() leaves.
+r['ledger'] = bool(size(LEDGER + '/ledger0')) or size(LEDGER + '/ledger1') is not None
 try:
-    with open('/settings.json') as f: r['device'] = json.load(f).get('device_id')
-except (OSError, ValueError): r['device'] = None
-try: r['urandom'] = len(os.urandom(8)) == 8
-except Exception: r['urandom'] = False
+    with open('/settings.json') as f: r['device_id'] = json.load(f).get('device_id')
+except (OSError, ValueError): r['device_id'] = None
+try: r['entropy'] = len(os.urandom(8)) == 8
+except Exception: r['entropy'] = False
 try:
     import umqtt.simple
     r['umqtt'] = True
@@ -176,21 +177,7 @@ def _no_answer(port: str) -> str:
 def probe(link: UsbLink, paths: Sequence[str]) -> Board:
     """Ask the board at link.port what it is and which of these files it has; raises FlashError."""
     said = link.ask(_PROBE, NAMES=list(paths), LEDGER=LEDGER)
-    slots = said["slots"]
-    return Board(
-        name=said["board"],
-        version=tuple(said["version"]) if said["name"] == "micropython" else (),
-        mpy=said["mpy"],
-        free_bytes=said["free"],
-        files=said["files"],
-        device_id=said["device"],
-        # An empty first slot alone is what a power cut in the very first provision() leaves.
-        ledger=bool(slots[0]) or slots[1] is not None,
-        entropy=said["urandom"],
-        umqtt=said["umqtt"],
-        network=said["network"],
-        fat=said["fat"],
-    )
+    return Board(**said | {"version": tuple(said["version"])})
 
 
 def check_board(board: Board, *, wifi: bool) -> None:

@@ -191,7 +191,9 @@ def test_the_printed_steps_work_on_three_nats_servers_and_a_revoked_board_is_cut
     work.mkdir()
     shutil.copy(EXAMPLE, work)
     hosts = " ".join(f"--host {host}" for host in THREE)
-    ports = " ".join(f"--{name}port {free_port()}" for name in ("", "aggregator-", "cluster-", "monitor-"))
+    ports = " ".join(
+        f"--set {name}port={free_port()}" for name in ("", "aggregator_", "cluster_", "monitor_")
+    )
     text = shell(f"hushmote provision fleet fleet-home --broker nats {hosts} {ports}", work)
     *start, ask, serve, device = printed(text)
     folder = fleet_folder.find(work / "fleet-home")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..server.answers import tables as show
-from ..server.provisioning.flash import flash
+from ..server.provisioning.flash import Load, flash
 from .options import AsJson, command, print_json
 
 
@@ -48,10 +48,7 @@ def flash_board(options: FlashOptions) -> None:
     done = flash(
         options.port,
         options.settings,
-        source=options.source,
-        provision_again=options.provision_again,
-        main=options.main,
-        further=options.further or (),
+        Load(options.source, options.provision_again, options.main, options.further or ()),
         say=(lambda _line: None) if options.as_json else (lambda line: show.out.print(line, soft_wrap=True)),
     )
     if options.as_json:

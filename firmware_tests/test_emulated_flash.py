@@ -7,7 +7,7 @@ from pathlib import Path
 import on_device
 from rigs.pico import board
 
-from hushmote.server.provisioning.flash import MODULES, flash
+from hushmote.server.provisioning.flash import MODULES, Load, flash
 from hushmote.server.provisioning.settings import Network, provision_device
 from hushmote.server.provisioning.usb import FlashError
 from hushmote.server.wire.keys import FleetKeys
@@ -44,9 +44,9 @@ def test_a_board_is_flashed_and_flashed_again():
         with board.usb_port(folder, image) as port:
             refused = on_device.raises(FlashError, lambda: flash(port, settings, **options))
             assert "this firmware has no Wi-Fi" in refused, refused
-            first = flash(port, settings, main=application, **options)
+            first = flash(port, settings, Load(main=application), **options)
         with board.usb_port(folder, image) as port:
-            again = flash(port, settings, main=application, **options)
+            again = flash(port, settings, Load(main=application), **options)
         assert first.board == "Raspberry Pi Pico with RP2040", first
         assert first.firmware == "1.25.0"
         assert (first.ledger, again.ledger) == ("made", "kept")

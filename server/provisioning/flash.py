@@ -25,7 +25,6 @@ from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, p
 
 MODULES = ("ldp_client", "ldp_p256", "kept_experiments", "reporter_base", "mqtt_reporter", "async_reporter")
 
-_UMQTT = "umqtt/simple.py"
 _STAGE = "/hushmote.new"
 # What littlefs needs beside the files: blocks for folders, and for a file while it replaces another.
 _SPARE_BYTES = 32 * 1024
@@ -136,27 +135,50 @@ class _File:
         return hashlib.sha256(self.content).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a flash puts on a board.
+
+    source: .py instead of .mpy files. provision_again: a new, empty ledger over an old one; that starts the
+    privacy bound again and needs settings that no board has used. main: an application other than the
+    example. further: files with mechanisms and types, which the board's settings then name: words of those in
+    device/ (sw), paths, or package.module:Class; or a umqtt/simple.py, to copy where the firmware has none,
+    instead of the bundled one.
+    """
+
+    source: bool = False
+    provision_again: bool = False
+    main: Path | None = None
+    further: Sequence[str] = ()
+
+    @property
+    def umqtt(self) -> Path | None:
+        """The last umqtt/simple.py among the further files."""
+        return next((Path(word) for word in reversed(self.further) if _is_umqtt(word)), None)
+
+    def modules(self) -> dict[str, bytes]:
+        """Source of the further files by module name; raises FlashError."""
+        return further_files([word for word in self.further if not _is_umqtt(word)], MODULES)
+
+
+def _is_umqtt(word: str) -> bool:
+    return Path(word).as_posix().endswith("umqtt/simple.py")
+
+
 def flash(
     port: str,
     settings_path: Path,
+    load: Load = Load(),
     *,
-    source: bool = False,
-    provision_again: bool = False,
-    main: Path | None = None,
-    further: Sequence[str] = (),
     reset: bool = True,
     timeout_s: float = 60.0,
     say: Callable[[str], None] = print,
 ) -> Flashed:
     """Put Hushmote and one board's settings on the board at port, and make its ledger if it has none.
 
-    port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: what `hushmote provision` wrote. source:
-    copy .py instead of .mpy files. provision_again: make a new, empty ledger over an old one; that starts the
-    privacy bound again and needs settings that no board has used. main: an application other than the
-    example. further: files with mechanisms and types, which the board's settings then name: words of those in
-    device/ (sw), paths, or package.module:Class; or a umqtt/simple.py, to copy where the firmware has none,
-    instead of the bundled one. reset: start the application afterwards. timeout_s: for each of the
-    five or so steps. say: gets a line for each thing done.
+    port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: what `hushmote provision` wrote. reset:
+    start the application afterwards. timeout_s: for each of the five or so steps. say: gets a line for each
+    thing done.
 
     Raises FlashError or provision.ProvisionError with one line; what was on the board is then unchanged,
     unless the line says otherwise.
@@ -164,20 +186,16 @@ def flash(
     started_s = time.monotonic()
     settings = provision.load_settings(settings_path)
     provision.check_complete(settings, settings_path)
-    paths_of_umqtt = [word for word in further if Path(word).as_posix().endswith(_UMQTT)]
-    umqtt = Path(paths_of_umqtt[-1]) if paths_of_umqtt else None
-    more = further_files([word for word in further if word not in paths_of_umqtt], MODULES)
+    more = load.modules()
     link = UsbLink(port, timeout_s)
     paths = ["/main.py", "/settings.json"]
     paths += [f"/lib/{m}.{x}" for m in (*MODULES, *more, "umqtt/simple") for x in ("py", "mpy")]
     board = probe(link, paths)
     firmware = ".".join(map(str, board.version))
     say(f"{board.name}, MicroPython {firmware}")
-    check_board(board, wifi=main is None)
-    make_ledger = check_ledger(board, settings, provision_again)
-
-    extension = "py" if source else "mpy"
-    wanted = _wanted_files(board, settings, source, main, umqtt, more)
+    check_board(board, wifi=load.main is None)
+    make_ledger = check_ledger(board, settings, load.provision_again)
+    wanted = _wanted_files(board, settings, load, more)
     changed = [f for f in wanted if board.files.get(f.path) != f.sha256]
     unchanged = tuple(f.path for f in wanted if f not in changed)
     size = sum(len(f.content) for f in changed)
@@ -190,15 +208,8 @@ def flash(
         _stage(link, changed, tuple(more))
         if changed:
             say("copied and read back: " + ", ".join(f"{f.path} ({len(f.content):,} bytes)" for f in changed))
-        _install_modules(link, changed, extension, (*MODULES, *more))
-        # Marked before the board makes the ledger: a cable pulled in between then costs a new device id, and
-        # never lets one id have two ledgers.
-        marked = provision.mark_ledger(settings_path, settings, True)
-        try:
-            _finish(link, changed, make_ledger, provision_again)
-        except _NothingProvisioned:
-            provision.mark_ledger(settings_path, marked, settings.ledger_made)
-            raise
+        _install_modules(link, changed, "py" if load.source else "mpy", (*MODULES, *more))
+        _finish_marked(link, changed, settings_path, settings, make_ledger, load.provision_again)
     except FlashError:
         with contextlib.suppress(FlashError):  # a board that does not answer: the next flash cleans up
             link.run("exec", f"STAGE={_STAGE!r}\n" + _CLEAN)
@@ -216,16 +227,8 @@ def flash(
             "reset", failure="everything is in place, but the board did not restart: press its reset button"
         )
         say("restarted")
-    return Flashed(
-        device_id=settings.device_id,
-        board=board.name,
-        firmware=firmware,
-        copied=tuple(f.path for f in changed),
-        unchanged=unchanged,
-        copied_bytes=size,
-        ledger=ledger,
-        seconds=time.monotonic() - started_s,
-    )
+    copied, took_s = tuple(f.path for f in changed), time.monotonic() - started_s
+    return Flashed(settings.device_id, board.name, firmware, copied, unchanged, size, ledger, took_s)
 
 
 _LEDGER_LINES = {
@@ -267,26 +270,21 @@ def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) 
 
 
 def _wanted_files(
-    board: Board,
-    settings: DeviceSettings,
-    source: bool,
-    main: Path | None,
-    umqtt: Path | None,
-    further: Mapping[str, bytes],
+    board: Board, settings: DeviceSettings, load: Load, further: Mapping[str, bytes]
 ) -> list[_File]:
     device = Path(__file__).resolve().parents[2] / "device"
-    application = _read(device / "main.py" if main is None else main)
+    application = _read(load.main or device / "main.py")
     # asyncio takes memory, so its reporter is for applications that name it.
     modules = [m for m in MODULES if m != "async_reporter" or m.encode() in application]
     parts = {m: _read(device / f"{m}.py") for m in modules} | dict(further)
     ours = any(board.files[f"/lib/umqtt/simple.{x}"] for x in ("py", "mpy"))
     if not board.umqtt or ours:
-        parts["umqtt/simple"] = umqtt_simple.bundled() if umqtt is None else _read(umqtt)
+        parts["umqtt/simple"] = _read(load.umqtt) if load.umqtt else umqtt_simple.bundled()
     files = []
     for module, content in parts.items():
-        if not source:
+        if not load.source:
             content = compile_mpy(content, board.mpy, f"{module}.py")
-        files.append(_File(f"/lib/{module}.{'py' if source else 'mpy'}", content))
+        files.append(_File(f"/lib/{module}.{'py' if load.source else 'mpy'}", content))
     files.append(_File("/settings.json", settings.board_json(tuple(further))))
     files.append(_File("/main.py", application))
     return files
@@ -352,6 +350,26 @@ def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str, mo
             f"the board loads {module} from {where} instead of /lib: it is frozen into the firmware; "
             "install stock MicroPython, or freeze this version"
         )
+
+
+def _finish_marked(
+    link: UsbLink,
+    changed: Sequence[_File],
+    path: Path,
+    settings: DeviceSettings,
+    make_ledger: bool,
+    replace: bool,
+) -> None:
+    """Finish, with a mark in the settings' file before the board makes a ledger.
+
+    A cable pulled in between then costs a new device id, and never lets one id have two ledgers.
+    """
+    marked = provision.mark_ledger(path, settings, True)
+    try:
+        _finish(link, changed, make_ledger, replace)
+    except _NothingProvisioned:
+        provision.mark_ledger(path, marked, settings.ledger_made)
+        raise
 
 
 def _finish(link: UsbLink, changed: Sequence[_File], make_ledger: bool, replace: bool) -> None:

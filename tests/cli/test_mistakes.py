@@ -139,8 +139,8 @@ def test_a_mistake_in_the_command_line_is_two_lines_and_status_2(
         (("provision", "fleet", "f", "--host", "a b"), "host 'a b' must be a DNS name"),
         (("provision", "list", "--folder", "no"), "no is no fleet's folder"),
         (("provision", "rotate", "boards"), "give the fleet's folder"),
-        (("provision", "allow", "--file", "noise"), "must hold a device id on each line"),
-        (("provision", "allow", "UPPER"), "device id 'UPPER' must be"),
+        (("provision", "list", "--allow", "@noise"), "must hold a device id on each line"),
+        (("provision", "list", "--allow", "UPPER"), "device id 'UPPER' must be"),
     ],
 )
 def test_any_other_mistake_is_one_line_and_status_1(

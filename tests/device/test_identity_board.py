@@ -263,7 +263,7 @@ def test_while_the_master_key_is_rotated_boards_with_either_key_report_and_count
 
         rotation.rotate_master(folder)
         after = master_key.load_keys(folder.master_file())
-        rotation.renew(folder, renewed, after, now_utc(), 30)
+        rotation.renew(folder, renewed, after, now_utc())
         with fleet.aggregator():
             for count, board in enumerate((old, renewed), 1):
                 assert fleet.board(runtime, umqtt, board)["sent"] == 1
@@ -308,6 +308,6 @@ def test_a_board_refuses_a_new_signing_key_until_it_has_its_new_settings(
             said = fleet.board(runtime, umqtt, board)
             assert (said["sent"], said["state"]) == (0, "refused")
             after = master_key.load_keys(fleet.folder.master_file())
-            rotation.renew(fleet.folder, board, after, now_utc(), 30)
+            rotation.renew(fleet.folder, board, after, now_utc())
             assert fleet.board(runtime, umqtt, board)["sent"] == 1
             until(lambda: fleet.counted() == 1, "its report is counted")

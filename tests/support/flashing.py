@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hushmote.server.provisioning.flash import flash
+from hushmote.server.provisioning.flash import Load, flash
 from hushmote.server.provisioning.settings import Network, ProvisionError, provision_device
 from hushmote.server.provisioning.usb import FlashError
 from hushmote.server.wire import keys
@@ -99,8 +99,9 @@ class Bench:
         return DisturbedBoard(self._interpreter, self.folder / "board.img", wifi=wifi, **options)
 
     def flash(self, board: SoftwareBoard, settings: Path | None = None, **options: Any):
-        values = {"reset": False, "say": self.lines.append}
-        return flash(board.port, settings or self.settings, **(values | options))
+        how = {"reset": False, "say": self.lines.append}
+        how |= {name: options.pop(name) for name in ("reset", "timeout_s") if name in options}
+        return flash(board.port, settings or self.settings, Load(**options), **how)
 
     def contents(self) -> dict[str, str]:
         """Every file on the board, in hex, read from its flash by another MicroPython while it is idle."""

@@ -244,7 +244,7 @@ def test_the_asyncio_reporter_comes_with_an_application_that_names_it(bench: Ben
     )  # fmt: skip
     board.files.update({f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
     for main, comes in ((own, True), (None, False)):
-        wanted = flash_module._wanted_files(board, settings, False, main, None, {})
+        wanted = flash_module._wanted_files(board, settings, flash_module.Load(main=main), {})
         assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
 
 

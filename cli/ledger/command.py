@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ from ...server.planning import board_status, policy
 from ...server.planning import remaining as fleet_ledger
 from ...server.planning.board_status import BoardStatus
 from ...server.planning.policy import Policy
-from ...server.planning.remaining import FleetLedger, Remaining
+from ...server.planning.remaining import COUNTED, FleetLedger, Remaining
 from ...server.store.store import Store
 from .. import tables
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
@@ -125,24 +125,21 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
         show.out.print(note)
 
 
-def _notes(ledger: FleetLedger, lines: list[Remaining]) -> list[str]:
-    notes = [
-        "Counted from the reports that arrived; the boards' own ledgers may be further.",
-    ]
+def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
+    yield COUNTED
     if ledger.policy is None:
-        notes.append("The boards' policy may hold less: give their firmware file as --policy.")
+        yield "The boards' policy may hold less: give their firmware file as --policy."
     elif len(lines) > 1:
-        notes.append(
+        yield (
             "Experiments share a board's life. The dates are from boards drawn with all of them; left in all "
             "is for each experiment alone."
         )
     unheard = [device for device, profile in ledger.devices.items() if not any(profile)]
     if unheard:
-        notes.append(f"never heard from: {', '.join(unheard)}")
+        yield f"never heard from: {', '.join(unheard)}"
     mixed = [x.budget.experiment.name for x in lines if x.budget.cheapest != x.budget.dearest]
     if mixed:
-        notes.append(f"{', '.join(mixed)}: versions differ in ε; each report counts as the dearest.")
-    return notes
+        yield f"{', '.join(mixed)}: versions differ in ε; each report counts as the dearest."
 
 
 def _count(number: int | None) -> str:
@@ -153,39 +150,41 @@ def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_
     if per_day is not None and not per_day > 0:
         raise UsageError(f"--per-day is a number above 0, not {per_day:g}")
     life = None if known is None else status.life(known)
+    days = [line.days(per_day) if per_day else None for line in status.experiments]
     if as_json:
-        rows = [
-            asdict(line)
-            | {"epsilon": line.epsilon and line.epsilon / MICRO}
-            | {"days_left": line.days(per_day) if per_day else None}
-            for line in status.experiments
-        ]
-        spent = {"sum": status.sum / MICRO, "squares": status.squares / MICRO**2}
-        print_json(asdict(status) | spent | {"experiments": rows, "life": life})
+        said = status.model_dump()
+        for line, silent_in in zip(said["experiments"], days, strict=True):
+            line |= {"epsilon": line["epsilon"] and line["epsilon"] / MICRO, "days_left": silent_in}
+        print_json(said | {"sum": status.sum / MICRO, "squares": status.squares / MICRO**2, "life": life})
         return
     headings = ("experiment", "state", "ε", "made", "left", *(("silent in",) if per_day else ()))
     table = tables.table("this board", headings, 2, no_wrap=True)
-    for line in status.experiments:
-        days = line.days(per_day) if per_day else None
+    for line, silent_in in zip(status.experiments, days, strict=True):
         table.add_row(
             line.name,
             f"{line.state}: {line.reason}" if line.reason else line.state,
-            "" if line.epsilon is None else f"{line.epsilon / 1e6:g}",
+            "" if line.epsilon is None else f"{line.epsilon / MICRO:g}",
             f"{line.made:,}",
             "" if line.left is None else f"{line.left:,}",
-            *(("" if days is None else f"{days:,.0f} days",) if per_day else ()),
+            *(("" if silent_in is None else f"{silent_in:,.0f} days",) if per_day else ()),
         )
     show.out.print(table)
+    for said in _spent(status, life):
+        show.out.print(said)
+
+
+def _spent(status: BoardStatus, life: dict[str, Any] | None) -> Iterator[str]:
+    """What a board has spent of its life, and what keeps it from reporting."""
     if life is None:
-        show.out.print(f"spent in its life: Σε = {status.sum / 1e6:g}, Σε² = {status.squares / 1e12:g}")
+        yield f"spent in its life: Σε = {status.sum / 1e6:g}, Σε² = {status.squares / 1e12:g}"
     else:
-        text = f"spent in its life: Σε = {life['sum']:g} of {life['sum_cap']:g}"
-        if life["squares_cap"]:
-            text += f", or Σε² = {life['squares']:g} of {life['squares_cap']:.6g}: either will do"
-        show.out.print(text)
+        squares = f", or Σε² = {life['squares']:g} of {life['squares_cap']:.6g}: either will do"
+        yield f"spent in its life: Σε = {life['sum']:g} of {life['sum_cap']:g}" + squares * bool(
+            life["squares_cap"]
+        )
     if status.pending:
-        show.out.print(f"{status.pending} made and not yet sent")
+        yield f"{status.pending} made and not yet sent"
     if status.locked:
-        show.out.print(f"no reports: {status.locked}")
+        yield f"no reports: {status.locked}"
     elif not status.enabled:
-        show.out.print("no reports: this board has opted out")
+        yield "no reports: this board has opted out"

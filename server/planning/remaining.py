@@ -22,6 +22,8 @@ Profile = tuple[int, ...]
 """How many reports a board has made for each of a fleet's experiments, in their order."""
 
 
+COUNTED = "Counted from the reports that arrived; the boards' own ledgers may be further."
+
 _AHEAD = 3
 _LEAST_DAYS = 30.0
 _NEVER_DAYS = 365.0  # how far a picture looks where nothing ever runs dry

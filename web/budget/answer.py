@@ -11,7 +11,7 @@ from ...server.accounting import Guarantee
 from ...server.epsilon import nats
 from ...server.experiments.budget import rule_guarantee
 from ...server.planning.policy import Policy, guarantee_of
-from ...server.planning.remaining import FleetLedger, Remaining, shown_days
+from ...server.planning.remaining import COUNTED, FleetLedger, Remaining, shown_days
 from ...server.words.epsilon import ALL_SEEN, belief, within
 from ...server.words.numbers import counted
 
@@ -20,7 +20,6 @@ _MOST_DAYS = 1_000_000.0  # what comes later has no date
 Series = tuple[tuple[str, float], ...]
 """Days or moments, ISO 8601 UTC, and numbers."""
 
-COUNTED = "Counted from the reports that arrived; the boards' own ledgers may be further."
 ALONE = "This is for each experiment alone; they share a board's life, so that together they give less."
 NO_POLICY = (
     "The boards' own policy may hold less than their experiments allow. The page was not told it: start it"
@@ -32,23 +31,27 @@ NO_POLICY = (
 class ExperimentSupply:
     """What boards can still give to one experiment.
 
-    said: sentences, the most important one first. promise: what holds for all reports of a board to it.
-    boards, silent, left, per_day, half, dry: as `Remaining` has them. counted: reports on each full day.
-    forecast: reports a day from now on. able: share of the boards, %, that can still report.
+    said: sentences, the most important one first. promise: what holds for all reports of a board to it. line:
+    its numbers. counted: reports on each full day. forecast: reports a day from now on. able: share of the
+    boards, %, that can still report.
     """
 
-    name: str
     said: tuple[str, ...]
     promise: str
-    boards: int
-    silent: int
-    left: int | None
-    per_day: float | None
-    half: datetime.date | None
-    dry: datetime.date | None
+    line: Remaining
     counted: Series
     forecast: Series
     able: Series
+
+    @property
+    def name(self) -> str:
+        """The experiment's."""
+        return self.line.budget.experiment.name
+
+    @property
+    def left(self) -> int | None:
+        """Reports that boards may still send; None where nothing limits them."""
+        return self.line.left if self.line.budget.state == "current" else 0
 
 
 @dataclass(frozen=True)
@@ -64,29 +67,21 @@ class FleetSupply:
 def fleet_supply(ledger: FleetLedger, today: datetime.date) -> FleetSupply:
     """Return what the Budget view shows of a ledger."""
     lines = ledger.lines(today)
-    soon, far = shown_days(lines, today)
-    experiments = tuple(_experiment(ledger.fleet, line, today, soon, far) for line in lines)
+    spans = [np.linspace(0, days, _POINTS) for days in shown_days(lines, today)]
+    experiments = tuple(_experiment(ledger.fleet, line, today, *spans) for line in lines)
     boards = sum(ledger.profiles.values())
     return FleetSupply(ledger.fleet, boards, experiments, _life(ledger.policy, len(lines)))
 
 
 def _experiment(
-    fleet: str, line: Remaining, today: datetime.date, soon: float, far: float
+    fleet: str, line: Remaining, today: datetime.date, near: np.ndarray, later: np.ndarray
 ) -> ExperimentSupply:
     e, forecast = line.budget.experiment, line.forecast
     promised = rule_guarantee(e.rule, e.cap, line.budget.dearest)
-    promise = promised.words if e.rule == "unlimited" else _promise(promised)
-    near, later = np.linspace(0, soon, _POINTS), np.linspace(0, far, _POINTS)
     return ExperimentSupply(
-        e.name,
         (_left(fleet, line), *_dates(line, today), *_boards(line)),
-        promise,
-        line.boards,
-        line.silent,
-        line.left if line.budget.state == "current" else 0,
-        line.per_day,
-        line.half,
-        line.dry,
+        promised.words if e.rule == "unlimited" else _promise(promised),
+        line,
         tuple((day.isoformat(), float(n)) for day, n in line.budget.days.items()),
         _series(today, near, forecast.reports_a_day(near)) if forecast else (),
         _series(today, later, 100 * forecast.able(later)) if forecast else (),
@@ -158,16 +153,12 @@ def _life(policy: Policy | None, experiments: int) -> tuple[str, ...]:
     allowed = f"Σε up to {nats(policy.sum)}"
     if policy.squares:
         allowed += f", or Σε² up to {policy.squares / 1e12:.6g}, whichever lets more through"
-    promised = guarantee_of(policy)
+    together = "The dates are for boards that take part in all experiments at once."
     return (
         f"The boards' firmware allows {allowed}, over a board's whole life and all experiments; and"
         f" ε = {nats(policy.epsilon)} for one report. No server can raise this.",
-        _promise(promised),
-        *(
-            ("The dates are for boards that take part in all experiments at once.",)
-            if experiments > 1
-            else ()
-        ),
+        _promise(guarantee_of(policy)),
+        *((together,) if experiments > 1 else ()),
         COUNTED,
     )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 from typing import Any
 
 from nicegui import ui
 
-from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
 from .. import charts
 from ..charts import COLOURS, axis, chart, table, tooltip
@@ -71,7 +71,7 @@ class BudgetView:
 
     async def _show(self) -> float | None:
         """Show every fleet; returns when the first ledger that is older than the store may be read again."""
-        names = await self._page.live.ask("fleet names", _fleets)
+        names = await self._page.live.ask("fleet names", attrgetter("fleets"))
         wanted = [name for name in names if self._page.settings.fleet in (None, name)]
         if list(self._sections) != wanted:
             self._sections.clear()
@@ -137,10 +137,10 @@ class FleetSection:
     def _row(self, e: ExperimentSupply) -> list[str]:
         cells = (
             "no cap" if e.left is None else f"{e.left:,}",
-            f"{e.silent:,} of {e.boards:,}",
-            "" if e.per_day is None else f"{e.per_day:,.1f}",
-            str(e.half or ""),
-            str(e.dry or ""),
+            f"{e.line.silent:,} of {e.line.boards:,}",
+            "" if e.line.per_day is None else f"{e.line.per_day:,.1f}",
+            str(e.line.half or ""),
+            str(e.line.dry or ""),
         )
         return [e.name, *map(self._written, cells)]
 
@@ -186,14 +186,5 @@ class FleetSection:
 
 
 def _line(name: str, data: Any, colour: str) -> dict[str, Any]:
-    return {
-        "type": "line",
-        "name": name,
-        "data": [list(p) for p in data],
-        "showSymbol": False,
-        "color": colour,
-    }
-
-
-def _fleets(store: StoreReader) -> tuple[str, ...]:
-    return store.fleets
+    points = [list(p) for p in data]
+    return {"type": "line", "name": name, "data": points, "showSymbol": False, "color": colour}

@@ -15,8 +15,8 @@ from hushmote.server.planning.answer import PlanAnswer, answer
 from hushmote.server.planning.devices import Plan, PlanError
 from hushmote.server.planning.lifetime import LifetimePlan
 from hushmote.server.planning.second_epsilon import HistogramEpsilon
+from hushmote.server.planning.sentences import mechanism
 from hushmote.server.planning.wish import Wish, in_python
-from hushmote.server.planning.words import mechanism
 
 _P = ParamSpec("_P")
 

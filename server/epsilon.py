@@ -1,6 +1,7 @@
 """The ε of one report: a whole number of micro-nats in code and on boards, nats where people read it."""
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
 
 from ..device.ldp_client import EPSILON_MAX, EPSILON_MIN
@@ -28,7 +29,9 @@ def nats(micro: int) -> str:
     return f"{Decimal(micro) / MICRO:f}"
 
 
-def check_epsilon(micro: float, error: type[Exception], name: str = "epsilon", shown: object = None) -> None:
+def check_epsilon(
+    micro: float, error: Callable[[str], Exception], name: str = "epsilon", shown: object = None
+) -> None:
     """Raise error unless boards take the micro-nats for one report: 1,000 to 16,000,000.
 
     name: what the text calls them. shown: how they were given, if not as micro-nats.

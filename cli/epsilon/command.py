@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,18 +19,39 @@ from ...server.estimate.postprocess import METHODS
 from ...server.experiments.asking import require
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
-from ...server.privacy.beliefs import DisclosureError, Floats, Risk, checked_prior, fixed, fraction, uniform
+from ...server.privacy.beliefs import (
+    ByEpsilon,
+    DisclosureError,
+    Floats,
+    Risk,
+    checked_prior,
+    fixed,
+    fraction,
+    uniform,
+)
 from ...server.privacy.histogram import histogram_view
-from ...server.privacy.questions import Attacker, Chosen, Values, bare_values, chosen, from_epsilon, from_risk
+from ...server.privacy.questions import (
+    Attacker,
+    Chosen,
+    Seen,
+    Values,
+    bare_values,
+    chosen,
+    from_epsilon,
+    from_risk,
+)
 from ...server.store.store import Store
 from ...server.words.epsilon import belief
 from ...simulator import population
-from ..options import DEFAULT_STORE, AsJson, StoreUrl, print_json, the_fleet
+from ..options import DEFAULT_STORE, AsJson, StoreUrl, command, print_json, the_fleet
 from ..output import PICTURES, Pictures, checked
 from . import tables
 
 
-def epsilon_command(
+@dataclass(frozen=True, kw_only=True)
+class EpsilonOptions:
+    """What is asked of an ε: what boards may hold, what is known, and how much of it comes out."""
+
     what: Annotated[
         str,
         typer.Argument(
@@ -39,63 +60,51 @@ def epsilon_command(
             f"is best for frequencies or by one of {', '.join(MECHANISM_NAMES[1:])}.",
             show_default=False,
         ),
-    ] = "",
+    ] = ""
     risk: Annotated[
         str, typer.Option(help="The highest belief allowed: 0.25, 1/4; or x2, twice as likely as before.")
-    ] = "",
+    ] = ""
     epsilon: Annotated[
         float | None,
         typer.Option(help="Or ε of a report, nats: gives the beliefs. A file's own is the default."),
-    ] = None,
+    ] = None
     prior: Annotated[
         str,
         typer.Option(
             help="uniform; probabilities a,b,c; zipf:1.2, weights:5:3:2, ...; FILE.csv:COLUMN; "
             "EXPERIMENT@FLEET, what a store has of it."
         ),
-    ] = "uniform",
-    store: StoreUrl = DEFAULT_STORE,
+    ] = "uniform"
+    store: StoreUrl = DEFAULT_STORE
     about: Annotated[
         list[str] | None, typer.Option(help="A label or low:high instead of every value; may be repeated.")
-    ] = None,
-    reports: Annotated[int | None, typer.Option(help="Reports of a board in its life.")] = None,
-    delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6,
+    ] = None
+    reports: Annotated[int | None, typer.Option(help="Reports of a board in its life.")] = None
+    delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6
     histogram: Annotated[
         int | None, typer.Option(help="Reports in a histogram: beliefs of who sees only that one.")
-    ] = None,
-    output: Pictures = None,
-    as_json: AsJson = False,
-) -> None:
+    ] = None
+    output: Pictures = None
+    as_json: AsJson = False
+
+
+def _epsilon(options: EpsilonOptions) -> None:
     """Choose ε from a disclosure risk: what an attacker may come to believe."""
-    paths = checked(output, *PICTURES)
-    attacker = _attacker(what, prior, store)
-    probability("delta", delta)
-    if reports is not None:
-        whole("the number of reports", reports)
-    targets = tuple(attacker.values.target(text) for text in about) if about else None
-    attacker = replace(attacker, targets=targets, reports=reports, fails=delta)
-    limit = None
-    if risk:
-        if epsilon is not None:
-            raise UsageError("give one of --risk and --epsilon: the other is the answer")
-        answer = from_risk(attacker, _risk(risk))
-        experiment, limit = answer.mechanism, answer.allowed.total
-    else:
-        if epsilon is None and attacker.values.bare:
-            raise UsageError("say --risk 1/4, --risk x2 or --epsilon 1: what is known of the three")
-        own = attacker.values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
-        check_epsilon(own, UsageError, "ε of a report")
-        answer = from_epsilon(attacker, own)
-        experiment = answer.experiment
+    paths = checked(options.output, *PICTURES)
+    attacker = _attacker(options)
+    answer = _answer(options, attacker)
+    experiment = answer.mechanism if isinstance(answer, Chosen) else answer.experiment
     for path in paths:
         from . import plot  # matplotlib takes a second to load
 
         plot.plot(path, attacker, answer)
     view = None
-    if histogram is not None and experiment is not None:
+    if options.histogram is not None and experiment is not None:
+        limit = answer.allowed.total if isinstance(answer, Chosen) else None
         kept = (fixed(experiment), limit / MICRO) if limit else None
-        view = histogram_view(experiment, answer.beliefs, histogram, reports or 1, delta, kept)
-    if as_json:
+        own = options.reports or 1
+        view = histogram_view(experiment, answer.beliefs, options.histogram, own, options.delta, kept)
+    if options.as_json:
         told = tables.told(answer).split("\n")
         print_json(answer.to_dict() | {"answer": told} | ({"histogram": view.to_dict()} if view else {}))
         return
@@ -110,14 +119,36 @@ def epsilon_command(
         show.out.print(f"wrote {path}")
 
 
-def _risk(text: str) -> Risk:
-    """The risk in "1/4", or in "x2", a factor."""
-    if text.startswith("x"):
-        return Risk(factor=fraction(text[1:], "a factor"))
-    return Risk(fraction(text, "a risk"))
+epsilon_command = command(EpsilonOptions, _epsilon)
 
 
-def _attacker(what: str, prior: str, store: str) -> Attacker:
+def _answer(options: EpsilonOptions, attacker: Attacker) -> Chosen | Seen:
+    """What was asked of the attacker: the ε for a risk, or the beliefs for an ε."""
+    risk, epsilon = options.risk, options.epsilon
+    if risk:
+        if epsilon is not None:
+            raise UsageError("give one of --risk and --epsilon: the other is the answer")
+        factor = risk.startswith("x")
+        given = fraction(risk.removeprefix("x"), "a factor" if factor else "a risk")
+        return from_risk(attacker, Risk(factor=given) if factor else Risk(given))
+    if epsilon is None and attacker.values.bare:
+        raise UsageError("say --risk 1/4, --risk x2 or --epsilon 1: what is known of the three")
+    own = attacker.values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
+    check_epsilon(own, UsageError, "ε of a report")
+    return from_epsilon(attacker, own)
+
+
+def _attacker(options: EpsilonOptions) -> Attacker:
+    """What the attacker sees, knows and is after, checked."""
+    values, at, prior = _known(options.what, options.prior, options.store)
+    targets = tuple(values.target(text) for text in options.about) if options.about else None
+    probability("delta", options.delta)
+    if options.reports is not None:
+        whole("the number of reports", options.reports)
+    return Attacker(values, at, prior, targets, options.reports, options.delta)
+
+
+def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats]:
     """The values, the mechanism at any ε, and the prior over the values."""
     name, stored, fleet = prior.rpartition("@")
     number, _, mechanism = what.partition(":")
@@ -131,7 +162,7 @@ def _attacker(what: str, prior: str, store: str) -> Attacker:
     if bare:
         values = bare_values(int(number))
         at = chosen(values.experiment.domain, mechanism or AUTO)
-        return Attacker(values, at, _prior_from_text(prior, values.experiment, bare=True))
+        return values, at, _prior_from_text(prior, values.experiment, bare=True)
     if not what and newest is None:
         raise UsageError("say what a board may hold: an experiment's file, or a number of values such as 16")
     experiment = _listed(load(Path(what)).experiment()) if what else newest
@@ -142,7 +173,7 @@ def _attacker(what: str, prior: str, store: str) -> Attacker:
             "a prior is for the same values"
         )
     shares = _prior_from_text(prior, experiment) if shares is None else shares
-    return Attacker(Values(experiment), fixed(experiment), shares)
+    return Values(experiment), fixed(experiment), shares
 
 
 def _listed(experiment: Experiment) -> Experiment:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from ...server.planning.policy import Policy
 from ...server.planning.remaining import COUNTED, FleetLedger, Remaining
 from ...server.store.store import Store
 from .. import tables
-from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
+from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json, the_fleet
 from ..output import PICTURES, Pictures, checked
 
 # Two lines each: eight columns have to fit on 80.
@@ -37,49 +38,58 @@ _HEADINGS = (
 )
 
 
-def ledger_command(
-    store: StoreUrl = DEFAULT_STORE,
-    fleet: FleetName = None,
+@dataclass(frozen=True, kw_only=True)
+class LedgerOptions:
+    """Of which fleet, or of which board by its status, and what is known besides."""
+
+    store: StoreUrl = DEFAULT_STORE
+    fleet: FleetName = None
     policy_file: Annotated[
         Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
-    ] = None,
-    boards: Annotated[int | None, typer.Option(help="Boards in the field, heard from or not.", min=1)] = None,
-    days: Annotated[int, typer.Option(help="The rate is that of the last n full days.", min=1)] = 7,
-    device: Annotated[list[str] | None, typer.Option(help="This device's line; may be repeated.")] = None,
+    ] = None
+    boards: Annotated[int | None, typer.Option(help="Boards in the field, heard from or not.", min=1)] = None
+    days: Annotated[int, typer.Option(help="The rate is that of the last n full days.", min=1)] = 7
+    device: Annotated[list[str] | None, typer.Option(help="This device's line; may be repeated.")] = None
     status: Annotated[
         Path | None, typer.Option(help="Instead, one board: what client.status() returned there; - is stdin.")
-    ] = None,
+    ] = None
     per_day: Annotated[
         float | None, typer.Option(help="With --status: reports that the board makes a day.")
-    ] = None,
-    output: Pictures = None,
-    as_json: AsJson = False,
-) -> None:
+    ] = None
+    output: Pictures = None
+    as_json: AsJson = False
+
+
+def _ledger(options: LedgerOptions) -> None:
     """What boards' budgets still hold, and when they run dry at the present rate."""
-    paths = checked(output, *PICTURES)
-    known = None if policy_file is None else policy.read(policy_file)
-    if status is not None:
-        if paths or device or boards is not None:
+    paths = checked(options.output, *PICTURES)
+    known = None if options.policy_file is None else policy.read(options.policy_file)
+    if options.status is not None:
+        if paths or options.device or options.boards is not None:
             raise UsageError("--output, --device and --boards are about a fleet: leave them out, or --status")
-        text = sys.stdin.read() if str(status) == "-" else policy.read_text(status)
-        _board(board_status.parse(text), known, per_day, as_json)
+        text = sys.stdin.read() if str(options.status) == "-" else policy.read_text(options.status)
+        _board(board_status.parse(text), known, options.per_day, options.as_json)
         return
-    if per_day is not None:
+    if options.per_day is not None:
         raise UsageError("--per-day goes with --status: a fleet's rate is counted in its store")
     today = datetime.datetime.now(datetime.UTC).date()
-    with Store(store, create=False) as opened:
-        ledger = fleet_ledger.read(opened, the_fleet(opened, fleet), today, known, boards, device or ())
-    lines = ledger.lines(today, days)
+    with Store(options.store, create=False) as opened:
+        fleet = the_fleet(opened, options.fleet)
+        ledger = fleet_ledger.read(opened, fleet, today, known, options.boards, options.device or ())
+    lines = ledger.lines(today, options.days)
     for path in paths:
         from . import plot as ledger_plot  # matplotlib takes a second to load
 
         ledger_plot.plot(path, f"What fleet {ledger.fleet} can still give", lines, today)
-    if as_json:
+    if options.as_json:
         print_json(_json(ledger, lines, today))
         return
     _show(ledger, lines)
     for path in paths:
         show.out.print(f"wrote {path}")
+
+
+ledger_command = command(LedgerOptions, _ledger)
 
 
 def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> dict[str, Any]:

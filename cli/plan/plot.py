@@ -12,7 +12,7 @@ from ...server.epsilon import MICRO
 from ...server.planning.devices import EPSILON_STEP, Plan, PlanError, Z, best_design, half_width
 from ...server.planning.expected_error import variance
 from ...server.planning.lifetime import LifetimePlan
-from ...server.planning.words import asked
+from ...server.planning.sentences import asked
 from ...server.words.numbers import NOTHING, counted, length
 
 _POINTS = 25

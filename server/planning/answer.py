@@ -17,7 +17,7 @@ from .expected_error import Question
 from .experiment_file import Named, file_text, nats
 from .lifetime import LifetimePlan, Spending, plan_lifetime
 from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
-from .sentences import sentences
+from .sentences import asked, assumed, mechanism, sentences
 from .wish import (
     Reading,
     Wish,
@@ -29,7 +29,6 @@ from .wish import (
     reading_of,
     wanted_error,
 )
-from .words import asked, assumed, mechanism
 
 _UNIT = "half_width_95_in_unit"
 _SEEN = {"a day": "the last day", "a week": "the last week", "30 days": "the last 30 days"}
@@ -76,7 +75,7 @@ class PlanAnswer:
         """Half-width of the 95 % interval, as Plan.error; of a life, over its longest window at the end."""
         if isinstance(self.plan, Plan):
             return self.plan.error
-        return self.plan.error(self.plan.best, list(self.plan.windows().values())[-1])
+        return [*self.plan.errors.values()][-1]
 
     @cached_property
     def sentences(self) -> tuple[str, str, str]:
@@ -273,7 +272,7 @@ def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
             place = f"{name}, {'first' if first else 'last'}"
             reports = expected(life.devices * best.per_device(days, first))
             rows.append((place, reports, *cells, *([] if wanted is None else [needed])))
-    errors = {name: life.error(best, days) for name, days in windows.items()}
+    errors = life.errors
     notes: list[str] = []
     if a.unit is not None:
         told = ", ".join(f"{name} ±{a.in_unit(error)[_UNIT]:.3g}" for name, error in errors.items())

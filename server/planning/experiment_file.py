@@ -11,9 +11,9 @@ from .. import epsilon
 from ..experiments.definition import parse
 from ..experiments.reading import DefinitionError
 from ..words.numbers import length
-from . import words
 from .devices import Plan, PlanError
 from .lifetime import LifetimePlan
+from .sentences import asked
 from .wish import Reading
 
 NEEDS_RANGE = (
@@ -60,7 +60,7 @@ def file_text(plan: Plan | LifetimePlan, reading: Reading, named: Named) -> str:
     """
     if not reading.yes_no and not reading.labels and reading.span is None:
         raise PlanError(NEEDS_RANGE, "low")
-    said, design = words.asked(plan.question), plan.design
+    said, design = asked(plan.question), plan.design
     if isinstance(plan, Plan):
         said += f", to ±{plan.error:.2%} with {plan.devices:,} devices"
         days, every, rule, cap = 365.0, 1, "sum", nats(design.epsilon)

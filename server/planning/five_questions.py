@@ -114,13 +114,13 @@ def recommendation(answer: PlanAnswer, purpose: str, path: Path, name: str) -> l
     life = answer.plan
     assert isinstance(life, LifetimePlan)
     _, exact, private = answer.sentences
-    best, file, total = life.best, shlex.quote(str(path)), f"{life.best.cap * life.best.epsilon / MICRO:g}"
+    file, total = shlex.quote(str(path)), f"{life.best.cap * life.best.epsilon / MICRO:g}"
     if answer.reading.yes_no and " reads " in purpose:
         purpose += (
             " Boards answer it with yes or no, and send no number: that is all you asked, and costs least."
         )
     wanted = answer.wanted or 0.0
-    if all(life.error(best, days) > wanted for days in life.windows().values()):
+    if min(life.errors.values()) > wanted:
         exact += (
             " Or ask for a shorter time, so that reports come closer together, or allow more to be learned"
             " of one household."

@@ -193,6 +193,11 @@ class LifetimePlan:
         fitting = {name: days for name, days in WINDOWS.items() if days <= self.rhythm.days}
         return fitting or {"all of it": self.rhythm.days}
 
+    @cached_property
+    def errors(self) -> dict[str, float]:
+        """The best spending's half-widths over the last windows, by their names; the longest is last."""
+        return {name: self.error(self.best, days) for name, days in self.windows().items()}
+
     def shown(self) -> dict[str, Question]:
         """Questions that a plan shows the errors of: the one it was made for, and those beside it."""
         kinds: dict[str, Question] = {"frequency": Question("frequency")}

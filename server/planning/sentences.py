@@ -1,13 +1,50 @@
-"""A plan's answer in sentences, which stands before its tables: what to take, how exact, how private."""
+"""A plan in words: its question and mechanism; what to take, how exact, how private, what it costs."""
 
 from __future__ import annotations
 
 from ..epsilon import MICRO, nats
 from ..words.epsilon import ALL_SEEN, ITS_REPORT, belief
-from ..words.numbers import NOTHING, counted, length, percent
+from ..words.numbers import NOTHING, counted, length, points
 from .devices import Plan, half_width
+from .expected_error import Design, Question
 from .lifetime import LifetimePlan
-from .words import asked, points
+
+
+def mechanism(design: Design) -> str:
+    """A mechanism and its numbers in a few words."""
+    weights = dict(design.choice.parameters).get("weights", ())
+    return design.mechanism.words() + (f", weights {' '.join(map(str, weights))}" if weights else "")
+
+
+def asked(question: Question) -> str:
+    """What the error is of."""
+    if question.kind == "frequency":
+        return "share of one value"
+    if question.kind == "quantile":
+        return "median" if question.share == 0.5 else f"{question.share:g} quantile"
+    if question.kind == "mean":
+        return "mean"
+    if question.ranges:
+        text = ", ".join(f"{low}:{high}" for low, high in question.ranges[:3])
+        many = ", ..." if len(question.ranges) > 3 else ""
+        return f"share of bins {text}{many}"
+    return f"share of {question.width} neighbouring bins" if question.width else "share of any range of bins"
+
+
+def assumed(question: Question, design: Design) -> str:
+    """Which population, and which mean, the error is for."""
+    if question.kind == "quantile":
+        return "mean over where it may lie; share of devices below it"
+    if question.kind == "mean":
+        if question.spread is None:
+            return "whatever the readings are: the worst case"
+        return f"of readings with a standard deviation of {question.spread:.3g} of the range"
+    held = f"holding {question.share:.3g} of the devices" if question.share is not None else None
+    if question.all_ranges and design.domain > 2:
+        return f"root mean square over all of them, {held or 'at the worst share'}"
+    if question.ranges and len(question.ranges) > 1:
+        return f"the largest of them, {held or 'each at its worst share'}"
+    return held or "whatever it holds: the worst case"
 
 
 def sentences(plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False) -> tuple[str, str, str]:
@@ -35,7 +72,7 @@ def _take(plan: Plan) -> str:
 def _known(plan: Plan, what: str) -> str:
     if plan.error >= NOTHING:
         return f"The {what} is not known then: take more devices, a larger ε or fewer values."
-    return f"The {what} is then known to {points(plan.error, plan.question)}."
+    return f"The {what} is then known to {_within(plan.error, plan.question)}."
 
 
 def _privacy(life: LifetimePlan) -> str:
@@ -50,12 +87,12 @@ def _privacy(life: LifetimePlan) -> str:
 def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
     """What the last windows and all reports show, and how many devices it takes where that is not enough."""
     best = life.best
-    shown = {name: life.error(best, days) for name, days in life.windows().items()}
+    shown = life.errors
     everything = half_width(life.devices * best.used * best.cap, best.design, life.question)
-    useful = [f"{percent(half)} over {name}" for name, half in shown.items() if half < NOTHING]
+    useful = [f"{short(half, life.question)} over {name}" for name, half in shown.items() if half < NOTHING]
     if everything >= NOTHING:
         return f"The {what} is not known at all: take more devices, or allow more."
-    text = f"The {what} is then known to {points(everything, life.question)}"
+    text = f"The {what} is then known to {_within(everything, life.question)}"
     text += f", with all reports of {length(life.rhythm.horizon_s)}"
     if "all of it" not in shown:
         few = f"{list(shown)[-1]} has too few reports to show it"
@@ -65,10 +102,12 @@ def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
         return text
     meets = [name for name, half in shown.items() if half <= error]
     if meets:
-        return f"{text} {percent(error)} is met from {meets[0]} of reports on."
+        return f"{text} {short(error, life.question)} are met from {meets[0]} of reports on."
     longest, days = list(life.windows().items())[-1]
     needed = life.devices_for(days, error)
-    return f"{text} {percent(error)} for each {longest} alone is not met: that takes {needed:,} devices."
+    return (
+        f"{text} {short(error, life.question)} are not met by {longest} alone: that takes {needed:,} devices."
+    )
 
 
 def cost(life: LifetimePlan) -> str:
@@ -80,3 +119,14 @@ def cost(life: LifetimePlan) -> str:
         return f"{text}, one at every look, and is silent then."
     coin = f"each look makes a report with 1 chance in {best.every:,}"
     return f"{text}: {coin}, and {best.used:.0%} of all these reports are made by the end."
+
+
+def _within(error: float, question: Question) -> str:
+    """A half-width that says something, as of the 95 % interval of a share, or of a mean."""
+    of = "% of the range" if question.kind == "mean" else "percentage points"
+    return f"{points(error, of)}, 95 times in 100"
+
+
+def short(error: float, question: Question) -> str:
+    """The same, once it is known what it is of."""
+    return points(error, "%" if question.kind == "mean" else "points")

@@ -33,8 +33,13 @@ def few_boards(boards: float) -> int:
 
 
 def percent(error: float) -> str:
-    """The half-width of a share: "±1.59%"; a dash where an interval would say nothing."""
+    """The half-width of a share in a table: "±1.59%"; a dash where an interval would say nothing."""
     return "—" if error >= NOTHING else f"±{100 * error:.3g}%"
+
+
+def points(error: float, of: str = "points") -> str:
+    """The half-width of a share in a sentence: "±1.59 points"."""
+    return f"±{100 * error:.3g} {of}"
 
 
 def length(seconds: float) -> str:

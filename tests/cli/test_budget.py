@@ -83,7 +83,7 @@ def test_a_histogram_s_epsilon_both_ways_with_its_limits(hushmote):
     assert limits in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
     there = json.loads(hushmote("histogram", "--devices", "2000", "--local", "2", "--domain", "16", "--json"))
-    for row in there["rows"]:
+    for row in there["rows"][::4]:
         wanted = str(row["histogram"] * 1.002)
         back = json.loads(
             hushmote("histogram", "--devices", "2000", "--epsilon", wanted, "--domain", "16", "--json")

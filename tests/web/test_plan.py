@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 
 from hushmote.cli.main import app
 from hushmote.server.errors import HushmoteError
-from hushmote.server.planning.devices import PlanError, solve
-from hushmote.server.planning.expected_error import Question
+from hushmote.server.planning.devices import PlanError
 from hushmote.server.planning.experiment_file import FileRefused, Named
 from hushmote.server.store.store import Store
 from hushmote.server.words.epsilon import belief
@@ -56,32 +55,19 @@ def run(line: str):
 
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_the_command_line_that_is_shown_writes_the_same_file(setting, tmp_path, monkeypatch):
+def test_the_command_that_is_shown_says_the_same_and_writes_the_same_file(setting, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     answer = answered(setting)
-    result = run(answer.command(NAMED))
+    result = run(f"{answer.command(NAMED)} --json")
     assert result.exit_code == 0, result.output
     written = (tmp_path / "room.toml").read_text()
     assert without_words(written) == without_words(answer.made.file(NAMED))
     assert run("hushmote experiment show room.toml").exit_code == 0
-
-
-@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_what_is_shown_is_what_the_command_says(setting, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    answer = answered(setting)
-    told = json.loads(run(f"{answer.command(NAMED)} --json").output)
+    told = json.loads(result.output)
     assert told["answer"] == list(answer.made.lines)
     histograms = told["histograms"] if setting.lasting else [told["histogram"]]
     shown = [w.epsilon for w in answer.windows] or [answer.made.seen["all of it"].epsilon]
     assert [h["epsilon"] for h in histograms][: len(shown)] == shown
-
-
-def test_three_give_the_fourth_as_the_planner_does():
-    plan = solve(Question("range"), devices=20_000, epsilon=2_000_000, domain=8)
-    assert answered(SMALL).made.plan == plan
-    at = dict(answered(replace(SMALL, answer="devices", error=100 * plan.error)).steps)
-    assert 20_000 in at
 
 
 def test_the_field_and_the_sentence_show_the_same_error():
@@ -97,7 +83,7 @@ def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
     answer = answered(AGAIN)
     assert answer.life is not None
     assert answer.made.error <= 0.02
-    assert "is met" in answer.made.sentences[1]
+    assert "are met" in answer.made.sentences[1]
     assert answer.said[0] == f"Take {answer.devices:,} devices."
     assert (answer.solved, answer.life.devices, answer.not_met) == (
         answer.devices,
@@ -111,8 +97,8 @@ def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
 
 def test_a_life_that_does_not_reach_what_was_asked_for_says_so():
     answer = answered(replace(AGAIN, answer="epsilon"))
-    assert "is not met" in answer.made.sentences[1]
-    assert answer.not_met.startswith("This does not reach the ±2% that you asked for")
+    assert "are not met" in answer.made.sentences[1]
+    assert answer.not_met.startswith("This does not reach the ±2 points that you asked for")
 
 
 def test_more_devices_in_a_life_are_drawn_as_its_longest_window_has_them():
@@ -155,20 +141,15 @@ def test_both_epsilons_are_named_with_whom_they_hold_against():
         ({"devices": None}, "devices", "whole number of boards"),
         ({"devices": 1e30}, "devices", "whole number of boards"),
         ({"devices": 1e13}, "devices", "devices must be from 2 to 1099511627776, not 10000000000000"),
-        ({"devices": -1.0}, "devices", "from 2 to"),
         ({"devices": 2.5}, "devices", "whole number"),
         ({"devices": float("nan")}, "devices", "whole number"),
         ({"epsilon": None}, "epsilon", "write a number"),
         ({"epsilon": 1e30}, "epsilon", "ε must be from 0.001 to 16, not 1e+30"),
-        ({"epsilon": -1.0}, "epsilon", "ε must be from 0.001 to 16, not -1"),
         ({"epsilon": float("inf")}, "epsilon", "write a number"),
         ({"answer": "devices", "error": 0.0}, "error", "above 0 and below 50 %"),
         ({"answer": "devices", "error": None}, "error", "above 0 and below 50 %"),
         ({"bins": 1e9}, "domain", "a domain has from 2 to 16777216 values"),
-        ({"bins": 70_000.0}, "domain", "up to 65536 values"),
-        ({"bins": 1.0}, "domain", "from 2 to"),
         ({"low": 40.0}, "high", "write a number above the lowest reading, 40"),
-        ({"low": 32.0}, "high", "write a number above the lowest reading, 32"),
         ({"form": "labels", "labels": "a,,b"}, "values", "different, none empty"),
         ({"form": "labels", "labels": "a,other"}, "values", "the label other is always there"),
         ({"form": "yes_no", "answer": "domain"}, "domain", "only of a number"),

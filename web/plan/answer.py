@@ -16,8 +16,7 @@ from ...server.planning.devices import MOST_DEVICES, Plan, PlanError, Z, best_de
 from ...server.planning.expected_error import Design, Question, variance
 from ...server.planning.experiment_file import Named
 from ...server.planning.lifetime import LifetimePlan, plan_lifetime
-from ...server.planning.sentences import cost
-from ...server.planning.words import mechanism
+from ...server.planning.sentences import cost, mechanism, short
 from ...server.words.epsilon import rounded_up
 from ...server.words.numbers import NOTHING, percent
 from .question import Setting, wished
@@ -99,7 +98,7 @@ class Worked:
         """Where it is not as exact as wanted: that in one sentence, for the answer and for the file."""
         if self.met or self.made.wanted is None:
             return ""
-        wanted = percent(self.made.wanted)
+        wanted = short(self.made.wanted, self.made.plan.question)
         return (
             f"This does not reach the {wanted} that you asked for: work out the devices, or allow a larger ε."
         )

@@ -10,7 +10,7 @@ from nicegui import ui
 
 from ..frame import heading
 from ..reader import Reader
-from .quantity import Quantity, number
+from .quantity import Quantity, Scale, number
 from .question import FIELDS, Fourth, Setting
 
 Change = Callable[..., None]
@@ -23,13 +23,13 @@ _KINDS = {
     "mean": "the mean",
 }
 _OFTEN = {False: "once", True: "again and again"}
-_SPANS: dict[str, tuple[str, str, tuple[float, float], bool]] = {
-    "devices": ("Devices", "boards", (10, 1_000_000_000), True),
-    "epsilon": ("ε, what one report may tell", "nats", (0.01, 16), False),
-    "domain": ("Values to tell apart", "bins", (2, 4096), True),
-    "error": ("Error", "± % of boards", (0.05, 49), False),
+_SCALES = {
+    "devices": Scale("Devices", "boards", 10, 1_000_000_000, whole=True),
+    "epsilon": Scale("ε, what one report may tell", "nats", 0.01, 16),
+    "domain": Scale("Values to tell apart", "bins", 2, 4096, whole=True),
+    "error": Scale("Error", "± % of boards", 0.05, 49),
 }
-_LIFETIME = ("ε, what all reports of a board may tell", "nats", (0.1, 100.0))
+_LIFETIME = Scale("ε, what all reports of a board may tell", "nats", 0.1, 100.0)
 
 
 class FormPart:
@@ -103,7 +103,7 @@ class FormPart:
     def _fit(self) -> None:
         """Show only the fields that a reading and a question of this form have, and what an error is of."""
         form, of_mean = self._form, self._form == "number" and self._kind == "mean"
-        self._quantities["error"].tell(unit="± % of the range" if of_mean else _SPANS["error"][1])
+        self._quantities["error"].tell(unit="± % of the range" if of_mean else _SCALES["error"].unit)
         self._inputs["quantile"].set_visibility(self._kind == "quantile")
         self._number.set_visibility(form == "number")
         self._inputs["labels"].set_visibility(form == "labels")
@@ -126,12 +126,15 @@ class FormPart:
         self._single = ui.label("How many boards say each of these, as a share of all.")
 
     def _quantity(self, name: Fourth, who: Reader, setting: Setting) -> None:
-        label, unit, span, whole = _SPANS[name]
+        start = getattr(setting, FIELDS[name])
         self._quantities[name] = Quantity(
-            name, label, unit, span, getattr(setting, FIELDS[name]), who.tag, whole=whole,
+            name,
+            _SCALES[name],
+            start,
+            who.tag,
             on_number=lambda value: self._change(**{FIELDS[name]: value}),
             on_chosen=partial(self._answer, name),
-        )  # fmt: skip
+        )
 
     def _answer(self, name: Fourth) -> None:
         for other, quantity in self._quantities.items():
@@ -143,11 +146,10 @@ class FormPart:
             with ui.element("div").classes("plan-fields"):
                 self._text("horizon", "For how long", setting.horizon)
                 self._text("call", "A board looks every", setting.call)
-            label, unit, span = _LIFETIME
+            start = setting.lifetime or _LIFETIME.low
             self._quantities["lifetime"] = Quantity(
-                "lifetime", label, unit, span, setting.lifetime or span[0], who.tag,
-                on_number=lambda value: self._change(lifetime=value),
-            )  # fmt: skip
+                "lifetime", _LIFETIME, start, who.tag, lambda value: self._change(lifetime=value)
+            )
         self._lasting.set_visibility(setting.lasting)
 
     def _text(self, name: str, label: str, value: str) -> None:

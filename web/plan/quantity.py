@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nicegui.element import Element
 
 
+@dataclass(frozen=True)
+class Scale:
+    """What a quantity is: its label and unit, the ends of its slider, and whether it is a whole number."""
+
+    label: str
+    unit: str
+    low: float
+    high: float
+    whole: bool = False
+
+
 class Quantity(Element, component="quantity.js"):
-    """A slider over the round numbers from low to high, and a field beside it that takes any number.
+    """A slider over the round numbers of a scale, and a field beside it that takes any number.
 
     on_number: called with the number, None where the field holds none. on_chosen: where given, the number can
     be made the answer; it is then shown and cannot be moved. locale: for the browser's Intl.
@@ -19,22 +31,18 @@ class Quantity(Element, component="quantity.js"):
     def __init__(
         self,
         name: str,
-        label: str,
-        unit: str,
-        span: tuple[float, float],
+        scale: Scale,
         start: float,
         locale: str,
-        *,
-        whole: bool = False,
         on_number: Callable[[float | None], None],
         on_chosen: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self.props(f"field=quantity-{name}")
+        choosable = on_chosen is not None
         self._props.update(
-            label=label, unit=unit, low=span[0], high=span[1], start=start, locale=locale, whole=whole,
-            choosable=on_chosen is not None, answer=False, note="", fault="",
-        )  # fmt: skip
+            asdict(scale), start=start, locale=locale, choosable=choosable, answer=False, note="", fault=""
+        )
         self.on("number", lambda event: on_number(number(event.args)), throttle=0.1)
         if on_chosen is not None:
             self.on("chosen", lambda _: on_chosen())

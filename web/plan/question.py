@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from ...server.epsilon import MICRO, check_epsilon
@@ -54,64 +56,63 @@ class Setting:
         return replace(self, **{FIELDS[self.answer]: None})
 
 
+_NEEDS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "devices": ("write a whole number of boards", lambda x: x == int(x) and abs(x) <= 1e15),
+    "domain": ("write a whole number of values", lambda x: x == int(x) and abs(x) <= 1e15),
+    "epsilon": ("write a number: 1 is usual", lambda x: True),
+    "error": ("write a number above 0 and below 50 %", lambda x: 0 < x < 50),
+    "quantile": ("write a number between 0 and 100: 50 is the median", lambda x: 0 < x < 100),
+    "lifetime": ("write a number from 0.001 to 1000", lambda x: 0.001 <= x <= 1000),
+}
+"""What a field must hold, and how that is said."""
+
+
 def wished(setting: Setting) -> Wish:
     """The wish that a setting is; of a life also with the ε of a report, then the most that one may cost.
 
     Raises PlanError with the first field that cannot be.
     """
-    number, answer = setting.form == "number", setting.answer
-    if not number and answer == "domain":
+
+    def held(name: str) -> float:
+        text, holds = _NEEDS[name]
+        value = getattr(setting, FIELDS.get(name, name))  # type: ignore[call-overload]
+        if value is None or not math.isfinite(value) or not holds(value):
+            raise PlanError(text, name)
+        return value
+
+    def given(name: Fourth) -> float | None:
+        return None if setting.answer == name else held(name)
+
+    number, lasting = setting.form == "number", setting.lasting
+    if not number and setting.answer == "domain":
         raise PlanError("only of a number can it be found how many values to tell apart", "domain")
-    ends = number and setting.low is not None and setting.high is not None
-    if ends and setting.low >= setting.high:  # type: ignore[operator]
-        raise PlanError(f"write a number above the lowest reading, {setting.low:g}", "high")
-    kind = setting.kind if number else "frequency"
-    level, total, lasting = setting.quantile, setting.lifetime, setting.lasting
-    if kind == "quantile" and (level is None or not 0 < level < 100):
-        raise PlanError("write a number between 0 and 100: 50 is the median", "quantile")
-    if lasting and (total is None or not 0.001 <= total <= 1000):
-        raise PlanError("write a number from 0.001 to 1000", "lifetime")
+    low, high = (setting.low, setting.high) if number else (None, None)
+    ends = low is not None and high is not None
+    if ends and low >= high:
+        raise PlanError(f"write a number above the lowest reading, {low:g}", "high")
+    quantile = held("quantile") / 100 if number and setting.kind == "quantile" else None
+    lifetime = held("lifetime") if lasting else None
+    devices, epsilon, error = given("devices"), given("epsilon"), given("error")
+    if epsilon is not None:
+        check_epsilon(round(epsilon * MICRO), partial(PlanError, field="epsilon"), "ε", f"{epsilon:g}")
+        epsilon = round(epsilon * MICRO) / MICRO
+    values: int | str | tuple[str, ...] | None = YES_NO
+    if number:
+        bins = given("domain")
+        values = None if bins is None else int(bins)
+    elif setting.form == "labels":
+        values = tuple(setting.labels.split(","))
     return Wish(
-        devices=None if answer == "devices" else _whole("devices", setting.devices, "boards"),
-        epsilon=None if answer == "epsilon" else _nats(setting.epsilon),
-        error=None if answer == "error" else _error(setting.error),
-        values=_values(setting),
-        low=setting.low if ends else None,
-        high=setting.high if ends else None,
+        devices=None if devices is None else int(devices),
+        epsilon=epsilon,
+        error=None if error is None else error / 100,
+        values=values,
+        low=low if ends else None,
+        high=high if ends else None,
         unit=setting.unit if number else "",
-        statistics=kind if number else None,
-        quantile=level / 100 if kind == "quantile" and level is not None else None,
-        lifetime=total if lasting else None,
+        statistics=setting.kind if number else None,
+        quantile=quantile,
+        lifetime=lifetime,
         horizon=setting.horizon if lasting else None,
         call=setting.call if lasting else None,
     )
-
-
-def _values(setting: Setting) -> int | str | tuple[str, ...] | None:
-    if setting.form == "labels":
-        return tuple(setting.labels.split(","))
-    if setting.form == "yes_no":
-        return YES_NO
-    return None if setting.answer == "domain" else _whole("domain", setting.bins, "values")
-
-
-def _error(percent: float | None) -> float:
-    if percent is None or not 0 < percent < 50:
-        raise PlanError("write a number above 0 and below 50 %", "error")
-    return percent / 100
-
-
-def _whole(field: str, value: float | None, what: str) -> int:
-    if value is None or not math.isfinite(value) or value != int(value) or abs(value) > 1e15:
-        raise PlanError(f"write a whole number of {what}", field)
-    return int(value)
-
-
-def _nats(value: float | None) -> float:
-    if value is None or not math.isfinite(value):
-        raise PlanError("write a number: 1 is usual", "epsilon")
-    try:
-        check_epsilon(round(value * MICRO), PlanError, "ε", f"{value:g}")
-    except PlanError as e:
-        raise PlanError(str(e), "epsilon") from None
-    return round(value * MICRO) / MICRO

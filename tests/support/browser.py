@@ -95,6 +95,10 @@ class Browser:
         """All text that is to be seen."""
         return self.driver.find_element(By.TAG_NAME, "body").text
 
+    def text_of(self, place: str) -> str:
+        """The text of the element with this id."""
+        return self.driver.find_element(By.ID, place).text
+
     def find(self, css: str) -> WebElement:
         """The first element of a CSS selector, once it is there."""
         return self.until(lambda: self.driver.find_element(By.CSS_SELECTOR, css), f"no {css}")

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import make_board_examples
@@ -48,6 +48,15 @@ def page(browser: Browser, url: str) -> BoardPage:
     page.ready()
     browser.errors()
     return page
+
+
+@pytest.fixture
+def ask(folder: Path) -> Iterator[Callable[..., None]]:
+    """ask(*rows): the page offers these experiments until the test ends."""
+    examples = folder / "a" / "board" / "examples.json"
+    kept = examples.read_text()
+    yield lambda *rows: examples.write_text(json.dumps(rows))
+    examples.write_text(kept)
 
 
 def test_the_examples_are_what_a_server_publishes():
@@ -132,41 +141,36 @@ AT_ONCE = """
 """
 
 
-def test_two_tabs_at_the_same_instant_keep_to_one_budget(page: BoardPage, folder: Path):
-    examples = folder / "a" / "board" / "examples.json"
-    kept = examples.read_text()
+def test_two_tabs_at_the_same_instant_keep_to_one_budget(page: BoardPage, ask: Callable[..., None]):
     many = json.loads(PAYLOADS[2]) | {"name": "many", "budget": {"rule": "count", "cap": 8}}
-    examples.write_text(json.dumps([{"title": "many", "payload": json.dumps(many)}]))
+    ask({"title": "many", "payload": json.dumps(many)})
     driver = page.browser.driver
-    try:
-        page.open(fresh=True)
-        with another_window(page) as windows:
-            # Both load at once: neither was there before the other.
-            for window in windows:
-                driver.switch_to.window(window)
-                driver.execute_script("setTimeout(() => location.assign(arguments[0]), 300)", page.url)
-            first, second = sorted(windows, key=lambda window: not is_ready(page, window))
-            is_ready(page, second)
-            start = f"const a = [{int(time.time() * 1000) + 2000}, 'many'];"
-            for window in (first, second):
-                driver.switch_to.window(window)
-                script = f"{start} setTimeout(() => import('./main.js').then((m) => {{ {AT_ONCE} }}), 0)"
-                driver.execute_script(script)
-            made: list[str] = []
-            for window in (first, second):
-                driver.switch_to.window(window)
-                page.browser.until(lambda: page.browser.script("return window.made?.length === 12"))
-                made += [report for report in page.browser.script("return made") if report]
-            assert len(made) == len(set(made)) == 8
-            page.says("trouble-text", "This board is in use in another tab of this browser.")
-            assert not page.browser.find("#measure").is_displayed()
-            driver.switch_to.window(first)
-            driver.close()
-            driver.switch_to.window(second)
-            page.ready()  # it takes over
-            page.says("left", "The budget is spent.")
-    finally:
-        examples.write_text(kept)
+    page.open(fresh=True)
+    with another_window(page) as windows:
+        # Both load at once: neither was there before the other.
+        for window in windows:
+            driver.switch_to.window(window)
+            driver.execute_script("setTimeout(() => location.assign(arguments[0]), 300)", page.url)
+        first, second = sorted(windows, key=lambda window: not is_ready(page, window))
+        is_ready(page, second)
+        start = f"const a = [{int(time.time() * 1000) + 2000}, 'many'];"
+        for window in (first, second):
+            driver.switch_to.window(window)
+            script = f"{start} setTimeout(() => import('./main.js').then((m) => {{ {AT_ONCE} }}), 0)"
+            driver.execute_script(script)
+        made: list[str] = []
+        for window in (first, second):
+            driver.switch_to.window(window)
+            page.browser.until(lambda: page.browser.script("return window.made?.length === 12"))
+            made += [report for report in page.browser.script("return made") if report]
+        assert len(made) == len(set(made)) == 8
+        page.says("trouble-text", "This board is in use in another tab of this browser.")
+        assert not page.browser.find("#measure").is_displayed()
+        driver.switch_to.window(first)
+        driver.close()
+        driver.switch_to.window(second)
+        page.ready()  # it takes over
+        page.says("left", "The budget is spent.")
 
 
 def is_ready(page: BoardPage, window: str) -> bool:
@@ -341,81 +345,64 @@ def test_beliefs_are_those_of_the_server(page: BoardPage):
         assert said == belief(micro / 1e6)
 
 
-def test_what_strangers_wrote_stays_text(page: BoardPage, folder: Path):
-    examples = folder / "a" / "board" / "examples.json"
-    kept = examples.read_text()
+def test_what_strangers_wrote_stays_text(page: BoardPage, ask: Callable[..., None]):
     payload = json.loads(PAYLOADS[3]) | {"labels": [HOSTILE, "b"]}
     row = {"title": HOSTILE, "purpose": HOSTILE, "unit": HOSTILE, "payload": json.dumps(payload)}
-    examples.write_text(json.dumps([row]))
-    try:
-        page.open(fresh=True)
-        page.says("purpose", HOSTILE)
-        page.pick(0)
-        page.report()
-        page.fill("many", 10)
-        page.click("send")
-        page.says("crowd-said", "10 of 10")
-        assert HOSTILE in page.browser.find("#rows").text
-        assert page.browser.script("return document.querySelectorAll('img').length") == 0
-        assert page.browser.driver.title != "1"
-    finally:
-        examples.write_text(kept)
+    ask(row)
+    page.open(fresh=True)
+    page.says("purpose", HOSTILE)
+    page.pick(0)
+    page.report()
+    page.fill("many", 10)
+    page.click("send")
+    page.says("crowd-said", "10 of 10")
+    assert HOSTILE in page.browser.find("#rows").text
+    assert page.browser.script("return document.querySelectorAll('img').length") == 0
+    assert page.browser.driver.title != "1"
 
 
 @pytest.mark.parametrize(("payload", "kind"), [(TEXT, "text"), (PAIR, "pair")], ids=("text", "pair"))
 def test_what_the_page_has_no_field_for_is_refused_by_name(
-    page: BoardPage, folder: Path, payload: bytes, kind: str
+    page: BoardPage, ask: Callable[..., None], payload: bytes, kind: str
 ):
-    examples = folder / "a" / "board" / "examples.json"
-    kept = examples.read_text()
-    examples.write_text(json.dumps([{"title": kind, "payload": payload.decode()}]))
-    try:
-        page.open(fresh=True)
-        name = json.loads(payload)["name"]
-        said = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
-        page.says("trouble-text", said)
-        assert not page.browser.find("#measure").is_displayed()
-    finally:
-        examples.write_text(kept)
+    ask({"title": kind, "payload": payload.decode()})
+    page.open(fresh=True)
+    name = json.loads(payload)["name"]
+    said = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
+    page.says("trouble-text", said)
+    assert not page.browser.find("#measure").is_displayed()
 
 
-def test_a_keyed_fleet_is_refused_in_a_sentence(page: BoardPage, folder: Path):
-    examples = folder / "a" / "board" / "examples.json"
-    kept = examples.read_text()
+def test_a_keyed_fleet_is_refused_in_a_sentence(page: BoardPage, ask: Callable[..., None]):
     # As long as a signed experiment: the JSON, a zero byte, a serial number, a signature.
     row = {"title": "keyed", "payload": PAYLOADS[0].decode()}
-    examples.write_text(json.dumps([row]))
-    try:
-        page.open(fresh=True)
-        page.ready()
-        signed = (
-            "m.board.to.payload = async () => new Uint8Array([...new TextEncoder().encode(a[0]), 0, ...a[1]])"
-        )
-        page.module("main.js", signed, row["payload"], [7] * 68)
-        page.choose("experiment", NAMES[0])
-        page.says("trouble-text", "a browser has no device key")
-        assert not page.browser.find("#measure").is_displayed()
-    finally:
-        examples.write_text(kept)
+    ask(row)
+    page.open(fresh=True)
+    page.ready()
+    signed = (
+        "m.board.to.payload = async () => new Uint8Array([...new TextEncoder().encode(a[0]), 0, ...a[1]])"
+    )
+    page.module("main.js", signed, row["payload"], [7] * 68)
+    page.choose("experiment", NAMES[0])
+    page.says("trouble-text", "a browser has no device key")
+    assert not page.browser.find("#measure").is_displayed()
 
 
 def test_it_is_read_at_any_width_in_light_and_dark_and_by_keyboard(page: BoardPage):
-    try:
-        for width, dark in ((360, True), (360, False), (1440, True), (1440, False)):
-            page.browser.resize(width, dark=dark)
-            page.report()
-            page.fill("many", 20)
-            page.click("send")
-            page.says("source", "reports")
-            page.says("crowd-said", "20 of 20")
-            assert page.browser.overflow() <= 0
-            assert barriers(page.browser) == []
-    finally:
-        page.browser.resize(360)
-        page.choose("experiment", NAMES[3])
-        page.says("population", "7 in 10 as my reading")
+    for width, dark in ((360, True), (360, False), (1440, True), (1440, False)):
+        page.browser.resize(width, dark=dark)
+        page.report()
+        page.fill("many", 20)
+        page.click("send")
+        page.says("source", "reports")
+        page.says("crowd-said", "20 of 20")
         assert page.browser.overflow() <= 0
-        page.browser.resize(1440)
+        assert barriers(page.browser) == []
+    page.browser.resize(360)
+    page.choose("experiment", NAMES[3])
+    page.says("population", "7 in 10 as my reading")
+    assert page.browser.overflow() <= 0
+    page.browser.resize(1440)
     # By Tab alone from the field to the button, and Enter is a report.
     page.open(fresh=True)
     page.ready()

@@ -3,8 +3,6 @@
 import datetime
 import json
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 from accessibility import barriers
 from browser import Browser, needs_chromium, paged
+from command_line import hushmote
 from designs import bell, choice_payload, number_payload
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -98,11 +97,7 @@ def drawn(browser: Browser, url: str) -> None:
     browser.until(
         lambda: browser.script(f"return performance.getEntriesByName('{DRAWN}').length"), "not drawn"
     )
-    browser.until(lambda: " of the fleet, between " in text(browser, "share"))
-
-
-def text(browser: Browser, place: str) -> str:
-    return browser.driver.find_element(By.ID, place).text
+    browser.until(lambda: " of the fleet, between " in browser.text_of("share"))
 
 
 def drag(browser: Browser, low: float, high: float, nth: int = 0) -> None:
@@ -128,32 +123,29 @@ def test_dragging_over_the_histogram_tells_the_share_that_the_library_gives(
     drawn(browser, f"{page}/temp?ranges=1%3A2")
     drag(browser, 16, 22)
     estimate = filled.estimate()
-    browser.until(lambda: not text(browser, "share").startswith("1 to 2"))
+    browser.until(lambda: not browser.text_of("share").startswith("1 to 2"))
     low, high = (
         float(str(browser.find(f"input[aria-label='{end} °C']").get_property("value")))
         for end in ("From", "To")
     )
-    assert abs(low - 16) <= 0.5, text(browser, "share")
-    assert abs(high - 22) <= 0.5, text(browser, "share")
+    assert abs(low - 16) <= 0.5, browser.text_of("share")
+    assert abs(high - 22) <= 0.5, browser.text_of("share")
     (row,) = estimate.share(f"{low}:{high}").rows
-    browser.until(lambda: said(row) in text(browser, "share"), said(row))
+    browser.until(lambda: said(row) in browser.text_of("share"), said(row))
     # The command line on the page gives the same numbers.
     command = shlex.split(
         browser.until(
             lambda: (
-                f"{low:g}:{high:g}" in text(browser, "command-estimate") and text(browser, "command-estimate")
+                f"{low:g}:{high:g}" in browser.text_of("command-estimate")
+                and browser.text_of("command-estimate")
             )
         )
     )
     assert command.pop(0) == "hushmote"
-    ran = subprocess.run(
-        [sys.executable, "-m", "hushmote", *command, "--json"], capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr
-    (shown,) = json.loads(ran.stdout)["answers"][1]["rows"]
+    (shown,) = json.loads(hushmote(*command, "--json", cwd=browser.folder))["answers"][1]["rows"]
     assert (shown["value"], shown["low"], shown["high"]) == (row.value, row.low, row.high)
     for answer in (*estimate.mean().rows, *estimate.quantile(0.05, 0.5, 0.95).rows):
-        assert answer.name in text(browser, "readings").lower()
+        assert answer.name in browser.text_of("readings").lower()
     assert not browser.errors()
 
 
@@ -164,12 +156,12 @@ def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, 
         field.send_keys(Keys.CONTROL, "a")
         field.send_keys(value, Keys.ENTER)
     (before,) = filled.estimate().share("10:20").rows
-    browser.until(lambda: text(browser, "share").startswith(f"10 to 20 °C: {said(before)} ("), said(before))
+    browser.until(lambda: browser.text_of("share").startswith(f"10 to 20 °C: {said(before)} ("), said(before))
     browser.find("input[aria-label='To °C']").send_keys(Keys.ARROW_UP)  # one bin more
-    browser.until(lambda: text(browser, "share").startswith("10 to 20.5 °C"))
+    browser.until(lambda: browser.text_of("share").startswith("10 to 20.5 °C"))
     filled.count("temp", DAYS[2], 15_000, bell(64, 60, 2))
     (after,) = filled.estimate().share("10:20.5").rows
-    browser.until(lambda: text(browser, "share").startswith(f"10 to 20.5 °C: {said(after)} ("), said(after))
+    browser.until(lambda: browser.text_of("share").startswith(f"10 to 20.5 °C: {said(after)} ("), said(after))
     browser.until(lambda: "ranges=10%3A20.5" in browser.driver.current_url)
     assert said(after) != said(before)
     # What is wrong is said, and the answer stays.
@@ -177,12 +169,12 @@ def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, 
     field.send_keys(Keys.CONTROL, "a")
     field.send_keys("24", Keys.ENTER)
     browser.until(
-        lambda: text(browser, "range") == "From must be below To. The answer is still of 10 to 20.5 °C."
+        lambda: browser.text_of("range") == "From must be below To. The answer is still of 10 to 20.5 °C."
     )
-    assert text(browser, "share").startswith("10 to 20.5 °C")
+    assert browser.text_of("share").startswith("10 to 20.5 °C")
     field.send_keys(Keys.CONTROL, "a")
     field.send_keys("10.1", Keys.ENTER)
-    browser.until(lambda: text(browser, "range").startswith("Drag over the bars"))
+    browser.until(lambda: browser.text_of("range").startswith("Drag over the bars"))
     browser.until(lambda: field.get_property("value") == "10")
     quantiles = browser.find("input[aria-label='Quantiles, %']")
     quantiles.send_keys(Keys.CONTROL, "a")
@@ -197,11 +189,11 @@ def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, 
 def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page: str, browser: Browser):
     drawn(browser, f"{page}/temp?ranges=10%3A20&post=foo&windows=2026-13-99")
     browser.says("This link asks for something that is not here (post foo, windows 2026-13-99)")
-    assert "Jan 1, 2026 to Jan 3, 2026, all 3 windows" in text(browser, "share")
-    browser.until(lambda: "It changed in this time: newest window (Jan 3, 2026)" in text(browser, "newest"))
+    assert "Jan 1, 2026 to Jan 3, 2026, all 3 windows" in browser.text_of("share")
+    browser.until(lambda: "It changed in this time: newest window (Jan 3, 2026)" in browser.text_of("newest"))
     drawn(browser, f"{page}/temp?over=share&ranges=10%3A20&since={DAYS[0]}&windows={DAYS[1]}")
-    assert not text(browser, "left-out")
-    browser.until(lambda: "It changed." in text(browser, "trend"))
+    assert not browser.text_of("left-out")
+    browser.until(lambda: "It changed." in browser.text_of("trend"))
     with StoreReader(filled.url) as reader:
         asked = reader.fleet("home").experiment("temp")
         shares, readings = asked.estimate(DAYS[1]).change_since(asked.estimate(DAYS[0]), "10:20")
@@ -210,10 +202,11 @@ def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page:
     places = digits(row.low * 100, row.high * 100)
     browser.until(
         lambda: (
-            f"10 to 20 °C fell by {-row.value * 100:.{places}f} percentage points" in text(browser, "change")
+            f"10 to 20 °C fell by {-row.value * 100:.{places}f} percentage points"
+            in browser.text_of("change")
         )
     )
-    assert f"Mean rose by {mean.value:.{digits(mean.low, mean.high)}f} °C" in text(browser, "change")
+    assert f"Mean rose by {mean.value:.{digits(mean.low, mean.high)}f} °C" in browser.text_of("change")
     clipped = """return [...document.querySelectorAll('.experiment-chart svg')].flatMap(svg => {
       const [l, r] = [svg.getBoundingClientRect().left, svg.getBoundingClientRect().right];
       return [...svg.querySelectorAll('text')].filter(t => {
@@ -226,7 +219,7 @@ def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page:
     drag(browser, 1, 2, nth=1)
     browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
     (both,) = filled.estimate(windows=DAYS[1:]).share("10:20").rows
-    browser.until(lambda: said(both) in text(browser, "share"), said(both))
+    browser.until(lambda: said(both) in browser.text_of("share"), said(both))
 
 
 def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, page: str, browser: Browser):
@@ -234,15 +227,16 @@ def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, p
     browser.script("window.alerted = 0; window.alert = () => { window.alerted += 1 }")
     browser.named("<b>door</b>", "[role=checkbox]").click()
     row = filled.estimate("mode").together("idle", "<b>door</b>").rows[0]
-    browser.until(lambda: text(browser, "share").startswith(f"idle or <b>door</b>: {said(row)} ("), said(row))
-    assert HOSTILE in text(browser, "head")
+    browser.until(
+        lambda: browser.text_of("share").startswith(f"idle or <b>door</b>: {said(row)} ("), said(row)
+    )
+    assert HOSTILE in browser.text_of("head")
     drawing = browser.find(".experiment-chart svg")
     ActionChains(browser.driver).move_to_element(drawing).perform()
     assert browser.script("return window.alerted") == 0
     assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x], main b")
     browser.resize(360)
     assert browser.overflow() <= 0
-    browser.resize(1440)
 
 
 def test_nothing_bars_a_reader_and_a_finger_drags_too(filled: Filled, page: str, browser: Browser):
@@ -261,30 +255,29 @@ def test_nothing_bars_a_reader_and_a_finger_drags_too(filled: Filled, page: str,
     for kind, part in (("touchStart", 0.5), ("touchMove", 0.6), ("touchMove", 0.8), ("touchEnd", None)):
         points = [] if part is None else [{"x": box[0] + part * box[2], "y": y}]
         browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-    browser.until(lambda: not text(browser, "share").startswith("1 to 2 "))
-    low, high = map(float, text(browser, "share").partition(" °C")[0].split(" to "))
+    browser.until(lambda: not browser.text_of("share").startswith("1 to 2 "))
+    low, high = map(float, browser.text_of("share").partition(" °C")[0].split(" to "))
     assert 10 < low < 18 < high < 29  # of 0 to 32, beside an axis
     browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
-    browser.resize(1440)
 
 
 def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Browser):
     browser.open(f"{page}/empty")
     browser.says("No report has been counted so far. An estimate needs 2 reports.")
     filled.count("empty", DAYS[0], 500, np.ones(8) / 8)
-    browser.until(lambda: " of the fleet, between " in text(browser, "share"))
+    browser.until(lambda: " of the fleet, between " in browser.text_of("share"))
     browser.open(f"{page}/nothing")
     browser.says("No experiment nothing in fleet home")
     drawn(browser, f"{page}/leaving")
     with Store(filled.url) as store:
         store.withdraw_experiment("home", "leaving")
     browser.says("It was withdrawn")
-    assert " of the fleet, between " in text(browser, "share")  # what was learned is still shown
+    assert " of the fleet, between " in browser.text_of("share")  # what was learned is still shown
     assert not [e for e in browser.errors() if "/nothing" not in e]
     gone = Path(filled.url.removeprefix("sqlite:///"))
     gone.rename(gone.with_suffix(".gone"))
     try:
-        browser.until(lambda: "What you see is of " in text(browser, "state"))
+        browser.until(lambda: "What you see is of " in browser.text_of("state"))
         lines = [
             line
             for line in browser.text.splitlines()
@@ -293,26 +286,23 @@ def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Br
         assert len(lines) == 1, lines  # the frame says it, once
     finally:
         gone.with_suffix(".gone").rename(gone)
-    browser.until(lambda: not text(browser, "state"))
+    browser.until(lambda: not browser.text_of("state"))
 
 
-def test_files_are_those_of_the_library(filled: Filled, page: str, browser: Browser):
+def test_files_are_those_of_the_library(filled: Filled, page: str, browser: Browser, tmp_path: Path):
     drawn(browser, f"{page}/temp?windows={DAYS[0]}&ranges=5%3A9&post=nonnegative&rows=16")
-    assert "after nonnegative" in text(browser, "processed")
+    assert "after nonnegative" in browser.text_of("processed")
     command = browser.until(
-        lambda: "nonnegative" in text(browser, "command-estimate") and text(browser, "command-estimate")
+        lambda: "nonnegative" in browser.text_of("command-estimate") and browser.text_of("command-estimate")
     )
     fetched = {}
     for kind in ("csv", "json", "png"):
         link = browser.find(f"a[aria-label='These numbers, {kind}']").get_attribute("href")
         with urlopen(Request(str(link))) as answer:
             fetched[kind] = answer.read()
-    folder = browser.folder
     for kind in ("csv", "json"):
-        path = folder / f"same.{kind}"
-        wanted = [*shlex.split(command)[1:], "--output", str(path)]
-        subprocess.run([sys.executable, "-m", "hushmote", *wanted], check=True, capture_output=True)
-        assert fetched[kind] == path.read_bytes()
+        hushmote(*shlex.split(command)[1:], "--output", f"same.{kind}", cwd=tmp_path)
+        assert fetched[kind] == (tmp_path / f"same.{kind}").read_bytes()
     assert fetched["png"].startswith(b"\x89PNG")
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     with urlopen(page.replace("/experiment/", "/api/") + "/temp.json") as answer:

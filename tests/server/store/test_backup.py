@@ -7,13 +7,13 @@ import signal
 import sqlite3
 import stat
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from boards import experiment, payload_of, reports
 from command_line import runner
+from running import until
 
 from hushmote.cli import main as cli
 from hushmote.server.ingest import pipeline as ingest
@@ -105,10 +105,7 @@ def test_backups_made_while_reports_are_counted_are_each_whole_batches(live, tmp
             assert found.violations == ()
             assert found.reports >= before
             totals.append(found.reports)
-            end = time.monotonic() + 20
-            while total(live) == before:
-                assert time.monotonic() < end
-                time.sleep(0.01)
+            until(lambda before=before: total(live) > before, "nothing more is counted")
     finally:
         stop.set()
         thread.join()

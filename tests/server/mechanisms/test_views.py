@@ -86,19 +86,6 @@ def test_weights_are_those_of_generalised_least_squares_over_the_joint_table(sha
         np.testing.assert_allclose(w - w.mean(axis=0), expected - expected.mean(axis=0), atol=1e-9)
 
 
-def test_values_of_a_histogram_are_those_of_its_weights():
-    mechanism = views((4, 3), ([0], 4, 2), ([1], 3, 1), ([0, 1], 5, 3))
-    counts = np.random.default_rng(2).integers(0, 50, mechanism.experiment.code_count)
-    decoded = mechanism.decode(counts)
-    weights, constant = mechanism.weights(np.eye(12), decoded.reports)
-    value = constant.copy()
-    for w, part, n in zip(weights, decoded.counts, decoded.reports, strict=True):
-        assert w is not None
-        value += part @ w / n
-    np.testing.assert_allclose(decoded.frequencies, value, atol=1e-12)
-    assert decoded.frequencies.sum() == pytest.approx(1)
-
-
 # --- What is unknown ------------------------------------------------------------------------------
 
 

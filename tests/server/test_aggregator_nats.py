@@ -13,7 +13,7 @@ from boards import experiment
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 from running import running, until
-from traffic import crowd, forget, full_disk, publish, total
+from traffic import counted, crowd, forget, full_disk, publish, total
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused
 from hushmote.server.ingest.broker_url import parse_nats_url
@@ -40,10 +40,6 @@ def one(server):
 def three():
     with NatsServers(3) as servers:
         yield servers
-
-
-def counted(store):
-    return int(store.histogram("open", experiment().digest).sum())
 
 
 def ask(servers, question):

@@ -2,21 +2,19 @@
 
 import contextlib
 import socket
-import subprocess
 import threading
 
-import numpy as np
 import pytest
 from boards import experiment, payload_of
 from running import running as threaded
 from running import until
 from served import add_fleet, served
-from traffic import crowd, histogram, listening, needs_mosquitto, publish
+from traffic import counted, crowd, listening, needs_mosquitto, publish
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.store import Store
-from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
+from hushmote.simulator.broker import MosquittoBroker
 
 
 @pytest.fixture
@@ -38,10 +36,6 @@ def member(url, broker, name, *more):
 def running(store, broker, name, share):
     """An aggregator in a thread, subscribed; stopped at the end."""
     return threaded(store, broker, client_id=name, share=share, batch_s=0.1)
-
-
-def counted(store):
-    return int(store.histogram("open", experiment().digest).sum())
 
 
 def accepted(process):
@@ -165,37 +159,6 @@ def test_members_publish_experiments_once_each_and_do_not_answer_one_another(tmp
             come(6)
     assert sum(map(len, heard.values())) == 6
     assert heard["hushmote/v1/open/experiment/door"] == [payload_of(new)] * 2
-
-
-@needs_mosquitto
-@pytest.mark.parametrize("share", [None, "crew"])
-def test_mosquitto_forgets_a_share_when_it_restarts_so_boards_must_come_after_the_members(tmp_path, share):
-    if share and not mosquitto_2_0():
-        pytest.skip("what this mosquitto keeps of a share is not known")
-    messages, counts = crowd(200)
-    early, late = messages[:100], messages[100:]
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
-        add_fleet(store)
-        with running(store, broker, "a", share):
-            pass
-        broker.restart()
-        publish(broker, early)  # before the member is there again
-        with running(store, broker, "a", share):
-            publish(broker, late)  # and after
-            kept = 100 if share else 200
-            until(lambda: counted(store) == kept, lambda: counted(store))
-        whole = store.histogram("open", experiment().digest) + (200 - kept) // 100 * np.array(
-            histogram(early)
-        )
-    assert list(whole) == counts
-
-
-def mosquitto_2_0():
-    """Whether this mosquitto is a 2.0, whose saved state has plain subscriptions only."""
-    program = find_mosquitto()
-    assert program is not None
-    text = subprocess.run([program, "-h"], capture_output=True, text=True, check=False).stdout
-    return "version 2.0." in text
 
 
 def test_a_broker_without_shared_subscriptions_is_refused_in_one_line(tmp_path):

@@ -56,6 +56,11 @@ def histogram(messages, exp=None):
     return counts
 
 
+def counted(store):
+    """How many reports of the experiment temp of the fleet open a store has."""
+    return int(store.histogram("open", experiment().digest).sum())
+
+
 def total(aggregator):
     return aggregator.counters.accepted + sum(aggregator.counters.rejected.values())
 

@@ -11,26 +11,17 @@ from doors import opened
 from fleet_broker import visit
 from paho.mqtt.client import MQTTv311
 from running import WAIT_S, running, until
-from served import add_fleet
-from traffic import crowd, needs_mosquitto, publish
+from traffic import counted, crowd, needs_mosquitto, publish
 
 from hushmote.server.door import publisher as module
 from hushmote.server.door.publisher import ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.pacing import Backoff
 from hushmote.server.ingest.session import BrokerRefused
-from hushmote.server.store import Store
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, free_port
 
 EXPERIMENT = experiment()
 REPORTS = reports("d1", EXPERIMENT, 4)
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
-        add_fleet(store)
-        yield store
 
 
 def accept(door, device, payload):
@@ -129,7 +120,7 @@ def test_reports_for_an_aggregator_that_is_away_are_taken_alone_or_in_a_share(st
             assert door.report("d1", REPORTS[1]).status == 204
         with running(store, broker, client_id="agg", share=share) as aggregator:
             until(lambda: aggregator.counters.accepted >= 1, "what waited is counted")
-        assert store.histogram("open", EXPERIMENT.digest).sum() == 2
+        assert counted(store) == 2
 
 
 @needs_mosquitto

@@ -9,7 +9,6 @@ from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of
 from hushmote.server.ingest import announce
 from hushmote.server.ingest.announce import Announcer
 from hushmote.server.ingest.commit import Committer
-from hushmote.server.ingest.pacing import Backoff
 from hushmote.server.ingest.pipeline import KnownFleets
 from hushmote.server.ingest.status import Status
 from hushmote.server.store import Store, StoreError
@@ -265,10 +264,3 @@ def test_a_batch_that_the_store_fails_is_not_to_be_acknowledged_and_is_counted_o
     assert (counters.accepted, counters.batches, counters.failures) == (2, 1, 2)
     assert counters.rejected == {"duplicate": 1}
     assert store.histogram("open", experiment().digest).sum() == 2
-
-
-def test_waits_double_up_to_the_most_and_begin_again():
-    backoff = Backoff(most_s=1.0)
-    assert [backoff.next_s() for _ in range(5)] == [0.2, 0.4, 0.8, 1.0, 1.0]
-    backoff.reset()
-    assert backoff.next_s() == 0.2

@@ -8,15 +8,14 @@ import pytest
 from boards import experiment
 from certificates import Authority
 from running import running, until
-from served import add_fleet, served
-from traffic import crowd, publish
+from served import served
+from traffic import counted, crowd, publish
 
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.broker_url import BrokerUrlError, is_nats, parse_nats_url
 from hushmote.server.ingest.nats.client import BatchNatsClient
 from hushmote.server.ingest.nats.pull import Pull
 from hushmote.server.ingest.tls import client_context
-from hushmote.server.store import Store
 from hushmote.simulator.nats_servers import NatsServers
 
 
@@ -139,13 +138,6 @@ class TlsServers(NatsServers):
         return super().url.replace("nats://", "tls://").replace(self.host, "localhost")
 
 
-@pytest.fixture
-def store(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        add_fleet(store)
-        yield store
-
-
 def test_reports_are_counted_over_tls_and_what_is_not_trusted_has_its_own_words(store, tmp_path, caplog):
     ca = Authority(tmp_path)
     mine = ca.sign("aggregator")
@@ -160,7 +152,7 @@ def test_reports_are_counted_over_tls_and_what_is_not_trusted_has_its_own_words(
             process.ready()
             tls = client_context(ca.file, *mine)
             publish(servers, messages, set_up=lambda client: client.tls_set_context(tls))
-            until(lambda: store.histogram("open", experiment().digest).sum() == 50, process.log)
+            until(lambda: counted(store) == 50, process.log)
             assert process.end() == 0
         stranger = Authority(tmp_path, "stranger")
         for context, url, words in [

@@ -87,3 +87,5 @@ def test_waits_double_up_to_the_longest_and_begin_again():
     assert [backoff.next_s() for _ in range(9)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 15.0, 15.0]
     backoff.reset()
     assert backoff.next_s() == 0.2
+    short = Backoff(most_s=1.0)
+    assert [short.next_s() for _ in range(5)] == [0.2, 0.4, 0.8, 1.0, 1.0]

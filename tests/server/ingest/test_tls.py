@@ -11,15 +11,14 @@ from certificates import Authority
 from cryptography.hazmat.primitives import serialization
 from paho.mqtt.client import Client
 from running import until
-from served import add_fleet, served
-from traffic import crowd, needs_mosquitto, publish
+from served import served
+from traffic import counted, crowd, needs_mosquitto, publish
 
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.broker_url import BrokerAddress, BrokerUrlError, parse_broker_url
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.pacing import Backoff, Pace
 from hushmote.server.ingest.tls import CertificateError, client_context, explain
-from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
@@ -31,13 +30,6 @@ def tls_broker(ca, pair, *settings):
     lines = (f"listener {port} 127.0.0.1", f"certfile {certificate}", f"keyfile {key}", f"cafile {ca.file}")
     with MosquittoBroker(settings=(*lines, "allow_anonymous true", *settings)) as broker:
         yield broker, port
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        add_fleet(store)
-        yield store
 
 
 @contextlib.contextmanager
@@ -65,7 +57,7 @@ def test_reports_are_counted_over_tls_with_a_client_certificate(store, tmp_path)
         with served(*arguments, "--batch", "0.1s", environment=environment) as process:
             process.ready()
             publish(broker, messages)
-            until(lambda: store.histogram("open", experiment().digest).sum() == 300, "all counted")
+            until(lambda: counted(store) == 300, "all counted")
             assert process.end() == 0
     assert list(store.histogram("open", experiment().digest)) == counts
 

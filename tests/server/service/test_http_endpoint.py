@@ -11,11 +11,10 @@ import time
 from typing import Any
 
 import pytest
-from boards import experiment
 from deadlines import SHORT_S, shortened
 from running import WAIT_S, until
 from served import add_fleet, get, health, served
-from traffic import crowd, needs_mosquitto, publish
+from traffic import counted, crowd, needs_mosquitto, publish
 
 from hushmote.server.service import bounded_http
 from hushmote.server.service.bounded_http import EndpointError, parse_endpoint
@@ -104,7 +103,7 @@ def test_a_crowd_of_trickling_clients_ends_neither_health_nor_the_way_back_to_th
                 broker.start()
                 until(lambda: health(where)[0] == 200, process.log)
                 publish(broker, messages)
-                until(lambda: store.histogram("open", experiment().digest).sum() == 30, process.log)
+                until(lambda: counted(store) == 30, process.log)
                 until(lambda: trickling.ended > 2 * CROWD, "all have been sent away twice")
                 most = before + bounded_http.MOST_CONNECTIONS + 4 * bounded_http.TAKEN_AT_ONCE
                 assert max(files(process.process.pid) for _ in range(100)) <= most

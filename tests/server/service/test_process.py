@@ -12,8 +12,8 @@ import pytest
 from boards import experiment, payload_of
 from command_line import runner
 from running import running, until
-from served import add_fleet, get, served, with_setting
-from traffic import crowd, needs_mosquitto, publish
+from served import get, served, with_setting
+from traffic import counted, crowd, needs_mosquitto, publish
 
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.provisioning import master_key
@@ -25,13 +25,6 @@ FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 
 
 @pytest.fixture
-def store(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        add_fleet(store)
-        yield store
-
-
-@pytest.fixture
 def mosquitto():
     with MosquittoBroker() as broker:
         yield broker
@@ -40,10 +33,6 @@ def mosquitto():
 def arguments(store, broker, batch_s=0.1):
     where = ("--store", f"sqlite:///{store.where}", "--broker", f"mqtt://127.0.0.1:{broker.port}")
     return (*where, "--batch", f"{batch_s}s")
-
-
-def counted(store):
-    return int(store.histogram("open", experiment().digest).sum())
 
 
 def sample(port, name):

@@ -35,6 +35,7 @@ quick: $(VENV)/.test
 
 # All of it, with whole studies, every cut of power, every further ε, and commands of documents that take more than 10 s of CPU.
 long: $(VENV)/.test
+	LONG=1 $(MAKE) firmware
 	LONG=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 firmware: $(VENV)/.test

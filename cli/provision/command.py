@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,6 +52,7 @@ class BrokerProgram(enum.StrEnum):
 provision_app = typer.Typer(
     help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
 )
+_ALONE = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # one host with its port
 # What `--set` takes: the fields of FleetSpec that have no option of their own.
 FIELDS = (
     "port, password_port, aggregator_port, cluster_port, monitor_port, board_host, broker_user, device_days"
@@ -258,11 +260,10 @@ def _at_broker(broker: str, ca: Path | None) -> Network:
         )
     if scheme and (scheme == "mqtts") != (ca is not None):
         raise UsageError("TLS takes both: mqtts:// and --ca, the PEM file that vouches for the broker")
-    host, colon, port = hosts.partition(":")
-    alone = bool(colon) and port.isdecimal()
+    alone = _ALONE.fullmatch(hosts)
     return Network(
-        mqtt_host=host if alone else hosts,
-        mqtt_port=int(port) if alone else None,
+        mqtt_host=alone[1] or alone[2] if alone else hosts.strip("[]"),
+        mqtt_port=int(alone[3]) if alone else None,
         mqtt_user=user or None,
         mqtt_password=os.environ.get(MQTT_PASSWORD),
         mqtt_ca=ca,

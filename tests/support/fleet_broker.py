@@ -7,7 +7,7 @@ import getpass
 import signal
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -162,6 +162,46 @@ class Visitor:
     def close(self) -> None:
         self.client.disconnect()
         self.client.loop_stop()
+
+
+# What a session of MQTT begins with, as k3f9, and the answer that lets it in.
+CONNECT = bytes.fromhex("101000044d5154540402003c00046b336639")
+LET_IN = b"\x20\x02\x00\x00"
+
+
+def cannot_resume(
+    port: int, tls: ssl.SSLContext, version: ssl.TLSVersion, revoke: Callable[[], None]
+) -> bool:
+    """Whether a session of TLS that can be resumed opens nothing once its board is revoked."""
+    tls.maximum_version = version
+
+    def connect(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool | None, bytes]:
+        """The session, whether it was resumed, and the broker's CONNACK."""
+        plain = socket.create_connection(("127.0.0.1", port), 10)
+        with tls.wrap_socket(plain, server_hostname="localhost", session=session) as made:
+            made.sendall(CONNECT)
+            answer = made.recv(4)  # before the session, which TLS 1.3 sends after the handshake
+            return made.session, made.session_reused, answer
+
+    session, resumed, answer = connect(None)
+    assert (resumed, answer) == (False, LET_IN)
+    assert connect(session)[1:] == (True, LET_IN)
+    revoke()
+    try:
+        return connect(session)[2] != LET_IN
+    except OSError:  # which one depends on what is noticed first
+        return True
+
+
+def is_mute_in_plain(port: int) -> bool:
+    """Whether a port does not let in who speaks MQTT without TLS."""
+    with socket.create_connection(("127.0.0.1", port), 10) as plain:
+        plain.settimeout(10)
+        plain.sendall(CONNECT)
+        try:
+            return plain.recv(4)[:1] != b"\x20"
+        except ConnectionError:
+            return True
 
 
 @contextlib.contextmanager

@@ -195,6 +195,41 @@ def test_settings_without_a_folder_are_made_as_ever(run: Run):
     assert "--master-key" in run("device", expect=1)
 
 
+@pytest.mark.parametrize(
+    ("broker", "host", "port", "user"),
+    [
+        ("mqtt://board@10.0.0.5:1884", "10.0.0.5", 1884, "board"),
+        ("mqtt://[fd00::5]:1884", "fd00::5", 1884, None),
+        ("fd00::5", "fd00::5", 1883, None),
+        ("mqtt://a,b:1884", "a,b:1884", 1883, None),
+        ("", "", 1883, None),
+    ],
+)
+def test_a_boards_broker_is_one_url(
+    run: Run, monkeypatch, broker: str, host: str, port: int, user: str | None
+):
+    monkeypatch.setenv("HUSHMOTE_MQTT_PASSWORD", "a secret")
+    run("device", "k3f9", "--open", "--broker", broker)
+    board = provision.load_settings(Path("k3f9.settings.json"))
+    assert (board.mqtt_host, board.mqtt_port, board.mqtt_user) == (host, port, user)
+    assert board.mqtt_password == "a secret"
+
+
+@pytest.mark.parametrize(
+    ("broker", "reason"),
+    [
+        (("mqtts://b",), "TLS takes both"),
+        (("mqtt://b", "--ca", "ca.pem"), "TLS takes both"),
+        (("nats://b",), "is written mqtt://"),
+        (("mqtt://u:secret@b",), "set HUSHMOTE_MQTT_PASSWORD"),
+        (("mqtt://b:1884/x",), "mqtt_host must be host or host:port"),
+    ],
+)
+def test_a_broker_that_no_board_can_reach_is_refused(run: Run, broker: tuple[str, ...], reason: str):
+    assert reason in run("device", "k3f9", "--open", "--broker", *broker, expect=1)
+    assert not Path("k3f9.settings.json").exists()
+
+
 # --- Allowed and revoked ------------------------------------------------------------------------------
 
 

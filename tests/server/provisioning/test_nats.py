@@ -22,7 +22,7 @@ import nats
 import nats.errors
 import nats.js.errors
 import pytest
-from fleet_broker import FLEET, Visitor, context
+from fleet_broker import CONNECT, FLEET, LET_IN, Visitor, cannot_resume, context, is_mute_in_plain
 from fleet_servers import FleetServers, at, make_nats_fleet, serving
 from nats.aio.client import Client
 from nats.js.api import ConsumerConfig, StreamConfig
@@ -34,8 +34,6 @@ from hushmote.server.provisioning.fleet_folder import DOOR, FleetFolder, now_utc
 from hushmote.server.wire.subjects import STREAM, report_subject
 
 TOPIC = f"hushmote/v1/{FLEET}"
-# What a session of MQTT begins with, as k3f9.
-CONNECT = bytes.fromhex("101000044d5154540402003c00046b336639")
 
 
 class Site:
@@ -213,35 +211,16 @@ def test_a_revoked_board_is_cut_off_at_sighup_with_all_its_connections_and_other
 def test_a_revoked_board_cannot_come_in_by_resuming_an_older_session(site: Site, version: ssl.TLSVersion):
     device = f"resumes-{version.value}"
     (pem,) = site.board(device)
-    tls = context(site.folder, pem)
-    tls.maximum_version = version
 
-    def connect(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool | None, bytes]:
-        """The session, whether it was resumed, and the server's CONNACK."""
-        plain = socket.create_connection(("127.0.0.1", site.folder.fleet.port), 10)
-        with tls.wrap_socket(plain, server_hostname="localhost", session=session) as made:
-            made.sendall(CONNECT)
-            answer = made.recv(4)  # before the session, which TLS 1.3 sends after the handshake
-            return made.session, made.session_reused, answer
+    def revoke() -> None:
+        site.folder.revoke([device], now_utc())
+        site.servers.reload()
 
-    session, resumed, answer = connect(None)
-    assert (resumed, answer) == (False, b"\x20\x02\x00\x00")
-    assert connect(session)[1:] == (True, b"\x20\x02\x00\x00")
-    site.folder.revoke([device], now_utc())
-    site.servers.reload()
-    try:
-        answer = connect(session)[2]
-    except OSError:
-        answer = b""
-    assert answer != b"\x20\x02\x00\x00"
+    assert cannot_resume(site.folder.fleet.port, context(site.folder, pem), version, revoke)
 
 
 def test_plain_tcp_is_not_answered(site: Site):
-    with socket.create_connection(("127.0.0.1", site.folder.fleet.port), 10) as plain:
-        plain.settimeout(10)
-        plain.sendall(CONNECT)
-        with pytest.raises((ConnectionError, AssertionError)):
-            assert plain.recv(4)[:1] == b"\x20"  # CONNACK
+    assert is_mute_in_plain(site.folder.fleet.port)
     # NATS greets, and then wants TLS.
     with socket.create_connection(("127.0.0.1", site.folder.fleet.nats_port), 10) as plain:
         plain.settimeout(10)
@@ -362,7 +341,7 @@ def test_a_packet_that_says_it_will_be_large_is_not_waited_for(site: Site):
     plain = socket.create_connection(("127.0.0.1", site.folder.fleet.port), 10)
     with tls.wrap_socket(plain, server_hostname="localhost") as made:
         made.sendall(CONNECT)
-        assert made.recv(4) == b"\x20\x02\x00\x00"
+        assert made.recv(4) == LET_IN
         made.sendall(bytes.fromhex("30ffffff7f") + b"\x00\x1ahushmote/v1/home/report/k3f9")
         with pytest.raises((ConnectionError, ssl.SSLError, AssertionError)):
             assert made.recv(1) != b""

@@ -1,41 +1,269 @@
-"""Messages a second: a bare paho subscriber that only counts, and the whole aggregator, on one mosquitto.
+"""Reports a second: one aggregator beside a bare subscriber, several of a share, and a million devices.
 
-    python benchmarks/ingest.py [--quick]
+    python benchmarks/ingest.py [--quick] [--reports N] [part ...]
 
-100,000 devices of a fleet with keys have sent one authenticated report each, at QoS 1, while both were away;
-the broker kept all for each of their sessions. Each is then started alone, in a process of its own, and
-drains its queue: nobody publishes meanwhile, so that the publisher takes no share of the cores. The bare
-subscriber acknowledges every message and counts it. The aggregator decodes, checks the tag, deduplicates,
-counts, commits durably (SQLite, WAL, synchronous=FULL), then acknowledges. Times run from the subscription to
-the last message. Three rounds, in turn; the median is told. Writes benchmarks/results/ingest.json.
+A fleet with keys has sent one authenticated report of each device, at QoS 1, while all that count were away.
+Then those that count connect at once, each in a process of its own, and drain what waits. Nobody publishes
+meanwhile: the publishers take no share of the cores.
+
+bare, KIND: a subscriber that only counts and acknowledges, and the whole aggregator on SQLite (WAL,
+synchronous=FULL), which decodes, checks tags, deduplicates, counts, commits, then acknowledges. In turn, from
+the subscription to the last message; on mosquitto by paho, on NATS servers by nats-py's pull consumer.
+sqlite, postgresql: 1, 2 and 4 members of a shared subscription of mosquitto, on one store. CPU seconds are
+those of all servers, of all aggregators and of the database. What the cores of this machine hide is modelled
+from them, see modelled().
+members: the same on NATS servers beside mosquitto, on PostgreSQL with fsync on. Three processes publish, each
+1,000 at a time, to one server each where there are three. `sync` is how often a server syncs its files: with
+"always", which `hushmote provision fleet` writes, a PUBACK outlives a power cut.
+parts: on three servers, where each aggregator has a tenth of a core and no more. So the machine has cores to
+spare for four of them, and servers and database have their relation to one another as on a machine with ten
+times as many: what two and four hinder each other at the consumer and in the store shows.
+million: the same reports into stores whose dedupe table holds 100,000 and 1,000,000 devices, in turn; the
+devices that report are drawn from all. Peak memory is the aggregator's own process.
+
+Writes benchmarks/results/ingest.json, ingest_scale.json and ingest_nats.json.
 """
 
 import argparse
+import asyncio
+import multiprocessing
 import tempfile
+import time
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
 
+import brokers as common
 import numpy as np
-from brokers import Reports, aggregate, bare, brokers, drain, publish, set_up
+from brokers import FLEET, Reports, aggregate, brokers, cpu_s, database, drain, drain_members, publish, set_up
 from results_file import run
 
+from hushmote.server.ingest.broker_url import parse_nats_url
+from hushmote.server.store import Store
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.wire.limits import BATCH_REPORTS
+from hushmote.server.wire.subjects import STREAM, report_subject
 
-def measured(options: argparse.Namespace) -> dict:
-    devices, rounds = (5_000, 1) if options.quick else (100_000, 3)
-    rows, reports = [], Reports(devices)
-    with tempfile.TemporaryDirectory() as folder, brokers("mosquitto") as (port, ports, _):
+PUBLISHERS = 3
+MEMBERS = {"nats 3, sync always": (1,), "nats 3": (1, 2, 4), "mosquitto": (1, 2, 4), "nats 1": (1,)}
+PART = 0.1  # of a core
+_DEADLINE_S = 240.0
+_FETCH_S = 20.0
+
+Row = dict[str, Any]
+
+
+def _publish(port: int, messages: list[tuple[str, bytes]], out: Connection) -> None:
+    """Publish these and say when it is done."""
+    out.send("ready")
+    out.recv()
+    publish(port, messages)
+    out.send(None)
+
+
+def published(ports: list[int], messages: list[tuple[str, bytes]]) -> float:
+    """Publish from several processes at once; the seconds until all is acknowledged."""
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for i in range(PUBLISHERS):
+        here, there = context.Pipe()
+        own = messages[i::PUBLISHERS]
+        processes.append(context.Process(target=_publish, args=(ports[i % len(ports)], own, there)))
+        processes[-1].start()
+        pipes.append(here)
+    for pipe in pipes:
+        assert pipe.recv() == "ready"
+    start = time.perf_counter()
+    for pipe in pipes:
+        pipe.send("go")
+    for pipe in pipes:
+        pipe.recv()
+    seconds = time.perf_counter() - start
+    for process in processes:
+        process.join(30)
+    return seconds
+
+
+# --- Members --------------------------------------------------------------------------------------
+
+
+def measure(
+    kind: str, members: int, reports: Reports, folder: str, store: str, part: float | None = None
+) -> dict[str, float]:
+    """Publish one report of every device for k members that are away, and let them count.
+
+    part: of a core, which each of them has at most.
+    """
+    count = len(reports.names)
+    with database(store, folder, f"members{members}") as (url, server), brokers(kind) as (where, ports, pids):
+
+        def busy() -> np.ndarray:
+            """CPU seconds of each server of the broker so far."""
+            return np.array([cpu_s(pid) for pid in pids])
+
+        set_up(url, reports.payload)
+        drain_members(where, url, members, 0)
+        before = busy()
+        seconds = published(ports, reports.messages(np.random.default_rng().permutation(count), 1))
+        after, stored = busy(), 0.0 if server is None else cpu_s(server)
+        drained = drain_members(where, url, members, count, part=part)
+        publishing, delivering = 1e6 * (after - before) / count, 1e6 * (busy() - after) / count
+        with Store(url) as opened:
+            assert opened.participation(FLEET)["bench"].reports == count
+        return {
+            "reports": count,
+            "publish_per_s": count / seconds,
+            "publish_us": publishing.sum(),
+            "publish_busiest_us": publishing.max(),
+            "per_s": count / drained["seconds"],
+            "aggregator_us": 1e6 * drained["cpu_s"] / count,
+            "delivery_us": delivering.sum(),
+            "delivery_busiest_us": delivering.max(),
+            "database_us": 0.0 if server is None else 1e6 * (cpu_s(server) - stored) / count,
+            "commit_us": 1e6 * drained["commit_s"] / count,
+            "peak_mib": drained["peak_mib"],
+        }
+
+
+def modelled(one: dict[str, float], members: int) -> float:
+    """Reports a second of k members where each process has a core of its own.
+
+    k members do k times what one does, whose own time and its database's follow each other, until the
+    busiest server has a core full, or SQLite's commits, of which there is one at a time.
+    """
+    most = min(members * 1e6 / (one["aggregator_us"] + one["database_us"]), 1e6 / one["delivery_busiest_us"])
+    return most if one["database_us"] else min(most, 1e6 / one["commit_us"])
+
+
+def _members(kind: str, store: str, numbers: tuple[int, ...], reports: Reports) -> dict[int, Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = {k: measure(kind, k, reports, folder, store) for k in numbers}
+    return {k: row | {"modelled_per_s": modelled(rows[1], k)} for k, row in rows.items()}
+
+
+def beside_mosquitto(store: str, options: argparse.Namespace) -> dict[int, Row]:
+    return _members("mosquitto", store, (1, 2, 4), made(options, 96_000))
+
+
+def members(options: argparse.Namespace) -> dict[str, dict[int, Row]]:
+    reports = made(options)
+    return {kind: _members(kind, "postgresql", numbers, reports) for kind, numbers in MEMBERS.items()}
+
+
+def parts(options: argparse.Namespace) -> Row:
+    reports, rounds = made(options), 1 if options.quick else 3
+    with tempfile.TemporaryDirectory() as folder:
+        found = [
+            {k: measure("nats 3", k, reports, folder, "postgresql", PART) for k in (1, 2, 4)}
+            for _ in range(rounds)
+        ]
+    return {"of a core": PART, "rounds": found}
+
+
+# --- A million devices ----------------------------------------------------------------------------
+
+
+def million(options: argparse.Namespace) -> Row:
+    """Count the same number of reports with n devices in the dedupe table; sizes in turn."""
+    quick = options.quick
+    sizes, count, rounds = ((2_000, 20_000), 2_000, 1) if quick else ((100_000, 1_000_000), 100_000, 3)
+    rows, rng, seen = list[Row](), np.random.default_rng(), NumberSet().add(1)
+    fleets = {size: Reports(size) for size in sizes}
+    order = {size: rng.permutation(size) for size in sizes}
+    with tempfile.TemporaryDirectory() as folder:
+        urls = {size: f"sqlite:///{folder}/devices{size}.sqlite" for size in sizes}
+        for size, reports in fleets.items():
+            set_up(urls[size], reports.payload)
+            with Store(urls[size]) as store:
+                for start in range(0, size, 50_000):
+                    some = reports.names[start : start + 50_000]
+                    with store.ingest() as transaction:
+                        transaction.write({(FLEET, "bench", name): seen for name in some}, {}, {})
+        for number in range(rounds):
+            for size, reports in fleets.items():
+                with brokers("mosquitto") as (_, (port,), _):
+                    drain_members(port, urls[size], 1, 0, share=None)
+                    # Where the fleet is larger than the count, others each time.
+                    chosen = np.take(order[size], range(number * count, (number + 1) * count), mode="wrap")
+                    publish(port, reports.messages(chosen, 2 + number * count // size))
+                    drained = drain_members(port, urls[size], 1, count, share=None)
+                row = {"devices": size, "per_s": count / drained["seconds"]}
+                rows.append(row | {"cpu_us": 1e6 * drained["cpu_s"] / count, "peak_mib": drained["peak_mib"]})
+    one, other = (np.median([row["per_s"] for row in rows if row["devices"] == size]) for size in sizes)
+    return {"rounds": rows, "ratio": float(other / one)}
+
+
+# --- Beside a bare subscriber ---------------------------------------------------------------------
+
+
+async def _pull(url: str, wanted: int) -> tuple[float, int]:
+    import nats
+    from nats.js.api import AckPolicy, ConsumerConfig
+
+    start, end = time.perf_counter(), time.monotonic() + _DEADLINE_S
+    address = parse_nats_url(url)
+    client = await nats.connect([f"nats://{host}:{port}" for host, port, _ in address.servers])
+    stream = client.jetstream()
+    if wanted == 0:
+        config = ConsumerConfig(
+            durable_name="bare",
+            filter_subject=report_subject(FLEET),
+            ack_policy=AckPolicy.EXPLICIT,
+            max_ack_pending=100_000,
+        )
+        await stream.add_consumer(STREAM, config)
+    subscription = await stream.pull_subscribe_bind("bare", STREAM)
+    seen = 0
+    while seen < wanted and time.monotonic() < end:
+        for message in await subscription.fetch(min(BATCH_REPORTS, wanted - seen), timeout=_FETCH_S):
+            await message.ack()
+            seen += 1
+    await client.flush()
+    seconds = time.perf_counter() - start
+    await client.close()
+    return seconds, seen
+
+
+def bare(where: int | str, wanted: int, out: Connection) -> None:
+    """Only count what comes; sends the seconds that it took, CPU seconds, and how many it saw."""
+    if isinstance(where, int):
+        common.bare(where, wanted, out)
+        return
+    before = time.process_time()
+    seconds, seen = asyncio.run(_pull(where, wanted))
+    out.send((seconds, time.process_time() - before, seen))
+
+
+def beside_bare(kind: str, options: argparse.Namespace) -> Row:
+    """The aggregator and the bare subscriber, in turn, and the median of their ratios."""
+    reports, rows = made(options, 100_000 if kind == "mosquitto" else 0), list[Row]()
+    count = len(reports.names)
+    with tempfile.TemporaryDirectory() as folder, brokers(kind) as (where, ports, _):
         url = f"sqlite:///{folder}/store.sqlite"
         set_up(url, reports.payload)
         # Both subscribe once, so that the broker keeps what comes while they are away.
-        drain(bare, port, 0)
-        drain(aggregate, port, 0, url)
-        for number in range(1, rounds + 1):
-            row: dict = {"published_s": publish(ports[0], reports.messages(np.arange(devices), number))}
+        drain(aggregate, where, 0, url)
+        drain(bare, where, 0)
+        for number in range(1, 2 if options.quick else 4):
+            row: Row = {"published_s": published(ports, reports.messages(np.arange(count), number))}
             for name, target, rest in (("bare", bare, ()), ("aggregator", aggregate, (url,))):
-                seconds, cpu_s, _ = drain(target, port, devices, *rest)
-                row |= {f"{name}_per_s": devices / seconds, f"{name}_cpu_s": cpu_s}
+                seconds, used_s, _ = drain(target, where, count, *rest)
+                row |= {f"{name}_per_s": count / seconds, f"{name}_cpu_us": 1e6 * used_s / count}
             rows.append(row)
     ratio = float(np.median([row["aggregator_per_s"] / row["bare_per_s"] for row in rows]))
-    return {"devices": devices, "rounds": rows, "ratio": ratio}
+    return {"reports": count, "rounds": rows, "ratio": ratio}
+
+
+def made(options: argparse.Namespace, usual: int = 0) -> Reports:
+    """A fleet's reports: as many as usual, or as are asked for."""
+    return Reports(2_000 if options.quick else usual or options.reports)
 
 
 if __name__ == "__main__":
-    run(__doc__, "ingest.json", {"": measured})
+    reports = {"type": int, "default": 60_000, "help": "of each case on NATS servers"}
+    which = {kind: partial(beside_mosquitto, kind) for kind in ("sqlite", "postgresql")}
+    which |= {"million": million, "members": members, "parts": parts}
+    which |= {f"bare, {kind}": partial(beside_bare, kind) for kind in ("mosquitto", "nats 1", "nats 3")}
+    files = dict.fromkeys(("sqlite", "postgresql", "million"), "ingest_scale.json")
+    files |= {"bare, mosquitto": "ingest.json"}
+    run(__doc__, "ingest_nats.json", which, files=files, reports=reports)

@@ -69,13 +69,7 @@ def completions(shell: str, *words: str, cwd: Path) -> str:
 
 
 def test_bash_completes_commands_options_and_values(tmp_path: Path):
-    asked = [
-        "est",
-        "store ",
-        "provision rotate ",
-        "estimate --qua",
-        "provision device --o",
-    ]
+    asked = ["est", "store ", "provision rotate ", "estimate --qua", "provision device --o"]
     script = """
         eval "$(_HUSHMOTE_COMPLETE=source_bash hushmote)"
         complete -p hushmote

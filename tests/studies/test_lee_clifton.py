@@ -10,21 +10,10 @@ import numpy as np
 import pytest
 
 from hushmote.server.privacy.beliefs import DisclosureError
-from hushmote.studies import (
-    lee_clifton as disclosure_central,
-)
-from hushmote.studies import (
-    sensitivity as empirical_sensitivity,
-)
+from hushmote.studies import lee_clifton as disclosure_central
+from hushmote.studies import sensitivity as empirical_sensitivity
 from hushmote.studies.lee_clifton import Worlds, choose_epsilon, upper, upper_epsilon
-from hushmote.studies.sensitivity import (
-    ReleaseStatistic,
-    Universe,
-    bounded,
-    spread,
-    statistic,
-    unbounded,
-)
+from hushmote.studies.sensitivity import ReleaseStatistic, Universe, bounded, spread, statistic, unbounded
 
 SCHOOL, ABSENCE = [1, 2, 3, 4], [1, 2, 3, 10]
 

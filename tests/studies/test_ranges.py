@@ -236,10 +236,7 @@ def test_a_mistake_is_one_line(tmp_path: Path):
             "trips.csv, line 3: count of 2020-01-01 is -4; counts are 0 or more",
         ),
         (csv_file, "input=FILE needs time=COLUMN, the column of dates or timestamps"),
-        (
-            ("study", "ranges", "by=site"),
-            "time, value, by and only are about a file: input=FILE",
-        ),
+        (("study", "ranges", "by=site"), "time, value, by and only are about a file: input=FILE"),
         (
             ("study", "ranges", "range=2013-01-01:2014-01-01"),
             "flights has the days 2013-01-01 to 2013-12-31, not 2014-01-01",

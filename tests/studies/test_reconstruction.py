@@ -17,15 +17,7 @@ from hushmote.studies import catalogue, reconstruction
 from hushmote.studies.daily import flights
 from hushmote.studies.frame import Running, StudyError
 from hushmote.studies.noise import SeededNoise, noise_variance, seeded_source
-from hushmote.studies.reconstruction import (
-    RECORDS,
-    Attack,
-    averaged_right,
-    column,
-    kept_right,
-    study,
-    words,
-)
+from hushmote.studies.reconstruction import RECORDS, Attack, averaged_right, column, kept_right, study, words
 from hushmote.studies.structures import CentralHierarchy
 
 EPSILON = 0.2  # the command's own

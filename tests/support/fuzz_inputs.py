@@ -95,10 +95,7 @@ def odd_value(rng: Random, others: Sequence[Any]) -> Any:
         return nested
     if kind == 5:
         return [rng.choice(ODD_NUMBERS) for _ in range(rng.randint(0, 6))]
-    return {
-        "rule": rng.choice(("sum", "count", "squares", "unlimited", 1)),
-        "cap": rng.choice(ODD_NUMBERS),
-    }
+    return {"rule": rng.choice(("sum", "count", "squares", "unlimited", 1)), "cap": rng.choice(ODD_NUMBERS)}
 
 
 def mutate_fields(rng: Random, fields: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -240,7 +240,7 @@ def test_where_the_board_cannot_be_fetched_the_wheel_says_that_it_lacks_it(tmp_p
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("broker", ["embedded", "auto"])
+@pytest.mark.parametrize("broker", ["embedded", pytest.param("auto", marks=pytest.mark.long)])
 def test_the_demo_runs_where_nothing_else_is_installed(installed: Path, tmp_path: Path, broker: str):
     arguments = ("--devices", "2000", "--broker", broker, "--json")
     shown = json.loads(run(installed, "hushmote", "demo", *arguments, folder=tmp_path))

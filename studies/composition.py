@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -143,11 +143,6 @@ def misprint(epsilon: int, reports: int, delta: float) -> float:
     return root + reports * nats * math.expm1(nats)
 
 
-def fails(epsilon: int, releases: int, total: float) -> float:
-    """The δ with which `releases` releases keep a total in nats."""
-    return optimal_delta(epsilon / MICRO, releases, positive("the total", total))
-
-
 # --- The study as it is asked and shown -----------------------------------------------------------
 
 
@@ -178,26 +173,15 @@ def _plain(found: Composition) -> dict[str, object]:
 
 def _shown(found: Composition) -> tuple[StudyTable | str, ...]:
     nats = found.views[0].epsilon / MICRO
-    views = [
-        (
-            f"{v.releases:,}",
-            f"{nats * v.releases:g}",
-            f"{100 * v.right:.4g} %",
-            f"{fails(v.epsilon, v.releases, found.total):.3g}",
-        )
-        for v in found.views
-    ]
-    spent = [
-        (f"{r.epsilon / MICRO:g}", *(f"{x:,}" for x in (r.basic, r.zcdp, r.optimal, r.advanced, r.misprint)))
-        for r in found.spent
-    ]
+    views = []
+    for v in found.views:
+        fail = optimal_delta(v.epsilon / MICRO, v.releases, positive("the total", found.total))
+        views.append((f"{v.releases:,}", f"{nats * v.releases:g}", f"{100 * v.right:.4g} %", f"{fail:.3g}"))
+    spent = [(f"{e / MICRO:g}", *(f"{x:,}" for x in counts)) for e, *counts in map(astuple, found.spent)]
     epsilon, reports, delta = TUTORIAL
     costs = [
         (f"k = {k} reports cost", f"{k * epsilon / MICRO:g}", f"{right:.3f}", f"{wrong:.3f}")
-        for k, right, wrong in (
-            (FEW, found.few.advanced, found.few.misprint),
-            (reports, found.advanced, found.misprint),
-        )
+        for k, right, wrong in ((FEW, *astuple(found.few)), (reports, found.advanced, found.misprint))
     ]
     pays = ("cheaper than basic from k =", "", f"{found.pays.advanced:g}", f"{found.pays.misprint:g}")
     return (

@@ -63,10 +63,8 @@ class Daily:
 
     def cut(self, days: int) -> Daily:
         """The first days; where there are fewer, empty days follow."""
-        padded = np.zeros(days, np.int64)
-        kept = self.counts[:days]
-        padded[: len(kept)] = kept
-        return Daily(self.name, self.first, padded)
+        missing = max(0, days - len(self.counts))
+        return Daily(self.name, self.first, np.pad(self.counts[:days], (0, missing)))
 
 
 def flights() -> Daily:
@@ -121,16 +119,14 @@ def read_daily(
     if not records:
         raise DailyError(f"{path} has no row where {by} is {only!r}; it has {', '.join(map(repr, others))}")
     dates = {datetime.date.fromisoformat(day): count for day, count in records.items()}
-    first = min(dates)
+    first, total = min(dates), sum(dates.values())
     days = (max(dates) - first).days + 1
-    total = sum(dates.values())
     if days < 2 or days > _MAX_DAYS:
         raise DailyError(f"{path} spans {days} days; from 2 to {_MAX_DAYS} can be used")
     if not 2 <= total <= _MAX_RECORDS:
         raise DailyError(f"{path} counts {total} records; from 2 to 2**40 can be used")
     filled = np.zeros(days, np.int64)
-    for day, count in dates.items():
-        filled[(day - first).days] = count
+    filled[[(day - first).days for day in dates]] = list(dates.values())
     return Daily(name or only or Path(path).stem, first, filled)
 
 

@@ -54,6 +54,11 @@ def constants() -> Mapping[str, Constant]:
     return {r["name"]: Constant(float(r["value"]), r["unit"], r["source"], r["conditions"]) for r in rows}
 
 
+def values() -> dict[str, float]:
+    """The constants' numbers."""
+    return {name: constant.value for name, constant in constants().items()}
+
+
 @dataclass(frozen=True)
 class Machine:
     """One server: assumed, not measured. load: share of each of its resources that is used at the peak."""
@@ -188,7 +193,7 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
         raise ScaleError(
             "from one report to the next, and from one connection to the next, is a second at least"
         )
-    of = {name: constant.value for name, constant in constants().items()}
+    of = values()
     kind = setup.broker
     report = fleet.peak * fleet.reports_per_s
     if fleet.stays:
@@ -261,39 +266,31 @@ def _limits(
     setup: Setup, machine: Machine, amounts: Mapping[str, float], of: Mapping[str, float]
 ) -> list[Limit]:
     """How much is asked of what there is one of, of 1 each."""
-    load = machine.load
-    limits = [
-        Limit(
-            "disk of the store",
-            amounts["store_tb"] / (machine.disk_tb * load),
-            "regions, or seal old windows",
-        )
-    ]
+    load, cores = machine.load, machine.cores
+    memory = machine.memory_gib * load
+    limits = {
+        "disk of the store": (amounts["store_tb"] / (machine.disk_tb * load), "regions, or seal old windows")
+    }
     if setup.broker == MOSQUITTO:
-        limits += [
-            Limit("mosquitto's one thread", amounts["broker_cores"] / load, "NATS servers"),
-            Limit("mosquitto's memory", amounts["divided_gib"] / (machine.memory_gib * load), "NATS servers"),
-        ]
+        limits["mosquitto's one thread"] = amounts["broker_cores"] / load, "NATS servers"
+        limits["mosquitto's memory"] = amounts["divided_gib"] / memory, "NATS servers"
     else:
         log_cores = amounts["reports_per_s"] * of["nats 3 log"] / 1e6
-        limits.append(Limit("the one log of reports", log_cores / load, "regions"))
-        meta = _MOST_SERVERS * machine.cores * load
-        limits.append(Limit("processors of the brokers", amounts["broker_cores"] / meta, "regions"))
+        limits["the one log of reports"] = log_cores / load, "regions"
+        all_cores = _MOST_SERVERS * cores * load
+        limits["processors of the brokers"] = amounts["broker_cores"] / all_cores, "regions"
         # Whoever is connected to it: each server has the list of all boards, and their statuses.
         every, connections = amounts["every_gib"], amounts["divided_gib"] / _MOST_SERVERS
-        asked = (every + connections) / (machine.memory_gib * load)
+        asked = (every + connections) / memory
         if every > connections:
-            limits.append(Limit("memory for the list of boards and their statuses", asked, "regions"))
+            limits["memory for the list of boards and their statuses"] = asked, "regions"
         else:
-            limits.append(Limit("memory for connections", asked, "regions, or boards that sleep"))
+            limits["memory for connections"] = asked, "regions, or boards that sleep"
     if setup.store == SQLITE:
-        alone = amounts["aggregator_cores"] / load
-        limits.append(Limit("the one aggregator", alone, "a group on PostgreSQL"))
+        limits["the one aggregator"] = amounts["aggregator_cores"] / load, "a group on PostgreSQL"
     else:
-        limits.append(
-            Limit("the database's processors", amounts["database_cores"] / (machine.cores * load), "regions")
-        )
-    return limits
+        limits["the database's processors"] = amounts["database_cores"] / (cores * load), "regions"
+    return [Limit(what, asked, then) for what, (asked, then) in limits.items()]
 
 
 _MOST_SERVERS = 9  # of one cluster: each server has a connection to each other, and an account of all boards
@@ -305,7 +302,7 @@ def throughput(broker: str, store: str, members: int, cores: int) -> float:
     An aggregator waits for its database, so the two take turns. SQLite's commits come one at a time, and
     mosquitto has one thread.
     """
-    of = {name: constant.value for name, constant in constants().items()}
+    of = values()
     aggregator, database = of[f"aggregator {broker} {store}"], of[f"database {store}"]
     deliver = of[f"{broker} deliver"]
     rates = [members * 1e6 / (aggregator + database), cores * 1e6 / (aggregator + database + deliver)]
@@ -321,7 +318,7 @@ def server(broker: str, cores: float) -> Server:
 
     mosquitto has one thread and takes connections from a backlog of 100.
     """
-    of = {name: constant.value for name, constant in constants().items()}
+    of = values()
     hello, plain = of[f"{broker} hello"], of[f"{broker} plain connect"]
     finish = of[f"{broker} connect"] - hello - plain
     steps = (hello, finish, plain, of[f"{broker} subscribe"], of[f"{broker} status"])

@@ -227,19 +227,14 @@ def budget_use(reports: int, boards: int, rng: np.random.Generator) -> Use:
     return Use(reports, predicted, float(drawn.mean()), float(drawn.std(ddof=1)) / math.sqrt(boards))
 
 
-@dataclass(frozen=True)
-class _CellPart:
-    """What cell() is asked, and the seed of all that it draws."""
-
-    devices: int
-    lifetime: int
-    way: str
-    seed: np.random.SeedSequence
+_Part = tuple[
+    int, int, str, np.random.SeedSequence
+]  # what cell() is asked, and the seed of all that it draws
 
 
-def _cell(part: _CellPart, repeats: int, windows: int) -> LifetimeCell:
-    rng = np.random.default_rng(part.seed)
-    return cell(part.devices, part.lifetime, part.way, repeats, windows, rng)
+def _cell(part: _Part, repeats: int, windows: int) -> LifetimeCell:
+    devices, lifetime, way, seed = part
+    return cell(devices, lifetime, way, repeats, windows, np.random.default_rng(seed))
 
 
 class LifetimeParameters(StudyParameters):
@@ -259,7 +254,7 @@ def run(asked: LifetimeParameters, running: Running) -> StudyResult:
     repeats, windows = (1, 20) if asked.quick else (4, 60)
     ways = list(itertools.product(fleets, LIFETIMES, WAYS))
     *seeds, last = np.random.SeedSequence(running.seed).spawn(len(ways) + 1)
-    todo = [_CellPart(*what, seed=one) for what, one in zip(ways, seeds, strict=True)]
+    todo = [(*what, one) for what, one in zip(ways, seeds, strict=True)]
     done = running.workers.map(
         _cell, todo, repeats, windows, advance=lambda _: running.advance(1 / len(todo))
     )

@@ -19,7 +19,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from pydantic import Field, create_model
-from scipy import stats
+from scipy import special
 
 from ..server.estimate.estimate import estimate
 from ..server.planning import expected_error
@@ -239,7 +239,8 @@ def band(freedom: float, fewest: float) -> tuple[float, float]:
     over it to the error at most; that, and 1 %, are no disagreement.
     """
     slack = _SLACK + 0.5 / fewest
-    low, high = np.sqrt(stats.chi2.ppf((FALSE_ALARM / 2, 1 - FALSE_ALARM / 2), freedom) / freedom)
+    quantiles = 2 * special.gammaincinv(freedom / 2, (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2))  # chi-square's
+    low, high = np.sqrt(quantiles / freedom)
     return float(low) * (1 - slack), float(high) * (1 + slack)
 
 

@@ -14,6 +14,7 @@ from ..server.answers.files import output_folder
 from ..server.epsilon import MICRO, check_epsilon
 from ..server.plain import plain
 from . import ranges_findings as findings
+from . import ranges_tables as tables
 from .daily import Daily, flights, read_daily
 from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable, write_csv
 from .noise import NeighbourRelation, source_of
@@ -65,7 +66,7 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
     output_folder(asked.out)
     start = time.monotonic()
     study = run_design(QUICK if asked.quick else FULL, own, running)
-    found, tables = write_folder(study, asked.out)
+    found, shown_tables = write_folder(study, asked.out)
     seconds = time.monotonic() - start
     surprises = StudyTable(
         "surprises of a well-known study, and their causes", ("surprise", "cause"), _CAUSES, (0, 1)
@@ -79,7 +80,7 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
         f"{findings.DISAGREES:g} standard deviations off, the farthest {max(z, key=abs):+.1f}; the "
         f"deviations have mean {z.mean():+.2f} and standard deviation {z.std():.2f} (0 and 1 by theory)."
     )
-    shown = [part for table in tables for part in (table, "")]
+    shown = [part for table in shown_tables for part in (table, "")]
     shown += [agreement, "", surprises, "", f"figures and CSV files  {asked.out}  ({seconds:.0f} s)"]
     json = {
         "folder": str(asked.out),
@@ -126,14 +127,14 @@ def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[An
     for name, rows in found.items():
         if rows:
             write_csv(folder / f"{name}.csv", plain(rows), "{:.6g}".format, "\n")
-    first, *others = tables = [
-        findings.agreement_table(verdicts),
-        findings.results_table(study.points, middle),
-        findings.lengths_table(found["length_fits"]),
-        findings.even_table(even),
-        findings.flaws_table(study.design, study.flaw_series),
+    first, *others = shown = [
+        tables.agreement(verdicts),
+        tables.results(study.points, middle),
+        tables.lengths(found["length_fits"]),
+        tables.even(even),
+        tables.flaws(study.design, study.flaw_series),
     ]
-    (folder / "tables.md").write_text("\n".join(map(findings.markdown, tables)), encoding="utf-8")
+    (folder / "tables.md").write_text("\n".join(map(tables.markdown, shown)), encoding="utf-8")
     for name, draw in FIGURES.items():
         draw(study, folder / f"{name}.png")
     return found, [*others, first]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pydantic import Field
 
 from ..server.planning.lifetime import parse_duration
@@ -39,21 +37,19 @@ class ScaleParameters(StudyParameters):
     disk: float = Field(4, ge=0.01, description="TB of one machine's disk.")
 
 
-_ROWS: dict[str, Callable[[Needs], float]] = {
-    "reports a second, busiest": lambda n: n.reports_per_s,
-    "connected at once": lambda n: n.standing,
-    "connecting, a second": lambda n: n.arriving,
-    "broker, cores": lambda n: n.broker_cores,
-    "broker, GiB": lambda n: n.broker_gib,
-    "aggregators, cores": lambda n: n.aggregator_cores,
-    "database, cores": lambda n: n.database_cores,
-    "store, GB": lambda n: 1000 * n.store_tb,
-    "network, Mbit/s": lambda n: n.network_mbit,
+# Lines of the table: of which of the numbers, and how many times.
+_ROWS = {
+    "reports a second, busiest": ("reports_per_s", 1),
+    "connected at once": ("standing", 1),
+    "connecting, a second": ("arriving", 1),
+    "broker, cores": ("broker_cores", 1),
+    "broker, GiB": ("broker_gib", 1),
+    "aggregators, cores": ("aggregator_cores", 1),
+    "database, cores": ("database_cores", 1),
+    "store, GB": ("store_tb", 1000),
+    "network, Mbit/s": ("network_mbit", 1),
 }
-_NUMBERS = (
-    *("reports_per_s", "standing", "arriving", "broker_cores", "broker_gib", "aggregator_cores"),
-    *("database_cores", "store_tb", "network_mbit", "regions", "brokers", "aggregators", "machines"),
-)
+_NUMBERS = (*(name for name, _ in _ROWS.values()), "regions", "brokers", "aggregators", "machines")
 
 
 def run(asked: ScaleParameters, running: Running) -> StudyResult:
@@ -72,7 +68,7 @@ def run(asked: ScaleParameters, running: Running) -> StudyResult:
     who = "1 board that stays connected" if asked.stay else "1 board that sleeps"
     if asked.boards > 1:
         who = f"{asked.boards:,} boards that {'stay connected' if asked.stay else 'sleep'}"
-    rows = [(words, *(_digits(number(one)) for one in found)) for words, number in _ROWS.items()]
+    rows = [(said, *(_digits(n * getattr(one, name)) for one in found)) for said, (name, n) in _ROWS.items()]
     asks = (f"{100 * one.first.asked:,.0f} %" if one.first.asked >= 0.01 else "< 1 %" for one in found)
     headings = ("", "mosquitto, SQLite", "mosquitto, PostgreSQL", "NATS, PostgreSQL")
     table = StudyTable(
@@ -92,13 +88,8 @@ def run(asked: ScaleParameters, running: Running) -> StudyResult:
 
 
 def _plain(one: Needs) -> dict[str, float | int | str]:
-    f = one.fleet
-    head = {
-        "boards": f.boards,
-        "stays": f.stays,
-        "setup": one.setup.name,
-        "reports_a_day": f.reports_per_s * DAY_S,
-    }
+    head = {"boards": one.fleet.boards, "stays": one.fleet.stays, "setup": one.setup.name}
+    head["reports_a_day"] = one.fleet.reports_per_s * DAY_S
     numbers = {name: getattr(one, name) for name in _NUMBERS}
     return head | numbers | {"first": one.first.what, "asked": one.first.asked}
 

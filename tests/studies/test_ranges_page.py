@@ -14,6 +14,7 @@ from once import once
 
 from hushmote.simulator.workers import workers
 from hushmote.studies import ranges_findings as findings
+from hushmote.studies import ranges_tables as tables
 from hushmote.studies.flawed import FlawedStructure
 from hushmote.studies.frame import StudyTable
 from hushmote.studies.ranges_findings import CASES, exponent, line, measured_rms, rms
@@ -88,7 +89,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def held(table: StudyTable) -> None:
-    text = findings.markdown(table)
+    text = tables.markdown(table)
     assert text in PAGE.read_text(encoding="utf-8"), f"the page should have:\n{text}"
 
 
@@ -99,19 +100,19 @@ def said(*sentences: str) -> None:
 
 
 def test_the_tables_are_those_of_the_run(ran: Ran):
-    held(findings.results_table(ran.chosen, FULL.middle))
-    held(findings.lengths_table(findings.length_fits(ran.chosen, FULL.middle)))
+    held(tables.results(ran.chosen, FULL.middle))
+    held(tables.lengths(findings.length_fits(ran.chosen, FULL.middle)))
     series = [default_series(days) for days in SIZES if days >= FULL.even_days]
-    held(findings.even_table(findings.even_lengths(ran.short, series, FULL.middle)))
+    held(tables.even(findings.even_lengths(ran.short, series, FULL.middle)))
     curves = findings.verdicts(ran.points, "correct")
-    held(findings.agreement_table(curves))
+    held(tables.agreement(curves))
     assert all(verdict.agrees for verdict in curves)
     said(f"{len(ran.points):,} points of {len(curves)} curves", "All curves agree.")
     said(*error_sentences(ran))
 
 
 def test_the_table_and_the_sentences_of_theory():
-    held(findings.flaws_table(FULL, default_series(FULL.flaw_days)))
+    held(tables.flaws(FULL, default_series(FULL.flaw_days)))
     said(*theory_sentences())
 
 

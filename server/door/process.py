@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import time
 
 from ..service.bounded_http import BoundedServer
-from ..service.process import Fault, announce_ready, notify
+from ..service.process import Fault, announce_ready, notify, signals
 from .app import Door
 from .publisher import PUBACK_S, ReportPublisher
 
@@ -20,17 +19,14 @@ def run(publisher: ReportPublisher, door: Door, host: str, port: int) -> None:
 
     Raises EndpointError, and what the publisher was refused with before the broker ever took it.
     """
-    signals: list[int] = []
     with contextlib.ExitStack() as stack:
         # Made first, so that it fails before anything has begun; ended first, so that answers still come.
         server = BoundedServer(host, port, door, most_connections=MOST_CONNECTIONS, grace_s=PUBACK_S + 1)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before = signal.signal(number, lambda number, _frame: signals.append(number))
-            stack.callback(signal.signal, number, before)
+        came = stack.enter_context(signals())
         stack.enter_context(publisher)
         stack.enter_context(server)
         told = False
-        while not signals:
+        while not came:
             time.sleep(_TICK_S)
             if not publisher.running:
                 raise Fault(

@@ -16,8 +16,8 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from threading import Thread
-from typing import Any
 
 from ...device.ldp_client import LDPError
 from ..aggregator import Aggregator, Counters
@@ -91,6 +91,23 @@ def notify(**fields: str | int) -> None:
         s.sendto(text.encode(), address.replace("@", "\0", 1))
 
 
+@contextlib.contextmanager
+def signals(heard: Callable[[], object] = lambda: None) -> Iterator[list[int]]:
+    """Yield the SIGTERMs and SIGINTs that have come so far; heard is called at each."""
+    came: list[int] = []
+
+    def on_signal(number: int, _frame: object) -> None:
+        came.append(number)
+        heard()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def run(aggregator: Aggregator) -> None:
     """Run an aggregator until SIGTERM, SIGINT or its own end; raises what Aggregator.run() does, and Fault.
 
@@ -106,22 +123,11 @@ def run(aggregator: Aggregator) -> None:
         except BaseException as e:  # it belongs to the main thread
             raised.append(e)
 
-    signals = 0
-
-    def on_signal(_number: int, _frame: object) -> None:
-        nonlocal signals
-        signals += 1
-        aggregator.stop()
-
     # A thread of its own: in a database's driver the main thread would not hear a signal.
     thread = Thread(target=work, name="aggregator", daemon=True)
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-    thread.start()
-    try:
-        _watch(aggregator, thread, lambda: signals)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with signals(aggregator.stop) as came:
+        thread.start()
+        _watch(aggregator, thread, came)
     counters = aggregator.counters
     if thread.is_alive():
         waiting = aggregator.condition.uncommitted
@@ -140,7 +146,7 @@ def run(aggregator: Aggregator) -> None:
     _log_counters("stopped: ", counters)
 
 
-def _watch(aggregator: Aggregator, thread: Thread, signals: Any) -> None:
+def _watch(aggregator: Aggregator, thread: Thread, came: Sequence[int]) -> None:
     """Return when the aggregator has ended, or has to be left."""
     stop_by: float | None = None
     told, status = 0.0, ""
@@ -148,9 +154,9 @@ def _watch(aggregator: Aggregator, thread: Thread, signals: Any) -> None:
     while thread.is_alive():
         thread.join(_TICK_S)
         now = time.monotonic()
-        if signals() > 1 or (stop_by is not None and now > stop_by):
+        if len(came) > 1 or (stop_by is not None and now > stop_by):
             return
-        if signals() and stop_by is None:
+        if came and stop_by is None:
             stop_by = now + STOP_S
             notify(STOPPING=1)
         condition = aggregator.condition

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from boards import experiment_payload
 from filled import colliding
+from refusals import fails
 from sqlalchemy import event, select
 
 from hushmote.device.ldp_client import Experiment
@@ -41,13 +42,6 @@ def sqlite_store(tmp_path):
 def add(store, counts, *, seen=None, rejects=None):
     with store.ingest() as transaction:
         transaction.write(seen or {}, counts, rejects or {})
-
-
-def one_line(caught):
-    text = str(caught.value)
-    assert text
-    assert "\n" not in text
-    return text
 
 
 def test_counts_add_up_over_batches_windows_and_versions(store):
@@ -132,9 +126,8 @@ def test_the_newest_version_is_current_and_an_old_one_can_be_made_so_again(store
 )
 def test_a_version_that_raises_the_total_is_refused_and_changes_nothing(store, first, then, match):
     store.add_experiment("home", experiment_payload(**first))
-    with pytest.raises(VersionRefused, match=match) as caught:
+    with fails(match, VersionRefused):
         store.add_experiment("home", experiment_payload(**then))
-    one_line(caught)
     assert [v.current for v in store.experiments("home")] == [True]
 
 
@@ -178,9 +171,8 @@ def test_a_missing_folder_a_folder_and_a_wrong_url_are_one_line(tmp_path):
         (f"postgresql://127.0.0.1:{free_port()}/x", "[Cc]onnection refused"),
     ]
     for where, match in cases:
-        with pytest.raises(StoreError, match=match) as caught:
+        with fails(match):
             Store(where)
-        one_line(caught)
 
 
 def test_a_store_that_is_not_there_is_not_made_where_it_is_only_read(store_url, tmp_path):
@@ -194,9 +186,8 @@ def test_a_store_that_is_not_there_is_not_made_where_it_is_only_read(store_url, 
 def test_a_file_that_is_not_a_database_is_left_alone(tmp_path):
     path = tmp_path / "store.sqlite"
     path.write_bytes(b"these are my holiday photographs" * 100)
-    with pytest.raises(StoreError, match="not an SQLite database") as caught:
+    with fails("not an SQLite database"):
         Store(url(tmp_path))
-    one_line(caught)
     assert path.read_bytes() == b"these are my holiday photographs" * 100
 
 
@@ -238,9 +229,8 @@ def test_allowed_and_revoked_devices_are_kept_and_what_is_revoked_stays_so(store
     assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
     assert store.revoked("home") == {"b", "never-heard-of"}
     assert store.revoked("away") == frozenset()
-    with pytest.raises(VersionRefused, match="device b of fleet home is revoked, for good: prov") as caught:
+    with fails("device b of fleet home is revoked, for good: prov", VersionRefused):
         store.allow_devices("home", ["new", "b"])
-    one_line(caught)
     store.revoke_devices("home", ["b"])
     assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
     store.allow_devices("home", [])
@@ -282,9 +272,8 @@ def test_a_read_only_store_is_one_line(tmp_path):
     Store(url(tmp_path)).close()
     # The tests may run as root, for whom file modes mean nothing; SQLite's own read-only mode holds for all.
     where = f"sqlite:///file:{tmp_path / 'store.sqlite'}?mode=ro&uri=true"
-    with pytest.raises(StoreError, match="it is read-only") as caught:
+    with fails("it is read-only"):
         Store(where)
-    one_line(caught)
     with Store(where, create=False) as reader:
         assert reader.fleets() == {}
         with pytest.raises(StoreError, match="it is read-only"):
@@ -314,9 +303,8 @@ def test_a_full_disk_is_one_line_and_counts_nothing_of_the_batch(sqlite_store):
     exp = sqlite_store.add_experiment("home", experiment_payload(bins=4096, mechanism="olh", g=3))
     limit_pages(sqlite_store, 2)
     seen = {("home", "temp", f"device-{i}"): NumberSet(1) for i in range(2000)}
-    with pytest.raises(StoreError, match="the disk is full") as caught:
+    with fails("the disk is full"):
         add(sqlite_store, {(1, "2026-11-21", code): 1 for code in range(2000)}, seen=seen)
-    one_line(caught)
     assert sqlite_store.histogram("home", exp.digest).sum() == 0
     assert sqlite_store.participation("home") == {}
 

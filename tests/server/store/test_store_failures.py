@@ -19,6 +19,7 @@ from boards import experiment, payload_of
 from command_line import hushmote
 from postgres import Cluster
 from pyroaring import BitMap
+from refusals import fails
 from running import running, until
 from sqlalchemy import update
 from sqlalchemy.pool import QueuePool
@@ -98,13 +99,6 @@ def take(store, messages):
 
 def counted(store, fleet="open"):
     return int(store.histogram(fleet, EXP.digest).sum())
-
-
-@contextmanager
-def fails(match):
-    with pytest.raises(StoreError, match=match) as caught:
-        yield
-    assert "\n" not in str(caught.value)
 
 
 # Disks

@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,11 +17,13 @@ from ...server.provisioning.authority import common_name, host_names
 from ...server.provisioning.fleet_folder import FleetFolder, now_utc
 from ...server.provisioning.fleet_spec import NATS
 from ...server.provisioning.rotation import reload_broker
-from ...server.store.store import Store
 from ...server.wire.topics import check_device
 from .. import tables
 from ..options import DEFAULT_STORE, AsJson, StoreUrl, command, print_json, the_fleet
 from .options import FleetOf, Folder, fleet_name, open_folder, say_next
+
+if TYPE_CHECKING:
+    from ...server.store.store import Store
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +67,7 @@ def list_boards(options: ListOptions) -> None:
     roster: dict[str, str] = {}
     listed = None
     if options.store is not None or opened is None:
-        with Store(options.store or DEFAULT_STORE, create=False) as counted:
+        with _store(options.store or DEFAULT_STORE) as counted:
             fleet = _fleet_in(counted, options.fleet, opened)
             roster = counted.roster(fleet)
             listed = fleet in counted.listed_fleets()
@@ -103,7 +105,7 @@ def _change(options: ListOptions, folder: FleetFolder | None) -> None:
         names += _ids(Path(word[1:])) if word.startswith("@") else [word]
     for name in names:
         check_device(name)
-    with Store(options.store or DEFAULT_STORE, create=False) as opened:
+    with _store(options.store or DEFAULT_STORE) as opened:
         fleet = _fleet_in(opened, options.fleet, folder)
         # Boards first: a list that is in force before it is written would drop everybody's reports.
         if names:
@@ -156,7 +158,7 @@ def revoke_command(
         fleet = fleet_name(fleet, opened)
         _check_known(revoked, known, unknown_too)
     else:
-        with Store(store, create=False) as counted:
+        with _store(store) as counted:
             fleet = _fleet_in(counted, fleet, opened)
             _check_known(revoked, known | counted.known_devices(fleet, devices), unknown_too)
             counted.revoke_devices(fleet, devices)
@@ -181,6 +183,12 @@ def revoke_command(
     if only_folder:
         left.append("`hushmote provision revoke` with the aggregator's --store: only that drops reports")
     say_next(left)
+
+
+def _store(url: str) -> Store:
+    from ...server.store.store import Store  # only here: it takes long to load
+
+    return Store(url, create=False)
 
 
 def _fleet_in(store: Store, fleet: str | None, folder: FleetFolder | None) -> str:

@@ -58,7 +58,11 @@ def what_is_wrong(error: ValidationError, of: Any) -> str:
     if first["type"] == "unexpected_keyword_argument":
         shown = "".join(c if c.isprintable() else "?" for c in name)
         return f"unknown field {shown}: take {', '.join(f.name for f in dataclasses.fields(of))}"
-    text = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    text = (
+        first["msg"].removeprefix("Value error, ").replace("Input should be", "must be").split(", unable")[0]
+    )
+    if name.endswith("port") and first["type"].endswith("_equal"):
+        text = "must be 1 to 65535"
     fields = {f.name: f for f in dataclasses.fields(of)}
     null = " or null" if first["type"].endswith("_type") and fields[name].default is None else ""
     return f"{name} {text}{null}".lstrip()

@@ -123,7 +123,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path):
         ({"wifi_ssid": "x" * 33}, "at most 32 bytes"),
         ({"wifi_password": "short"}, "8 to 64 bytes"),
         ({"wifi_country": "de"}, "two capital letters"),
-        ({"mqtt_port": 0}, "mqtt_port must be greater than or equal to 1"),
+        ({"mqtt_port": 0}, "mqtt_port must be 1 to 65535"),
         ({"mqtt_host": "a, b"}, "several with commas between"),
         ({"mqtt_host": "a,,b"}, "several with commas between"),
         ({"mqtt_host": "a:0,b"}, "host or host:port"),

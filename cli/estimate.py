@@ -39,14 +39,10 @@ class ReportOptions:
     name: Annotated[str, typer.Argument(help="Name of the experiment.")]
     store: StoreUrl = DEFAULT_STORE
     fleet: FleetName = None
-    windows: Annotated[
-        list[str] | None, typer.Option("--window", help="Such as 2026-11-21; several are added up.")
-    ] = None
+    windows: Annotated[list[str] | None, typer.Option("--window", help="2026-11-21; several add up.")] = None
     version: Annotated[str, typer.Option(help="One version only: its digest, or how that begins.")] = ""
     delta: Annotated[float, typer.Option(help="δ that goes with the ε of a histogram.")] = 1e-6
-    honest: Annotated[
-        float, typer.Option(help="Part of the reports that hide a board's: forged ones do not.")
-    ] = 1.0
+    honest: Annotated[float, typer.Option(help="Part of the reports that are not forged.")] = 1.0
 
     @property
     def selection(self) -> Selection:
@@ -62,28 +58,18 @@ class ValueOptions(ReportOptions):
         list[str] | None,
         typer.Option("--range", help="LOW:HIGH in the reading's unit, LOW: or :HIGH, a label, or a text."),
     ] = None
-    together: Annotated[
-        bool, typer.Option("--together", help="One share of all these ranges or labels, not each.")
-    ] = False
+    together: Annotated[bool, typer.Option("--together", help="One share of all these, not each.")] = False
     quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None
     top: Annotated[int, typer.Option(help="The most common values, and how sure that is.", min=0)] = 0
     cdf: Annotated[bool, typer.Option("--cdf", help="The share below every bin's edge.")] = False
-    rows: Annotated[
-        int | None, typer.Option(help="Rows of a number's histogram at most; 16 if not said.", min=1)
-    ] = None
+    rows: Annotated[int | None, typer.Option(help="Rows of a number's histogram; else 16.", min=1)] = None
     post: Annotated[
-        str,
-        typer.Option(
-            help="Processed shares beside the unbiased ones: nonnegative, smooth, package.module:function."
-        ),
+        str, typer.Option(help="Processed shares beside: nonnegative, smooth, package.module:function.")
     ] = "raw"
     candidates: Annotated[
         Path | None, typer.Option(help="Of texts: a file of those asked about, one a line.", metavar="FILE")
     ] = None
-    alphabet: Annotated[
-        str | None,
-        typer.Option(help="Of prefixes: what texts are made of, as a-z0-9._-; else printable ASCII."),
-    ] = None
+    alphabet: Annotated[str | None, "Of prefixes: what texts are made of, as a-z0-9._-; else ASCII."] = None
     of: Annotated[str, typer.Option(help='Of a pair: "crashed=yes", or a part: of a number its mean.')] = ""
     given: Annotated[
         list[str] | None,
@@ -118,12 +104,7 @@ class EstimateOptions(ValueOptions):
     ] = None
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = CONFIDENCE
     weigh: Annotated[Weigh, typer.Option(help="What weighs versions; fisher: codes too.")] = Weigh.reports
-    unit: Annotated[
-        str | None,
-        typer.Option(
-            help="Written beside readings, such as °C; else what the file said.", show_default=False
-        ),
-    ] = None
+    unit: Annotated[str | None, "Written beside readings, such as °C; else what the file said."] = None
     outputs: Results = None
     as_json: AsJson = False
 
@@ -180,23 +161,15 @@ class EstimateOptions(ValueOptions):
             asked = [version.experiment for version in facts.selected(self.selection).versions]
             require(asked, "candidates", "leave --candidates out")
             ranges += read_candidates(self.candidates)
+        same = ("together", "top", "cdf", "rows", "post", "trend", "confidence", "unit", "alphabet", "pair")
         return EstimateQuestion(
             self.selection,
             self.against,
             ranges=tuple(ranges),
-            together=self.together,
             quantiles=tuple(self.quantiles or ()),
-            top=self.top,
-            cdf=self.cdf,
-            rows=self.rows,
-            post=self.post,
-            trend=self.trend,
-            confidence=self.confidence,
             weigh=self.weigh.value,
             shuffling=Shuffling(self.delta, self.honest),
-            unit=self.unit,
-            alphabet=self.alphabet,
-            pair=self.pair,
+            **{name: getattr(self, name) for name in same},
         )
 
 

@@ -16,17 +16,8 @@ from ..estimate.own_post import method_of
 from ..estimate.postprocess import Shares
 from ..estimate.statistic import Floats, Told
 from ..estimate.top_k import RankedValue, top
+from ..experiments import units
 from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
-from ..experiments.units import (
-    IndexRange,
-    bin_edges,
-    edge_names,
-    histogram_ranges,
-    index_names,
-    moved_note,
-    parse_range,
-    range_edges,
-)
 from . import change, headline, moments, pairs, texts
 from .answer import PLAIN, Answer, Answers, Frame, Tables
 from .pair_tables import NO_QUESTION, PairQuestion
@@ -36,6 +27,7 @@ from .rows import CONFIDENCE, Kind, PostRow, Quantity, Row, TopRow, quantile_nam
 from .tables import plain
 from .texts import MOST_SHOWN
 
+Wanted = Sequence[units.IndexRange]
 Range = str | tuple[float | None, float | None]
 MEAN = "mean"  # of a number, where trends take a range or a label otherwise
 
@@ -105,7 +97,7 @@ class FleetEstimate(Tables):
         """
         if post == "raw" or MEAN not in self.answers:
             self._require("frequencies")
-        wanted = histogram_ranges(self.experiment, rows)
+        wanted = units.histogram_ranges(self.experiment, rows)
         if "frequencies" not in self.answers:  # one's own may tell no share at all: some of them say so
             some = wanted[:: -(-len(wanted) // 16)]
             if not moments.tells(self.estimates, _indicators(self.experiment, some)):
@@ -130,25 +122,26 @@ class FleetEstimate(Tables):
         row = self._row(" or ".join(r.text for r in wanted), self.estimates.linear(weights), true)
         return self._of_shares("ranges", wanted, [row], [weights > 0], post)
 
-    def _shares(self, kind: Kind, wanted: Sequence[IndexRange], post: str) -> Answer:
+    def _shares(self, kind: Kind, wanted: Wanted, post: str) -> Answer:
         statistics = self.estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
         rows: list[Row] = []
         for i, r in enumerate(wanted):
-            true, edges = self._true_share(r.low, r.high), range_edges(self.experiment, r)
+            true, edges = self._true_share(r.low, r.high), units.range_edges(self.experiment, r)
             rows.append(self._row(r.text, statistics[i], true, *edges))
         return self._of_shares(kind, wanted, rows, [slice(r.low, r.high) for r in wanted], post)
 
     def _of_shares(
-        self, kind: Kind, wanted: Sequence[IndexRange], rows: Sequence[Row], inside: Sequence[Any], post: str
+        self, kind: Kind, wanted: Wanted, rows: Sequence[Row], inside: Sequence[Any], post: str
     ) -> Answer:
         """A table of shares, and post-processed ones beside them; inside: the indices of each row."""
-        notes, processed, method = [moved_note(self.experiment, wanted, self.unit)], self._processed(post), ""
+        note, method = units.moved_note(self.experiment, wanted, self.unit), ""
+        processed = self._processed(post)
         if processed is not None:
             sums = [float(processed.frequencies[of].sum()) for of in inside]
             rows = [PostRow(**vars(row), processed=x) for row, x in zip(rows, sums, strict=True)]
             method = processed.method
-            notes.append(f"{method}: {' '.join(processed.notes)}")
-        return self._answer(kind, rows, "\n".join(filter(None, notes)), post=method)
+            note = f"{note}\n{method}: {' '.join(processed.notes)}".strip()
+        return self._answer(kind, rows, note, post=method)
 
     def candidates(self, candidates: Iterable[str], *, most: int = MOST_SHOWN) -> Answer:
         """Shares of texts that an experiment of type "text" is asked about, and of all others together.
@@ -167,11 +160,11 @@ class FleetEstimate(Tables):
 
     def cdf(self) -> Answer:
         """The share below every edge of a number's bins but the last, which all are below."""
-        edges = bin_edges(self.experiment)
+        edges = units.bin_edges(self.experiment)
         self._require("quantiles")
         values, (low, high) = self.estimates.cdf(), self.estimates.cdf_intervals(self.confidence)
         truths = [None] * len(values) if self.truth is None else np.cumsum(self.truth).tolist()
-        first, names = float(edges[0]), edge_names(edges)
+        first, names = float(edges[0]), units.edge_names(edges)
         rows: list[Row] = []
         for i in range(self.estimates.domain - 1):
             numbers = (float(values[i]), float(low[i]), float(high[i]), truths[i])
@@ -219,10 +212,10 @@ class FleetEstimate(Tables):
         return Answers(tables)
 
     def _ranked(self, values: Sequence[RankedValue]) -> list[TopRow]:
-        names, rows = index_names(self.experiment), list[TopRow]()
+        names, rows = units.index_names(self.experiment), list[TopRow]()
         for one in values:
             i, end = one.index, one.index + 1
-            edges = range_edges(self.experiment, IndexRange(i, end, ""))
+            edges = units.range_edges(self.experiment, units.IndexRange(i, end, ""))
             row = self._row(names[i], one.frequency, self._true_share(i, end), *edges)
             rows.append(TopRow(**vars(row), probability=one.probability))
         return rows
@@ -256,14 +249,14 @@ class FleetEstimate(Tables):
         if "candidates" in self.answers:
             return Answers([texts.changed_candidates(*sides, map(range_text, ranges), frame)])
         wanted = parse_ranges(self.experiment, ranges)
-        note = moved_note(self.experiment, wanted, self.unit)
+        note = units.moved_note(self.experiment, wanted, self.unit)
         can, tables = self.answers & before.answers, list[Answer]()
         if "ranges" in can:
-            wanted = wanted or histogram_ranges(self.experiment, rows)
+            wanted = wanted or units.histogram_ranges(self.experiment, rows)
             tables.append(replace(change.changed_shares(*sides, wanted, frame), note=note))
         if cdf:
-            names = edge_names(bin_edges(self.experiment))
-            below = [IndexRange(0, i, f"below {names[i]}") for i in range(1, self.estimates.domain)]
+            names = units.edge_names(units.bin_edges(self.experiment))
+            below = [units.IndexRange(0, i, f"below {names[i]}") for i in range(1, self.estimates.domain)]
             tables.append(change.changed_shares(*sides, below, frame))
         if "mean" in can:
             tables.append(change.changed_readings(*sides, quantiles, frame))
@@ -318,7 +311,7 @@ class FleetEstimate(Tables):
         return f"<p>{self._title()}</p>{self.summary()._repr_html_()}"
 
 
-def _indicators(experiment: Experiment, wanted: Sequence[IndexRange]) -> Floats:
+def _indicators(experiment: Experiment, wanted: Wanted) -> Floats:
     """1 for the values of each range and 0 for all others, shape (domain, ranges)."""
     index = np.arange(experiment.domain)[:, None]
     inside = (index >= [r.low for r in wanted]) & (index < [r.high for r in wanted])
@@ -330,9 +323,9 @@ def range_text(asked: Range) -> str:
     return asked if isinstance(asked, str) else ":".join("" if end is None else str(end) for end in asked)
 
 
-def parse_ranges(experiment: Experiment, ranges: Sequence[Range]) -> list[IndexRange]:
+def parse_ranges(experiment: Experiment, ranges: Sequence[Range]) -> list[units.IndexRange]:
     """The indices of several ranges or labels; UnitsError where one does not fit."""
-    return [parse_range(experiment, range_text(one)) for one in ranges]
+    return [units.parse_range(experiment, range_text(one)) for one in ranges]
 
 
 def trend(
@@ -355,15 +348,15 @@ def trend(
         return pairs.trend(windows, pair, frame)
     number = experiment.type == "number"
     ranges = parse_ranges(experiment, [text for text in statistics if not (number and text == MEAN)])
-    note = moved_note(experiment, ranges, frame.unit)
+    note = units.moved_note(experiment, ranges, frame.unit)
     if not ranges and not number and not quantiles:
-        ranges = histogram_ranges(experiment, experiment.domain)
+        ranges = units.histogram_ranges(experiment, experiment.domain)
         ranges = ranges[1:] if experiment.type == "bool" else ranges
     tables: list[Answer] = []
     if ranges:
         change.check_windows(windows)
         told = {r.text: [e.range(r.low, r.high) for e in each] for r in ranges}
-        edges = {r.text: range_edges(experiment, r) for r in ranges}
+        edges = {r.text: units.range_edges(experiment, r) for r in ranges}
         shown = change.trend(windows, told, frame)
         placed = [replace(row, lower=edges[row.name][0], upper=edges[row.name][1]) for row in shown.rows]
         tables.append(replace(shown, rows=tuple(placed), note=f"{note}\n{shown.note}".strip()))

@@ -141,18 +141,18 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     number = _percent if share else _reading(table_of)
     # That of all other texts, among them, holds less often: their note says how often each does.
     sure = "" if kind is CandidateRow else f"{table_of.confidence * 100:g} % "
-    known = any(row.truth is not None for row in table_of.rows)
+    known, level = any(row.truth is not None for row in table_of.rows), 1 - table_of.confidence
     # A range of numbers is no label that may be shortened.
     words = all(row.upper is None for row in table_of.rows)
     columns = [_Column(_heading(table_of), lambda r: r.name, words, words and share)]
     if kind is TrendRow:
-        columns.insert(0, _Column("window", lambda r: r.window))
-        columns.append(_Column("reports", lambda r: f"{r.reports:,}"))
+        reports = _Column("reports", lambda r: f"{r.reports:,}")
+        columns = [_Column("window", lambda r: r.window), *columns, reports]
     if any(row.histogram_epsilon is not None for row in table_of.rows if isinstance(row, TrendRow)):
         columns.append(_Column("ε", lambda r: rounded_up(r.histogram_epsilon)))
     if kind is ChangeRow:
-        columns.append(_Column("before", lambda r: number(r.before)))
-        columns.append(_Column("after", lambda r: number(r.after)))
+        before, after = (lambda r: number(r.before)), (lambda r: number(r.after))
+        columns += [_Column("before", before), _Column("after", after)]
     if known:
         columns.append(_Column(f"true {unit}".strip(), lambda r: "" if r.truth is None else number(r.truth)))
     value = "change" if kind is ChangeRow else "est."
@@ -165,25 +165,18 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     if kind is TopRow:
         columns.append(_Column("belongs there", lambda r: f"{r.probability * 100:.0f} %"))
     if kind is DifferenceRow:
-        columns.append(_Column("p", lambda r: _p_value(r.p, 1 - table_of.confidence)))
+        columns.append(_Column("p", lambda r: _p_value(r.p, level)))
     if kind in (ChangeRow, CandidateRow):
-        columns.append(_Column("p", lambda r: _p_value(r.p_adjusted, 1 - table_of.confidence)))
+        columns.append(_Column("p", lambda r: _p_value(r.p_adjusted, level)))
     return columns
 
 
+_HEADED = ("histogram", "ranges", "cdf", "top", "ties", "change", "candidates", "discovery")
+
+
 def _heading(table_of: AnswerRows) -> str:
-    if table_of.quantity == "share" and table_of.kind in (
-        "histogram",
-        "ranges",
-        "cdf",
-        "top",
-        "ties",
-        "change",
-        "candidates",
-        "discovery",
-    ):
-        return table_of.unit or table_of.experiment
-    return ""
+    headed = table_of.quantity == "share" and table_of.kind in _HEADED
+    return table_of.unit or table_of.experiment if headed else ""
 
 
 def _percent(x: float) -> str:

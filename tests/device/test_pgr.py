@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from enumeration import distribution
+from enumeration import distribution, exp_below
 from experiments import number_json
 
 from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused
@@ -44,6 +44,7 @@ def test_every_code_has_the_chance_of_its_side_exactly(q: int, domain: int) -> N
     inside = sum(1 for code in every if code[0] == 0)
     outside = len(every) - inside
     threshold = level_of(exp).threshold
+    assert Fraction(threshold, ONE) <= inside * exp_below(EPSILON) / (inside * exp_below(EPSILON) + outside)
     chances = Fraction(threshold, ONE * inside), Fraction(ONE - threshold, ONE * outside)
     for index, value in zip(range(domain), every, strict=False):
         sides = [sum(a * b for a, b in zip(value, code, strict=True)) % q != 0 for code in every]

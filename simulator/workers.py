@@ -31,7 +31,8 @@ def workers(wanted: int | str | None = None, cores: bool = False) -> Iterator[Wo
     """
     count = os.cpu_count() or 1
     if wanted is None:
-        wanted = count if cores and find_spec("distributed") else 1
+        cores = cores and find_spec("distributed") is not None
+        wanted = count if cores else 1
     elif isinstance(wanted, str) and wanted.removeprefix("-").isdecimal():
         wanted = int(wanted)
     if isinstance(wanted, int):

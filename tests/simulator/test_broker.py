@@ -7,6 +7,7 @@ import socket
 import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
+from running import WAIT_S, until
 from traffic import needs_mosquitto
 
 from hushmote.simulator.broker import (
@@ -20,25 +21,27 @@ from hushmote.simulator.broker import (
 from hushmote.simulator.open_broker import open_broker
 
 
-def retained(broker):
-    """Publish a retained message; return what a client that subscribes afterwards gets."""
+def heard(broker, topic="hushmote/v1/+/experiment/+"):
+    """What a client that subscribes now gets first."""
     got = []
-    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
-    publisher.connect(broker.host, broker.port)
-    publisher.loop_start()
-    publisher.publish("hushmote/v1/x/experiment/y", b"z", qos=1, retain=True).wait_for_publish(5)
     listener = mqtt.Client(CallbackAPIVersion.VERSION2)
     listener.on_message = lambda _c, _d, m: got.append(m.payload)
     listener.connect(broker.host, broker.port)
-    listener.subscribe("hushmote/v1/+/experiment/+", 1)
-    for _ in range(200):
-        listener.loop(0.05)
-        if got:
-            break
-    for c in (publisher, listener):
-        c.disconnect()
-    publisher.loop_stop()
+    listener.subscribe(topic, 1)
+    until(lambda: listener.loop(0.05) == 0 and got, "no message")
+    listener.disconnect()
     return got
+
+
+def retained(broker):
+    """Publish a retained message; return what a client that subscribes afterwards gets."""
+    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
+    publisher.connect(broker.host, broker.port)
+    publisher.loop_start()
+    publisher.publish("hushmote/v1/x/experiment/y", b"z", qos=1, retain=True).wait_for_publish(WAIT_S)
+    publisher.disconnect()
+    publisher.loop_stop()
+    return heard(broker)
 
 
 @pytest.mark.parametrize("choice", ["embedded", pytest.param("mosquitto", marks=needs_mosquitto), "auto"])
@@ -68,17 +71,7 @@ def test_mosquitto_keeps_what_it_has_over_a_restart_and_leaves_no_files(tmp_path
         assert retained(broker) == [b"z"]
         broker.restart()
         assert broker.port == port
-        got = []
-        listener = mqtt.Client(CallbackAPIVersion.VERSION2)
-        listener.on_message = lambda _c, _d, m: got.append(m.payload)
-        listener.connect(broker.host, broker.port)
-        listener.subscribe("#", 1)
-        for _ in range(100):
-            listener.loop(0.05)
-            if got:
-                break
-        listener.disconnect()
-        assert got == [b"z"]
+        assert heard(broker, "#") == [b"z"]
         broker.kill()
         broker.start()
     assert list(tmp_path.iterdir()) == []
@@ -92,11 +85,7 @@ def test_mosquitto_ends_who_sends_what_no_board_or_aggregator_would():
         sender.on_disconnect = lambda *_: ended.append(True)
         sender.connect(broker.host, broker.port)
         sender.publish("a", bytes(1 << 20), qos=1)
-        for _ in range(200):
-            sender.loop(0.05)
-            if ended:
-                break
-        assert ended
+        until(lambda: sender.loop(0.05) is not None and ended, "the connection goes on")
 
 
 @needs_mosquitto

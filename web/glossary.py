@@ -40,7 +40,7 @@ WORDS = {
 
 def words(*names: str) -> None:
     """A section with these words and what they mean."""
-    heading("Words", 2)
+    heading("Glossary", 2)
     with ui.element("dl").classes("words"):
         for name in names:
             tag("dt", name).props(f"id={place(name)}")

@@ -87,8 +87,9 @@ def wished(setting: Setting) -> Wish:
     if not number and setting.answer == "domain":
         raise PlanError("only of a number can it be found how many values to tell apart", "domain")
     low, high = (setting.low, setting.high) if number else (None, None)
-    ends = low is not None and high is not None
-    if ends and low >= high:
+    if low is None or high is None:
+        low = high = None
+    elif low >= high:
         raise PlanError(f"write a number above the lowest reading, {low:g}", "high")
     quantile = held("quantile") / 100 if number and setting.kind == "quantile" else None
     lifetime = held("lifetime") if lasting else None
@@ -107,8 +108,8 @@ def wished(setting: Setting) -> Wish:
         epsilon=epsilon,
         error=None if error is None else error / 100,
         values=values,
-        low=low if ends else None,
-        high=high if ends else None,
+        low=low,
+        high=high,
         unit=setting.unit if number else "",
         statistics=setting.kind if number else None,
         quantile=quantile,

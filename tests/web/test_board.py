@@ -51,7 +51,7 @@ def page(browser: Browser, url: str) -> BoardPage:
 
 
 @pytest.fixture
-def ask(folder: Path) -> Iterator[Callable[..., None]]:
+def ask(folder: Path) -> Iterator[Callable[..., object]]:
     """ask(*rows): the page offers these experiments until the test ends."""
     examples = folder / "a" / "board" / "examples.json"
     kept = examples.read_text()
@@ -141,7 +141,7 @@ AT_ONCE = """
 """
 
 
-def test_two_tabs_at_the_same_instant_keep_to_one_budget(page: BoardPage, ask: Callable[..., None]):
+def test_two_tabs_at_the_same_instant_keep_to_one_budget(page: BoardPage, ask: Callable[..., object]):
     many = json.loads(PAYLOADS[2]) | {"name": "many", "budget": {"rule": "count", "cap": 8}}
     ask({"title": "many", "payload": json.dumps(many)})
     driver = page.browser.driver
@@ -345,7 +345,7 @@ def test_beliefs_are_those_of_the_server(page: BoardPage):
         assert said == belief(micro / 1e6)
 
 
-def test_what_strangers_wrote_stays_text(page: BoardPage, ask: Callable[..., None]):
+def test_what_strangers_wrote_stays_text(page: BoardPage, ask: Callable[..., object]):
     payload = json.loads(PAYLOADS[3]) | {"labels": [HOSTILE, "b"]}
     row = {"title": HOSTILE, "purpose": HOSTILE, "unit": HOSTILE, "payload": json.dumps(payload)}
     ask(row)
@@ -363,7 +363,7 @@ def test_what_strangers_wrote_stays_text(page: BoardPage, ask: Callable[..., Non
 
 @pytest.mark.parametrize(("payload", "kind"), [(TEXT, "text"), (PAIR, "pair")], ids=("text", "pair"))
 def test_what_the_page_has_no_field_for_is_refused_by_name(
-    page: BoardPage, ask: Callable[..., None], payload: bytes, kind: str
+    page: BoardPage, ask: Callable[..., object], payload: bytes, kind: str
 ):
     ask({"title": kind, "payload": payload.decode()})
     page.open(fresh=True)
@@ -373,7 +373,7 @@ def test_what_the_page_has_no_field_for_is_refused_by_name(
     assert not page.browser.find("#measure").is_displayed()
 
 
-def test_a_keyed_fleet_is_refused_in_a_sentence(page: BoardPage, ask: Callable[..., None]):
+def test_a_keyed_fleet_is_refused_in_a_sentence(page: BoardPage, ask: Callable[..., object]):
     # As long as a signed experiment: the JSON, a zero byte, a serial number, a signature.
     row = {"title": "keyed", "payload": PAYLOADS[0].decode()}
     ask(row)

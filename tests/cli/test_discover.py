@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "e.toml").write_text(DEFINITION, encoding="utf-8")
     rows = "".join(f"{text},{share}\n" for text, share in HELD.items())
     (made / "held.csv").write_text(f"text,share\n{rows}", encoding="utf-8")
-    options = ["--days", "2", "--devices", "30000", "--drift", "0", "--seed", "1", "--store", STORE]
+    options = ["--days", "2", "--devices", "30000", "--drift", "0", "--seed", "1", "--to", STORE]
     hushmote("simulate", "e.toml", "--population", "file:held.csv", *options, cwd=made)
     return made
 

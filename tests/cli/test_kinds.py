@@ -104,12 +104,12 @@ def test_watch_draws_a_mean_without_bars_and_says_how_texts_are_asked(run):
 
 def test_beliefs_are_about_values_that_can_be_listed(run):
     for name in ("firmware", "crash"):
-        line = run("epsilon")("local", "--prior-from", name, expect=1)
-        assert "no list holds all texts: say with --domain how many" in line
+        line = run("epsilon")("--prior", f"{name}@home", expect=1)
+        assert "no list holds all texts: say" in line
         command, *arguments = line.split(" Leave the text itself out: hushmote ")[1].split()
         assert "Take ε = " in run(command)(*arguments)
-    line = run("epsilon")("local", "--prior-from", "delay", expect=1)
-    assert line.startswith("hushmote: delay answers only its mean: give a prior with --prior")
+    line = run("epsilon")("--prior", "delay@home", expect=1)
+    assert line.startswith("hushmote: delay answers only its mean: give another prior")
 
 
 _FILE = """

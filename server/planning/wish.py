@@ -132,7 +132,7 @@ class Reading:
 
 
 def in_python(text: str) -> str:
-    """A text with fields as Python and the page name them: unit_error for --unit-error."""
+    """A text with fields as Python and the page name them: histogram_epsilon for --histogram-epsilon."""
     return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), text)
 
 

@@ -108,7 +108,7 @@ def calm(text: str) -> bool:
         ("simulate", ("mode.toml", "--devices", "2000", "--population", "file:people.csv:x"), ""),
         ("epsilon", ("mode.toml",), ""),
         ("epsilon", ("mode.toml", "--about", LABELS[0]), LABELS[0]),
-        ("plan", ("--devices", "1000", "--epsilon", "1", "--labels", ",".join(LABELS)), ""),
+        ("plan", ("--devices", "1000", "--epsilon", "1", "--values", ",".join(LABELS)), ""),
         (
             "plan",
             (
@@ -116,7 +116,7 @@ def calm(text: str) -> bool:
                 "1000",
                 "--epsilon",
                 "1",
-                "--bins",
+                "--values",
                 "8",
                 "--low",
                 "0",

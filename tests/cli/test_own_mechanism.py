@@ -50,17 +50,19 @@ def cups(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fresh() -> Iterator[Run]:
-    """The command line as in a process of its own: no mechanism but the shipped ones is loaded."""
-    shipped = {name: set(vars(ldp_client)[name]) for name in ("MECHANISMS", "TYPES")}
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """The command line as in a process of its own: no mechanism but the shipped ones is loaded, or found."""
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if Path(path).resolve() != EXAMPLES])
+    modules = {path.stem: sys.modules.get(path.stem) for path in EXAMPLES.glob("*.py")}
+    known = [vars(ldp_client)["MECHANISMS"], vars(ldp_client)["TYPES"]]
+    before = [dict(words) for words in known]
 
     def forget() -> None:
-        for name in [path.stem for path in EXAMPLES.glob("*.py")]:
+        for name in modules:
             sys.modules.pop(name, None)
-        for name, words in shipped.items():
-            known: dict[str, object] = vars(ldp_client)[name]
-            for word in known.keys() - words:
-                del known[word]
+        for words in known:
+            for word in [word for word in words if ":" in word or word == "letters"]:
+                del words[word]
 
     def run(*arguments: str, cwd: Path, expect: int = 0) -> str:
         forget()
@@ -68,6 +70,9 @@ def fresh() -> Iterator[Run]:
 
     yield run
     forget()
+    sys.modules.update({name: module for name, module in modules.items() if module is not None})
+    for words, all_of_them in zip(known, before, strict=True):
+        words.update(all_of_them)
 
 
 def test_every_command_that_reads_an_experiment_takes_it(cups: Path, fresh: Run):

@@ -3,6 +3,7 @@
 Who publishes and who counts take turns, each in a process of its own: neither takes of the other's core.
 """
 
+import dataclasses
 import multiprocessing
 import os
 import re
@@ -27,7 +28,7 @@ from paho.mqtt.properties import Properties
 from published import payload
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.aggregator import Aggregator
+from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
@@ -42,6 +43,7 @@ from postgres import Cluster
 FLEET = "bench"
 MASTER = bytes(range(32))
 FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
+COUNTING = Counting(fleets=[FLEET], fleet_keys=FLEET_KEYS)
 SHARE = "count"
 # With what it ships, mosquitto would save 200,000 queued messages every second and do little else.
 NO_SAVING = ("autosave_interval 3600",)
@@ -99,14 +101,13 @@ def bare(port: int, wanted: int, out: Connection) -> None:
     out.send((seconds, cpu_s, seen))
 
 
-def aggregate(broker: int | str, wanted: int, out: Connection, url: str, **more: Any) -> None:
+def aggregate(
+    broker: int | str, wanted: int, out: Connection, url: str, counting: Counting = COUNTING, **hooks: Any
+) -> None:
     """Run an aggregator until it has accepted `wanted` more reports; sends what bare() sends."""
-    where: dict = {"fleets": [FLEET], "fleet_keys": FLEET_KEYS}
-    where |= {
-        "broker": BrokerAddress("127.0.0.1", broker) if isinstance(broker, int) else parse_nats_url(broker)
-    }
+    address = BrokerAddress("127.0.0.1", broker) if isinstance(broker, int) else parse_nats_url(broker)
     with Store(url) as store:
-        aggregator = Aggregator(store, **where | more)
+        aggregator = Aggregator(store, address, counting, **hooks)
         start, before = time.perf_counter(), 0.0 if isinstance(broker, int) else time.process_time()
 
         def watch() -> None:
@@ -144,9 +145,10 @@ def member(broker: int | str, url: str, number: int, share: str | None, out: Con
     broker: mosquitto's port, or the URL of NATS servers, where all members have one client id.
     """
     if isinstance(broker, int):
-        where: dict = {"port": broker, "client_id": f"member-{number}", "share": share}
+        address, who = BrokerAddress("127.0.0.1", broker), {"client_id": f"member-{number}", "share": share}
     else:
-        where = {"nats": parse_nats_url(broker), "client_id": SHARE}
+        address, who = parse_nats_url(broker), {"client_id": SHARE}
+    counting = dataclasses.replace(COUNTING, **who)
     commit_s = 0.0
 
     def committed(_size: int, seconds: float) -> None:
@@ -154,7 +156,7 @@ def member(broker: int | str, url: str, number: int, share: str | None, out: Con
         commit_s += seconds
 
     with Store(url) as store:
-        aggregator = Aggregator(store, fleets=[FLEET], fleet_keys=FLEET_KEYS, on_commit=committed, **where)
+        aggregator = Aggregator(store, address, counting, on_commit=committed)
 
         def answer() -> None:
             while out.recv() != "stop":

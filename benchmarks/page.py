@@ -42,6 +42,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.aggregator import Counting
 from hushmote.server.store import Store
 from hushmote.server.wire import report, topics
 from hushmote.simulator import vectorised
@@ -204,7 +205,7 @@ def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
 
 
 def _open(port: int, wanted: int, out: Connection, url: str) -> None:
-    aggregate(port, wanted, out, url, fleets=[FLEET], fleet_keys=None)  # the simulated fleet is open
+    aggregate(port, wanted, out, url, Counting(fleets=[FLEET]))  # the simulated fleet is open
 
 
 def measured(options: argparse.Namespace) -> dict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 
 from ..server.errors import UsageError
 from .broker import DEFAULT_BROKER, BrokerUrl, connection, secret_in
-from .options import on_command_line
+from .options import command, on_command_line
 
 if TYPE_CHECKING:
     from ..server.door.limits import Rates
@@ -21,9 +22,12 @@ DEFAULT_HTTP = "127.0.0.1:9418"
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
-def door_command(
-    context: typer.Context,
-    broker: BrokerUrl = DEFAULT_BROKER,
+@dataclass(frozen=True, kw_only=True)
+class DoorOptions:
+    """Which broker it publishes to, where it listens, and whom it lets in."""
+
+    context: typer.Context
+    broker: BrokerUrl = DEFAULT_BROKER
     fleet: Annotated[
         list[str] | None,
         typer.Option(
@@ -31,8 +35,8 @@ def door_command(
             "experiment at the broker.",
             show_default=False,
         ),
-    ] = None,
-    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it listens.")] = DEFAULT_HTTP,
+    ] = None
+    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it listens.")] = DEFAULT_HTTP
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -41,14 +45,14 @@ def door_command(
             envvar="HUSHMOTE_DOOR_TOKEN_FILE",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     open_door: Annotated[
         bool,
         typer.Option(
             "--open",
             help="Let anybody who reaches it send reports: in an open fleet forged ones too.",
         ),
-    ] = False,
+    ] = False
     origin: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,14 +60,14 @@ def door_command(
             help="Let web pages of this origin use it, such as https://board.example; may be repeated.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     trust_proxy: Annotated[
         bool,
         typer.Option(
             "--trust-proxy",
             help="A reverse proxy is in front: take a client's address from X-Forwarded-For.",
         ),
-    ] = False,
+    ] = False
     rate: Annotated[
         list[str] | None,
         typer.Option(
@@ -72,8 +76,10 @@ def door_command(
             "address. May be repeated.  [default: 1000, address=200, device=1]",
             show_default=False,
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+def _door(options: DoorOptions) -> None:
     """Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.
 
     POST /v1/FLEET/report/DEVICE takes the bytes that a board sends by MQTT, and is answered 204 once the
@@ -88,8 +94,8 @@ def door_command(
     from ..server.service.http_access import check_token, is_loopback
     from ..server.service.process import set_up_log
 
-    host, port = parse_endpoint(http)
-    local = is_loopback(host)
+    host, port = parse_endpoint(options.http)
+    local, token_file, open_door = is_loopback(host), options.token_file, options.open_door
     if token_file is not None and open_door:
         raise UsageError("--token-file asks for a token and --open for none: take one of them")
     if not local and token_file is None and not open_door:
@@ -100,13 +106,19 @@ def door_command(
     token = None if token_file is None else check_token(secret_in(token_file, "token"), token_file)
     checked = local and token is None and not open_door
     access = Access(
-        token, LOOPBACK | {host} if checked else None, frozenset(map(_origin, origin or ())), trust_proxy
+        token,
+        LOOPBACK | {host} if checked else None,
+        frozenset(map(_origin, options.origin or ())),
+        options.trust_proxy,
     )
-    rates = _rates(rate or ())
-    address, tls = connection(broker, typed=on_command_line(context, "broker"))
-    publisher = ReportPublisher(address, tls, fleets=fleet or None)
+    rates = _rates(options.rate or ())
+    address, tls = connection(options.broker, typed=on_command_line(options.context, "broker"))
+    publisher = ReportPublisher(address, tls, fleets=options.fleet or None)
     set_up_log(as_json=False)
     process.run(publisher, door_application(publisher, access=access, rates=rates), host, port)
+
+
+door_command = command(DoorOptions, _door)
 
 
 def _rates(texts: Sequence[str]) -> Rates:

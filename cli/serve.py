@@ -7,13 +7,14 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ..device.ldp_client import LDPError
-from ..server.aggregator import CLIENT_ID, Aggregator
+from ..server.aggregator import CLIENT_ID, Aggregator, Counting
 from ..server.errors import HushmoteError, UsageError
 from ..server.ingest.broker_url import NatsAddress
 from ..server.ingest.clock import SIMULATED, HurryingClock, now
@@ -27,20 +28,24 @@ from ..server.store.database import parse_url
 from ..server.store.store import Store
 from ..server.wire.limits import BATCH_REPORTS
 from .broker import DEFAULT_BROKER, BrokerUrl, Connection, settings
-from .options import DEFAULT_STORE, StoreUrl, on_command_line
+from .options import DEFAULT_STORE, StoreUrl, command, on_command_line
+
+if TYPE_CHECKING:
+    from ..server.service.metrics import Metrics
 
 SIMULATED_CLIENT_ID = "hushmote-simulated"  # not the session of an aggregator of real fleets
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
-
-
 PROTOCOLS: Mapping[str, Literal["auto", "5", "3.1.1"]] = {"auto": "auto", "5": "5", "3.1.1": "3.1.1"}
 LOG_FORMAT, DISCOVERY = "HUSHMOTE_LOG_FORMAT", "HUSHMOTE_DISCOVERY_PREFIX"
 
 
-def serve_command(
-    context: typer.Context,
-    store: StoreUrl = DEFAULT_STORE,
-    broker: BrokerUrl = DEFAULT_BROKER,
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """What is counted into which store, from which broker, and what is told of it."""
+
+    context: typer.Context
+    store: StoreUrl = DEFAULT_STORE
+    broker: BrokerUrl = DEFAULT_BROKER
     master_key: Annotated[
         Path | None,
         typer.Option(
@@ -48,13 +53,13 @@ def serve_command(
             help="Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     retire: Annotated[
         bool,
         typer.Option(
             "--retire", help="Count what the broker keeps for client_id, end that for good, and exit."
         ),
-    ] = False,
+    ] = False
     rate: Annotated[
         int | None,
         typer.Option(
@@ -63,7 +68,7 @@ def serve_command(
             max=65_535,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     batch: Annotated[
         list[str] | None,
         typer.Option(
@@ -72,7 +77,7 @@ def serve_command(
             f"[default: {BATCH_REPORTS}, {BATCH_S:g}s]",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     simulated_days: Annotated[
         int | None,
         typer.Option(
@@ -82,7 +87,7 @@ def serve_command(
             max=365,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     http: Annotated[
         str | None,
         typer.Option(
@@ -90,7 +95,7 @@ def serve_command(
             help="Serve /metrics and /healthz there, without a login: 127.0.0.1:9417.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     publish: Annotated[
         str | None,
         typer.Option(
@@ -100,70 +105,91 @@ def serve_command(
             "windows; and each statistic as a sensor of Home Assistant.",
             show_default=False,
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+def _serve(options: ServeOptions) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.
 
     Several on one store divide the reports: each with its own client_id, all with one share. FILE.toml has
     these two and protocol; or HUSHMOTE_CLIENT_ID, _SHARE and _PROTOCOL. HUSHMOTE_LOG_FORMAT is text or json.
     """
     with _mistakes(), contextlib.ExitStack() as stack:
-        if on_command_line(context, "store") and _has_password(store):
+        store, simulated = options.store, options.simulated_days
+        if on_command_line(options.context, "store") and _has_password(store):
             raise UsageError(
                 "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
                 "or its password in PGPASSWORD or in a file that PGPASSFILE names"
             )
-        entered = settings(broker)
-        address, tls = entered.reports(typed=on_command_line(context, "broker"))
-        name = _client_id(entered, isinstance(address, NatsAddress), retire, simulated_days is not None)
-        batch_reports, batch_s = _batch(batch or ())
-        fleet_keys = load_keys(master_key)
-        metrics = where = None
-        if http is not None:
-            # Only here: they take a tenth of a second to load.
-            from ..server.service.bounded_http import parse_endpoint
-            from ..server.service.http_endpoint import Endpoint
-            from ..server.service.metrics import CertificateEnds, Metrics
-
-            where = parse_endpoint(http)
-            metrics = Metrics()
-        publisher = None
-        if publish is not None:
-            if retire or simulated_days is not None:
-                raise UsageError("--publish is for real fleets: leave --retire and --simulated-days out")
-            publisher = Publisher(store, _publication(publish))
+        entered = settings(options.broker)
+        address, tls = entered.reports(typed=on_command_line(options.context, "broker"))
+        name = _client_id(entered, isinstance(address, NatsAddress), options.retire, simulated is not None)
+        batch_reports, batch_s = _batch(options.batch or ())
+        fleet_keys = load_keys(options.master_key)
+        published = None if options.publish is None else _publication(options.publish)
+        if published and (options.retire or simulated is not None):
+            raise UsageError("--publish is for real fleets: leave --retire and --simulated-days out")
+        endpoint = None if options.http is None else _endpoint(options.http)
+        publisher = None if published is None else Publisher(store, published)
         opened = stack.enter_context(Store(store, patient=True))
-        fleets, clock = (None, now) if simulated_days is None else _simulated(opened, simulated_days)
-        aggregator = Aggregator(
-            opened,
-            address,
-            tls=tls,
+        fleets, clock = (None, now) if simulated is None else _simulated(opened, simulated)
+        counting = Counting(
             fleets=fleets,
             fleet_keys=fleet_keys,
             client_id=name,
             share=entered.share or None,
-            retire=retire,
-            rate=rate,
+            retire=options.retire,
+            rate=options.rate,
             protocol=PROTOCOLS[entered.protocol],
             batch_reports=batch_reports,
             batch_s=batch_s,
+            clock=clock,
+        )
+        metrics = None if endpoint is None else endpoint[1]
+        aggregator = Aggregator(
+            opened,
+            address,
+            counting,
+            tls=tls,
             on_ready=serving.announce_ready,
             on_commit=None if metrics is None else metrics.committed,
             retained=None if publisher is None else lambda: publisher.retained,
-            clock=clock,
         )
-        if where is not None and metrics is not None:
-            metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
-            files = {"cert": entered.cert, "ca": entered.ca}
-            metrics.add(CertificateEnds({key: Path(file) if file else None for key, file in files.items()}))
-            if publisher is not None:
-                from ..server.results.gauges import Gauges
-
-                metrics.add(Gauges(lambda: publisher.findings))
-            stack.enter_context(Endpoint(*where, metrics.text, lambda: trouble(aggregator.condition)))
+        if endpoint is not None:
+            stack.enter_context(_watched(aggregator, endpoint, entered, publisher))
         if publisher is not None:
             stack.enter_context(publisher)
         serving.run(aggregator)
+
+
+serve_command = command(ServeOptions, _serve)
+
+
+def _endpoint(http: str) -> tuple[tuple[str, int], Metrics]:
+    """Where the endpoint listens, and what it shows; loaded only here, as it takes a tenth of a second."""
+    from ..server.service.bounded_http import parse_endpoint
+    from ..server.service.metrics import Metrics
+
+    return parse_endpoint(http), Metrics()
+
+
+def _watched(
+    aggregator: Aggregator,
+    endpoint: tuple[tuple[str, int], Metrics],
+    entered: Connection,
+    publisher: Publisher | None,
+) -> contextlib.AbstractContextManager[Any]:
+    """The endpoint of an aggregator: its health, its counters, its certificates and what it publishes."""
+    from ..server.results.gauges import Gauges
+    from ..server.service.http_endpoint import Endpoint
+    from ..server.service.metrics import CertificateEnds
+
+    (where, metrics), files = endpoint, {"cert": entered.cert, "ca": entered.ca}
+    metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
+    metrics.add(CertificateEnds({key: Path(file) if file else None for key, file in files.items()}))
+    if publisher is not None:
+        metrics.add(Gauges(lambda: publisher.findings))
+    return Endpoint(*where, metrics.text, lambda: trouble(aggregator.condition))
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from .errors import HushmoteError
@@ -35,7 +36,7 @@ from .store.store import Store
 from .wire.keys import FleetKeys
 from .wire.limits import BATCH_REPORTS
 
-__all__ = ["CLIENT_ID", "Aggregator", "BrokerRefused", "Counters"]
+__all__ = ["CLIENT_ID", "Aggregator", "BrokerRefused", "Counters", "Counting"]
 
 CLIENT_ID = "hushmote-aggregator"
 
@@ -45,23 +46,55 @@ _MOST_IN_FLIGHT = 65_535
 _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
 
 
+@dataclass(frozen=True, kw_only=True)
+class Counting:
+    """Whose reports an aggregator counts, as whom it asks for them, and when it commits.
+
+    fleets: names to subscribe to, None for all; every fleet must be in the store.
+    fleet_keys: needed for keyed fleets.
+    client_id: names the session that the broker keeps while the aggregator is away; one at a time may use it.
+    On NATS servers it names their consumer, and any number of aggregators on one store divide its reports.
+    share: name of a group of aggregators on one store, among whom an MQTT 5 broker divides the reports; each
+    has a client_id of its own.
+    retire: count what the broker has kept for the session, end the session, and return from run(); MQTT 5.
+    rate: most reports of one device that are counted within an hour, None for any number; each aggregator of
+    a group counts for itself.
+    protocol: "auto" tries MQTT 5 and falls back to 3.1.1; it says nothing of NATS servers.
+    batch_reports: reports after which a batch is committed, 1 to 30,000.
+    batch_s: seconds after which it is committed.
+    clock: decides the window of a report, UTC.
+
+    Raises ValueError for what cannot be.
+    """
+
+    fleets: Sequence[str] | None = None
+    fleet_keys: FleetKeys | None = None
+    client_id: str = CLIENT_ID
+    share: str | None = None
+    retire: bool = False
+    rate: int | None = None
+    protocol: Literal["auto", "5", "3.1.1"] = "auto"
+    batch_reports: int = BATCH_REPORTS
+    batch_s: float = BATCH_S
+    clock: Callable[[], datetime.datetime] = now
+
+    def __post_init__(self) -> None:
+        if self.protocol not in ("auto", "5", "3.1.1"):
+            raise ValueError(f'protocol must be "auto", "5" or "3.1.1", not {self.protocol!r}')
+        if not (1 <= self.batch_reports <= 30_000 and self.batch_s > 0):
+            raise ValueError("batch_reports must be 1 to 30000 and batch_s above 0")
+        if self.protocol == "3.1.1" and (self.share is not None or self.retire):
+            raise ValueError("groups and sessions that end need MQTT 5")
+
+
 class Aggregator:
     """Counts a broker's reports into a store until it is stopped.
 
-    broker: of NATS servers client_id names the consumer that they keep, any number of aggregators on one
-    store divide its reports without a share, and protocol says nothing. tls: how the broker is checked, None
-    for plain TCP. fleets: names to subscribe
-    to, None for all; every fleet must be in the store. fleet_keys: needed for keyed fleets. client_id names
-    the session that the broker keeps while the aggregator is away: one aggregator at a time may use it.
-    share: name of a group of aggregators on one store, among whom the broker divides the reports; each has a
-    client_id of its own. retire: count what the broker has kept for the session, end the session, and return
-    from run(). rate: reports of one device counted within an hour at most, None for any number; each
-    aggregator of a group counts for itself.
-    protocol: "auto" tries MQTT 5 and falls back to 3.1.1; share and retire need MQTT 5. A batch is committed
-    after batch_reports reports or batch_s seconds. on_ready is called whenever the subscription holds, with
-    the experiments published; on_commit after each commit, with its messages and seconds. retained: returns
-    topic -> what else the broker is to keep there, empty for nothing; the same object as long as nothing
-    changed. clock: decides the window of a report, UTC.
+    tls: how the broker is checked, None for plain TCP.
+    on_ready: called whenever the subscription holds, with the experiments published.
+    on_commit: called after each commit, with its messages and seconds.
+    retained: returns topic -> what else the broker is to keep there, empty for nothing; the same object as
+    long as nothing changed.
 
     run() blocks; stop(), ready, counters and condition may be used from other threads, stop() in signal
     handlers too.
@@ -71,47 +104,40 @@ class Aggregator:
         self,
         store: Store,
         broker: BrokerAddress | NatsAddress = _HERE,
+        counting: Counting = Counting(),
         *,
         tls: ssl.SSLContext | None = None,
-        fleets: Sequence[str] | None = None,
-        fleet_keys: FleetKeys | None = None,
-        client_id: str = CLIENT_ID,
-        share: str | None = None,
-        retire: bool = False,
-        rate: int | None = None,
-        protocol: Literal["auto", "5", "3.1.1"] = "auto",
-        batch_reports: int = BATCH_REPORTS,
-        batch_s: float = BATCH_S,
         on_ready: Callable[[], object] | None = None,
         on_commit: Callable[[int, float], object] | None = None,
         retained: Callable[[], Mapping[str, bytes]] | None = None,
-        clock: Callable[[], datetime.datetime] = now,
     ) -> None:
-        if protocol not in ("auto", "5", "3.1.1"):
-            raise ValueError(f'protocol must be "auto", "5" or "3.1.1", not {protocol!r}')
-        if not (1 <= batch_reports <= 30_000 and batch_s > 0):
-            raise ValueError("batch_reports must be 1 to 30000 and batch_s above 0")
-        if protocol == "3.1.1" and (share is not None or retire):
-            raise ValueError("groups and sessions that end need MQTT 5")
         nats = isinstance(broker, NatsAddress)
-        if nats and share is not None:
+        if nats and counting.share is not None:
             raise ValueError("on NATS all aggregators with one client_id divide the reports: leave share out")
-        self._batch_reports = batch_reports
+        self._batch_reports = counting.batch_reports
         self._on_ready = on_ready
-        self._retire = retire
+        self._retire = counting.retire
         self._status = Status()
-        self._fleets = KnownFleets(store, self._status, fleet_keys, fleets)
-        session = Session(broker.mqtt if nats else broker, client_id, tls, fleets, share, retire)
+        self._fleets = KnownFleets(store, self._status, counting.fleet_keys, counting.fleets)
+        session = Session(
+            broker.mqtt if nats else broker,
+            counting.client_id,
+            tls,
+            counting.fleets,
+            counting.share,
+            counting.retire,
+        )
+        pace = functools.partial(Pace, counting.batch_reports, counting.batch_s)
         self._source: Source[Any]
         if not isinstance(broker, NatsAddress):
             # Twice the batch: the broker goes on sending while one is committed.
-            most = min(2 * batch_reports, _MOST_IN_FLIGHT)
+            most = min(2 * counting.batch_reports, _MOST_IN_FLIGHT)
             self._source = MqttSource(
                 session,
                 self._status,
-                protocol,
+                counting.protocol,
                 lambda version: BrokerConnection(
-                    version, client_id, session.login, most, Pace(batch_reports, batch_s), tls
+                    version, counting.client_id, session.login, most, pace(), tls
                 ),
             )
         else:
@@ -120,10 +146,10 @@ class Aggregator:
             except ImportError:
                 raise HushmoteError("a broker on NATS needs nats-py: pip install 'hushmote[nats]'") from None
 
-            pace = functools.partial(Pace, batch_reports, batch_s, asked_for=True)
-            self._source = NatsSource(broker, session, self._status, pace)
-        limit = None if rate is None else RateLimit(rate)
-        self._committer = Committer(store, self._fleets, self._status, limit, on_commit, clock)
+            asked = functools.partial(pace, asked_for=True)
+            self._source = NatsSource(broker, session, self._status, asked)
+        limit = None if counting.rate is None else RateLimit(counting.rate)
+        self._committer = Committer(store, self._fleets, self._status, limit, on_commit, counting.clock)
         self._announcer = Announcer(self._fleets, self._status)
         self._outbox = None if retained is None else Outbox(retained)
         self._connection: ReportConnection | None = None

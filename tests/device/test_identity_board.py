@@ -21,7 +21,7 @@ from micropython import find_runtime, load
 from running import until
 
 from hushmote.device import ldp_client
-from hushmote.server.aggregator import Aggregator
+from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.tls import client_context
 from hushmote.server.provisioning import authority, master_key, rotation
@@ -90,9 +90,8 @@ class Fleet:
         aggregator = Aggregator(
             self.store,
             BrokerAddress("localhost", self.folder.fleet.port),
+            Counting(fleet_keys=master_key.load_keys(self.folder.master_file()), batch_s=0.1),
             tls=client_context(self.folder.path / "aggregator/ca.pem", own, own),
-            fleet_keys=master_key.load_keys(self.folder.master_file()),
-            batch_s=0.1,
         )
         thread = threading.Thread(target=aggregator.run, daemon=True)
         thread.start()

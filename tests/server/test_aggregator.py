@@ -16,7 +16,7 @@ from running import WAIT_S, running, until
 from traffic import counted, crowd, full_disk, listening, needs_mosquitto, publish, total
 
 from hushmote.device import ldp_client
-from hushmote.server.aggregator import Aggregator, BrokerRefused
+from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.pacing import Backoff
@@ -100,13 +100,15 @@ def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store
 
 SCRIPT = """
 import logging, signal, sys
-from hushmote.server.aggregator import Aggregator
+from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.store import Store
 
 logging.basicConfig(level=logging.INFO, stream=sys.stderr)
 aggregator = Aggregator(
-    Store(sys.argv[1]), BrokerAddress("127.0.0.1", int(sys.argv[2])), batch_reports=50, batch_s=0.05,
+    Store(sys.argv[1]),
+    BrokerAddress("127.0.0.1", int(sys.argv[2])),
+    Counting(batch_reports=50, batch_s=0.05),
     on_ready=lambda: print("ready", flush=True),
 )
 signal.signal(signal.SIGTERM, lambda *_: aggregator.stop())
@@ -168,7 +170,7 @@ def test_a_broker_that_is_down_at_the_start_and_restarts_later_loses_nothing(sto
     monkeypatch.setattr(Backoff, "next_s", lambda backoff: waits.append(next_s(backoff)) or waits[-1])
     messages, counts = crowd(200)
     broker = MosquittoBroker(port=free_port())
-    aggregator = Aggregator(store, BrokerAddress(broker.host, broker.port), batch_s=0.2)
+    aggregator = Aggregator(store, BrokerAddress(broker.host, broker.port), Counting(batch_s=0.2))
     thread = threading.Thread(target=aggregator.run, daemon=True)
     thread.start()
     until(lambda: len(waits) >= 3, "several tries")
@@ -205,7 +207,7 @@ def test_a_refused_login_is_one_line_and_ends_the_run(store, tmp_path):
         for protocol in protocols:
             for username, password in ((None, None), ("agg", "wrong")):
                 address = BrokerAddress(broker.host, broker.port, username, password)
-                aggregator = Aggregator(store, address, protocol=protocol)
+                aggregator = Aggregator(store, address, Counting(protocol=protocol))
                 with pytest.raises(BrokerRefused, match="refuses the connection") as caught:
                     aggregator.run()
                 assert "\n" not in str(caught.value)
@@ -334,6 +336,6 @@ def test_what_cannot_be_run_is_refused_before_it_connects(store):
     with pytest.raises(keys.MasterKeyError, match="fleet keyed is keyed"):
         Aggregator(store).run()
     with pytest.raises(StoreError, match="no fleet away"):
-        Aggregator(store, fleets=["away"]).run()
+        Aggregator(store, counting=Counting(fleets=["away"])).run()
     with pytest.raises(ValueError, match="batch_reports"):
-        Aggregator(store, batch_reports=0)
+        Counting(batch_reports=0)

@@ -15,7 +15,7 @@ from nats.js.errors import NotFoundError
 from running import running, until
 from traffic import counted, crowd, forget, full_disk, publish, total
 
-from hushmote.server.aggregator import Aggregator, BrokerRefused
+from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting
 from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.ingest.nats import consumer as nats_consumer
 from hushmote.server.wire import topics
@@ -59,7 +59,8 @@ def consumer(servers, name):
 
 
 def retire(store, servers, name, **options):
-    aggregator = Aggregator(store, parse_nats_url(servers.url), client_id=name, retire=True, **options)
+    counting = Counting(client_id=name, retire=True, **options)
+    aggregator = Aggregator(store, parse_nats_url(servers.url), counting)
     aggregator.run()
     return aggregator.counters
 
@@ -117,12 +118,12 @@ def test_reports_outlive_the_death_of_all_servers_and_the_aggregator_that_of_its
 
 KILLED_BEFORE_ACKNOWLEDGING = """
 import os, signal, sys
-from hushmote.server.aggregator import Aggregator
+from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.store import Store
 
 Aggregator(
-    Store(sys.argv[1]), parse_nats_url(sys.argv[2]), client_id="killed", batch_s=0.05,
+    Store(sys.argv[1]), parse_nats_url(sys.argv[2]), Counting(client_id="killed", batch_s=0.05),
     on_commit=lambda *_: os.kill(os.getpid(), signal.SIGKILL),
 ).run()
 """
@@ -193,7 +194,7 @@ def test_an_aggregator_of_one_fleet_hears_no_other_and_its_consumer_is_not_for_a
         assert aggregator.counters.rejected == {}
     address = parse_nats_url(one.url)
     with pytest.raises(BrokerRefused, match=r"the consumer some is for other fleets, .*open.*client_id"):
-        Aggregator(store, address, client_id="some").run()
+        Aggregator(store, address, Counting(client_id="some")).run()
     with running(store, one, client_id="both", fleets=["open", "away"]) as aggregator:
         publish(one, others)
         until(lambda: total(aggregator) == 10, lambda: aggregator.counters)
@@ -249,7 +250,7 @@ def test_a_consumer_that_would_lose_reports_is_not_pulled_from(store, one, odd):
     with running(store, one, client_id="first"):  # the stream is the servers' own: MQTT makes it
         ask(one, lambda stream: stream.add_consumer(STREAM, config))
     with pytest.raises(BrokerRefused, match="the consumer odd was not made by hushmote"):
-        Aggregator(store, parse_nats_url(one.url), client_id="odd").run()
+        Aggregator(store, parse_nats_url(one.url), Counting(client_id="odd")).run()
 
 
 def test_what_is_given_back_at_the_end_goes_to_another_at_once(store, one):

@@ -11,7 +11,7 @@ from running import until
 from served import add_fleet, served
 from traffic import counted, crowd, listening, needs_mosquitto, publish
 
-from hushmote.server.aggregator import Aggregator, BrokerRefused
+from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker
@@ -84,7 +84,7 @@ def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_
         def retire(share):
             # The broker sends 20 and then waits: between batches nothing is there, and more is to come.
             options = {"client_id": "b", "share": share, "batch_reports": 10, "retire": True}
-            leaving = Aggregator(store, BrokerAddress("127.0.0.1", broker.port), **options)
+            leaving = Aggregator(store, BrokerAddress("127.0.0.1", broker.port), Counting(**options))
             leaving.run()
             return leaving.counters.accepted
 
@@ -178,6 +178,6 @@ def test_a_broker_without_shared_subscriptions_is_refused_in_one_line(tmp_path):
 
         threading.Thread(target=answer, daemon=True).start()
         address = BrokerAddress("127.0.0.1", server.getsockname()[1])
-        aggregator = Aggregator(store, address, client_id="a", share="crew")
+        aggregator = Aggregator(store, address, Counting(client_id="a", share="crew"))
         with pytest.raises(BrokerRefused, match=r"speaks only MQTT 3\.1\.1"):
             aggregator.run()

@@ -5,7 +5,7 @@ import dataclasses
 import threading
 import time
 
-from hushmote.server.aggregator import Aggregator
+from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url
 from hushmote.simulator.nats_servers import NatsServers
 
@@ -26,12 +26,13 @@ def running(store, broker, **options):
     login = {name: options.pop(name, None) for name in ("username", "password")}
     nats = isinstance(broker, NatsServers)
     address = parse_nats_url(broker.url) if nats else BrokerAddress(broker.host, broker.port)
-    options = {
-        "client_id": f"agg-{time.monotonic_ns()}",
-        "batch_s": 0.2,
-        "protocol": broker.protocol,
-    } | options
-    aggregator = Aggregator(store, dataclasses.replace(address, **login), **options)
+    hooks = {
+        name: options.pop(name) for name in ("tls", "on_ready", "on_commit", "retained") if name in options
+    }
+    usual = {"client_id": f"agg-{time.monotonic_ns()}", "batch_s": 0.2, "protocol": broker.protocol}
+    aggregator = Aggregator(
+        store, dataclasses.replace(address, **login), Counting(**usual | options), **hooks
+    )
     thread = threading.Thread(target=aggregator.run, daemon=True)
     thread.start()
     try:

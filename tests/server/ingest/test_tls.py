@@ -14,7 +14,7 @@ from running import until
 from served import served
 from traffic import counted, crowd, needs_mosquitto, publish
 
-from hushmote.server.aggregator import Aggregator
+from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress, BrokerUrlError, parse_broker_url
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.pacing import Backoff, Pace
@@ -35,7 +35,7 @@ def tls_broker(ca, pair, *settings):
 @contextlib.contextmanager
 def trying(store, port, tls, host="127.0.0.1"):
     """An aggregator in a thread that tries to connect."""
-    aggregator = Aggregator(store, BrokerAddress(host, port), tls=tls, batch_s=0.1)
+    aggregator = Aggregator(store, BrokerAddress(host, port), Counting(batch_s=0.1), tls=tls)
     thread = threading.Thread(target=aggregator.run)
     thread.start()
     try:

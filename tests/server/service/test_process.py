@@ -15,7 +15,7 @@ from running import running, until
 from served import get, served, with_setting
 from traffic import counted, crowd, needs_mosquitto, publish
 
-from hushmote.server.aggregator import Aggregator
+from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.provisioning import master_key
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
@@ -234,7 +234,7 @@ def test_a_wrong_master_key_is_one_line_at_the_start_and_a_rotated_one_is_right(
 
         def is_wrong(name):
             with pytest.raises(keys.MasterKeyError, match="this is not the master key of fleet home"):
-                Aggregator(store, fleet_keys=master_key.load_keys(tmp_path / name)).run()
+                Aggregator(store, counting=Counting(fleet_keys=master_key.load_keys(tmp_path / name))).run()
 
         is_right("wrong")  # nothing has counted yet: nobody can know
         with started("right"):

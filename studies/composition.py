@@ -1,7 +1,8 @@
 """What many releases of one value give away: an adversary's view of them, and when a budget is spent.
 
 Everything is computed, nothing is drawn. The value is yes or no, and each release is randomized response with
-ε in nats: the mechanism that every ε-LDP release of two values is a coarsening of.
+ε in nats: every ε-LDP release of two values can be made from it, Laplace noise too, and so tells no more.
+Gaussian noise has no ε without a δ, and so no place here.
 """
 
 from __future__ import annotations

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from . import ranges_findings as findings
 from .daily import Daily
 from .flawed import FlawedStructure, Flaws
 from .frame import StudyTable
-from .ranges_findings import (
-    CASES,
-    BreakEven,
-    LengthFit,
-    Verdict,
-    break_even,
-    exponent,
-    labelled,
-    measured_rms,
-    number,
-    rms,
-)
 from .ranges_run import FAMILIES, Point, RangeDesign, flaw_lengths, predicted, select
 
 
@@ -28,9 +17,9 @@ def markdown(table: StudyTable) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def agreement(found: Sequence[Verdict]) -> StudyTable:
+def agreement(found: Sequence[findings.Verdict]) -> StudyTable:
     """How the curves of each structure agree with their laws; one line for each, all days together."""
-    lines: dict[str, list[Verdict]] = {}
+    lines: dict[str, list[findings.Verdict]] = {}
     for verdict in found:
         lines.setdefault(_named(verdict), []).append(verdict)
     rows = []
@@ -46,7 +35,7 @@ def agreement(found: Sequence[Verdict]) -> StudyTable:
     return StudyTable("curves beside theory", headings, rows)
 
 
-def _named(verdict: Verdict) -> str:
+def _named(verdict: findings.Verdict) -> str:
     if verdict.kind == "flawed":
         return "runs with flaws, see below"
     if verdict.family == "local flat":
@@ -68,13 +57,13 @@ def results(points: Sequence[Point], epsilon: float) -> StudyTable:
             here = select(points, family=family, neighbours=neighbours, days=days, epsilon=epsilon, fanout=0)
             fanout = here[0].plan.partition(",")[0].removeprefix("fanout ")
             chosen = f" [{fanout}]" if family.endswith("hierarchy") else ""
-            cells.append(number(measured_rms(here)) + chosen)
+            cells.append(findings.number(findings.measured_rms(here)) + chosen)
         rows.append((f"{family} ({neighbours})" if "central" in family else family, *cells))
     title = f"RMSE in records at ε = {epsilon:g}, over all lengths; in brackets the fanout that is chosen"
     return StudyTable(title, ("structure", *(f"{days:,} days" for days in sizes)), rows)
 
 
-def lengths(found: Sequence[LengthFit]) -> StudyTable:
+def lengths(found: Sequence[findings.LengthFit]) -> StudyTable:
     """R² of three laws of the length, by structure and days."""
     replaced = [fit for fit in found if fit.neighbours == "replaced"]
     sizes = sorted({fit.days for fit in replaced})
@@ -86,7 +75,7 @@ def lengths(found: Sequence[LengthFit]) -> StudyTable:
     return StudyTable(title, ("√r / ln r / r", *(f"{days:,} days" for days in sizes)), rows)
 
 
-def even(rows: Sequence[BreakEven]) -> StudyTable:
+def even(rows: Sequence[findings.BreakEven]) -> StudyTable:
     """Where local hierarchies begin to beat flat."""
     headings = ("fanout B", "days D", "2 B ⌈log_B D⌉²", "exact, summed", "exact, consistent", "measured")
     cells = [tuple("never" if x is None else f"{x:,}" for x in vars(r).values()) for r in rows]
@@ -99,21 +88,23 @@ def flaws(design: RangeDesign, series: Daily) -> StudyTable:
     first, *others = design.flaw_fanouts
     upper = sorted(design.epsilons)[-2:]
     rows = []
-    for case, flaws in CASES.items():
+    for case, flaws in findings.CASES.items():
 
         def error(epsilon: float, fanout: int = first, shortest: float = 0, flaws: Flaws = flaws) -> float:
             """RMSE by theory over all lengths from `shortest` on."""
             tree, lengths = FlawedStructure(fanout, flaws), flaw_lengths(design.flaw_days)
-            return rms(predicted(tree, series, epsilon, r, design.ranges) for r in lengths if r >= shortest)
+            return findings.rms(
+                predicted(tree, series, epsilon, r, design.ranges) for r in lengths if r >= shortest
+            )
 
         at = {fanout: error(middle, fanout, far) for fanout in design.flaw_fanouts}
-        from_days = break_even(middle, flaws, first, series)
+        from_days = findings.break_even(middle, flaws, first, series)
         rows.append(
             (
-                labelled(case),
+                findings.labelled(case),
                 f"{FlawedStructure(first, flaws).true_epsilon(design.flaw_days, low):.2f}",
-                f"ε^{exponent(design.epsilons, list(map(error, design.epsilons))):.2f}",
-                f"ε^{exponent(upper, list(map(error, upper))):.2f}",
+                f"ε^{findings.exponent(design.epsilons, list(map(error, design.epsilons))):.2f}",
+                f"ε^{findings.exponent(upper, list(map(error, upper))):.2f}",
                 *(f"{at[fanout] / at[first]:.2f}" for fanout in others),
                 "never" if from_days is None else f"{from_days} days",
             )

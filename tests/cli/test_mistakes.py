@@ -53,6 +53,11 @@ def test_an_estimate_loads_no_picture_and_no_simulator(tmp_path: Path):
     assert not {"matplotlib", "pandas", "scipy.optimize", "scipy.stats", "hushmote.simulator"} & loaded
 
 
+def test_a_simulation_does_not_wait_for_scipy_s_statistics(tmp_path: Path):
+    """They take longer to load than all else."""
+    assert "scipy.stats" not in modules("simulate", "--help", cwd=tmp_path)
+
+
 def modules(*arguments: str, cwd: Path) -> set[str]:
     """Names of the modules that a command has loaded when it ends."""
     run = start(*arguments, cwd=cwd, program=("-c", LOADED), stdout=subprocess.PIPE)

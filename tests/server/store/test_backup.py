@@ -287,3 +287,10 @@ def test_the_command_prints_what_the_check_finds_and_fails(live, monkeypatch, ca
     lines = json.loads(said.out)["violations"] if options else said.out.splitlines()
     assert len(lines) == 1
     assert lines[0].endswith("reports are counted, 40 were accepted")
+
+
+def test_the_check_finds_two_current_versions_of_a_name(live):
+    live.add_experiment("home", payload_of(experiment(epsilon=500_000)))
+    with live.writing() as connection:
+        connection.exec_driver_sql("UPDATE experiment SET current = 1")
+    assert check(live).violations == ("temp of fleet home has 2 current versions; one may be published",)

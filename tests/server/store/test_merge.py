@@ -350,6 +350,7 @@ def test_a_merge_keeps_what_serials_days_and_checks_say_of_both(sites):
     (late,) = (v for v in c.experiments("home") if v.payload == new)
     assert not late.current
     assert late.counted_until is not None
+    assert late.counted_until < LAST  # as if c's version had followed it now
     assert check(c).violations == ()
     serial = a.experiments("home")[0].serial
     a.add_experiment("home", old)

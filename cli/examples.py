@@ -15,7 +15,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plan": (
         "hushmote plan",
         "hushmote plan --devices 20000 --values 64 --error 0.01",
-        "hushmote plan --devices 20000 --values yes-no --lifetime 4 --horizon 2y --call 1h",
+        "hushmote plan --devices 2000 --values 64 --lifetime 4 --horizon 2y --call 1h",
     ),
     "mechanisms": (
         "hushmote mechanisms --values 256 --epsilon 2",

@@ -58,7 +58,7 @@ def status_command(
         return
     with Store(store, read_only=True) as opened:
         fleets, rejects, lines = opened.fleets(), opened.rejects(), _lines(opened)
-        seen = None if as_json else watch.Counting().look(opened, StoreState("ready", "", 0))
+        seen = None if as_json else watch.SeenStore().look(opened, StoreState("ready", "", 0))
     boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
     if seen is None:

@@ -34,7 +34,7 @@ def follow(store: str, url: str | None) -> None:
     url: the aggregator's own HTTP, None where nobody is to ask it.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    drawn, counting = Live(console=show.out, screen=True, auto_refresh=False), Counting()
+    drawn, counting = Live(console=show.out, screen=True, auto_refresh=False), SeenStore()
     aggregator = _Aggregator(url)
     aggregator.start()
     with contextlib.suppress(KeyboardInterrupt), StoreWatch(store) as watch, drawn as live:
@@ -49,7 +49,7 @@ def follow(store: str, url: str | None) -> None:
             time.sleep(max(_TURN_S, _REST * (time.monotonic() - began_s)))
 
 
-class Counting:
+class SeenStore:
     """What was seen of a store so far, for reports a second."""
 
     def __init__(self) -> None:

@@ -89,12 +89,7 @@ def check_mechanism_command(
         raise UsageError("name a mechanism to prove, or give --samples to draw from one of each")
     if mechanism.endswith(".toml"):
         mechanism = load(Path(mechanism)).experiment().mechanism
-    found: list[Property] = []
-    for one in check(mechanism, runtime):
-        found.append(one)
-        if not as_json:
-            style = "red" if one.holds is False else ""
-            show.out.print(f"{one.name:<10}  {_WORDS[one.holds]}: {one.words}", style=style, soft_wrap=True)
+    found = [one if as_json else _shown(one) for one in check(mechanism, runtime)]
     broken = [one.name for one in found if one.holds is False]
     if as_json:
         print_json(
@@ -102,6 +97,13 @@ def check_mechanism_command(
         )
     if broken:
         raise PropertyBroken(f"{mechanism} must not be used: it fails {', '.join(broken)}")
+
+
+def _shown(found: Property) -> Property:
+    """Print a property as soon as it is looked at."""
+    style = "red" if found.holds is False else ""
+    show.out.print(f"{found.name:<10}  {_WORDS[found.holds]}: {found.words}", style=style, soft_wrap=True)
+    return found
 
 
 def payloads(name: str | None, further: bool = True) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import typer
 
 from ..server.errors import UsageError
 from .broker import FILE, URLS, connection, secret_in
-from .options import DEFAULT_STORE, AggregatorUrl, StoreUrl, on_command_line
+from .options import DEFAULT_STORE, AggregatorUrl, StoreUrl, command, on_command_line
 
 if TYPE_CHECKING:
     from ..server.ingest.broker_url import BrokerAddress
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
 DEFAULT_HTTP = "127.0.0.1:9419"
 
 
-def page_command(
-    context: typer.Context,
-    store: StoreUrl = DEFAULT_STORE,
+@dataclass(frozen=True, kw_only=True)
+class PageOptions:
+    """Which store is looked at, where the page listens, and what it is told besides."""
+
+    context: typer.Context
+    store: StoreUrl = DEFAULT_STORE
     fleet: Annotated[
         str | None, typer.Option("--fleet", help="Only this fleet; else all.", show_default=False)
-    ] = None,
-    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the page listens.")] = DEFAULT_HTTP,
+    ] = None
+    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the page listens.")] = DEFAULT_HTTP
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -34,11 +38,11 @@ def page_command(
             envvar="HUSHMOTE_PAGE_TOKEN_FILE",
             show_default=False,
         ),
-    ] = None,
-    aggregator: AggregatorUrl = None,
+    ] = None
+    aggregator: AggregatorUrl = None
     policy_file: Annotated[
         Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
-    ] = None,
+    ] = None
     broker: Annotated[
         str | None,
         typer.Option(
@@ -47,8 +51,10 @@ def page_command(
             envvar="HUSHMOTE_BROKER",
             show_default=False,
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+def _page(options: PageOptions) -> None:
     """Look at a store in a browser: live, and only read.
 
     Fleets, experiments, budgets, plans, and a board to try.
@@ -66,32 +72,35 @@ def page_command(
     from ..server.service.http_access import check_token, is_loopback
     from ..server.service.process import set_up_log
 
-    host, port = parse_endpoint(http)
+    host, port = parse_endpoint(options.http)
     token = None
-    if token_file is not None:
-        token = check_token(secret_in(token_file, "token"), token_file)
+    if options.token_file is not None:
+        token = check_token(secret_in(options.token_file, "token"), options.token_file)
     if token is None and not is_loopback(host):
         raise UsageError(
             f"{host} is reached from other machines: give --token-file FILE, and whoever knows the token in "
             "it may look; or listen on 127.0.0.1"
         )
-    known = None if policy_file is None else policy.read(policy_file)
-    asked = None if aggregator is None else check_url(aggregator)
+    known = None if options.policy_file is None else policy.read(options.policy_file)
+    asked = None if options.aggregator is None else check_url(options.aggregator)
     set_up_log(as_json=False)
     with contextlib.ExitStack() as stack:
         door, reports_to = None, None
-        if broker is not None:
+        if options.broker is not None:
             from ..server.door.app import door_application
             from ..server.door.publisher import ReportPublisher
 
-            typed = on_command_line(context, "broker")
-            reached = connection(broker, typed=typed)
+            typed = on_command_line(options.context, "broker")
+            reached = connection(options.broker, typed=typed)
             reports_to = None if typed else _without_login(reached[0])
-            publisher = ReportPublisher(*reached, fleets=None if fleet is None else [fleet])
+            publisher = ReportPublisher(*reached, fleets=None if options.fleet is None else [options.fleet])
             door = door_application(stack.enter_context(publisher))
         os.nice(5)  # on a machine that they share the aggregator goes first
-        settings = PageSettings(store, host, port, fleet, asked, token, door, known)
+        settings = PageSettings(options.store, host, port, options.fleet, asked, token, door, known)
         serve(settings, lambda url: _tell(url, reports_to))
+
+
+page_command = command(PageOptions, _page)
 
 
 def _without_login(address: BrokerAddress) -> str:

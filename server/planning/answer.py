@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +19,9 @@ from .expected_error import Question
 from .experiment_file import Named, file_text, nats
 from .lifetime import LifetimePlan, Spending, plan_lifetime
 from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
-from .sentences import asked, assumed, mechanism, sentences
+from .sentences import asked, assumed, cost, mechanism, not_met, sentences
 from .wish import (
+    YES_NO,
     Reading,
     Wish,
     epsilon_of_report,
@@ -30,6 +33,8 @@ from .wish import (
     wanted_error,
 )
 
+_LIFE = ("lifetime", "delta", "horizon", "call", "limit")
+_ANSWER = "   <- the answer"
 _UNIT = "half_width_95_in_unit"
 _SEEN = {"a day": "the last day", "a week": "the last week", "30 days": "the last 30 days"}
 _SEEN |= {"all of it": "all reports"}
@@ -55,6 +60,16 @@ class PlanTable:
 
 
 @dataclass(frozen=True)
+class LastWindow:
+    """What the last days of a life show: expected reports, half-width, and what their histogram tells."""
+
+    name: str
+    reports: float
+    error: float
+    seen: HistogramEpsilon
+
+
+@dataclass(frozen=True)
 class PlanAnswer:
     """What follows from a wish.
 
@@ -77,10 +92,48 @@ class PlanAnswer:
             return self.plan.error
         return [*self.plan.errors.values()][-1]
 
+    @property
+    def solved(self) -> str:
+        """Which of devices, epsilon, domain and error was worked out; of a life devices, or its error."""
+        if isinstance(self.plan, Plan):
+            return self.plan.solved
+        return "devices" if self.wish.devices is None else "error"
+
+    def error_with(self, devices: float) -> float:
+        """Half-width with another number of devices, as error."""
+        return self.error * math.sqrt(self.plan.devices / devices)
+
     @cached_property
     def sentences(self) -> tuple[str, str, str]:
         """What to take, how exact that is, and how private."""
-        return sentences(self.plan, self.wanted, self.reading.yes_no)
+        found = self.solved == "devices"
+        return sentences(self.plan, self.wanted, self.reading.yes_no, found)
+
+    @property
+    def not_met(self) -> str:
+        """Said of a life that is not as exact as was asked for; empty where it is."""
+        return "" if isinstance(self.plan, Plan) else not_met(self.plan, self.wanted)
+
+    @property
+    def cost(self) -> str:
+        """What a life costs a board; empty for one report."""
+        return "" if isinstance(self.plan, Plan) else cost(self.plan)
+
+    @cached_property
+    def fixed_limit(self) -> str:
+        """What a fixed limit would save where any range is asked for; empty where it saves nothing."""
+        wanted = self.wanted if self.solved == "devices" else self.error
+        if self.plan.question.kind != "range" or wanted is None or wanted >= NOTHING:
+            return ""
+        if isinstance(self.plan, Plan):
+            other = Wish(values=YES_NO, epsilon=self.plan.epsilon, error=wanted)
+        else:
+            spent = {name: getattr(self.wish, name) for name in _LIFE}
+            other = Wish(values=YES_NO, error=wanted, **spent)
+        needed = answer(other).plan.devices
+        if needed >= self.plan.devices:
+            return ""
+        return f"Is your limit fixed? Asked as yes or no, the same takes {needed:,} devices."
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -98,6 +151,19 @@ class PlanAnswer:
         return lifetime_histograms(self.plan)
 
     @cached_property
+    def windows(self) -> tuple[LastWindow, ...]:
+        """What the last reports of a life show; of one report there are none."""
+        plan = self.plan
+        if isinstance(plan, Plan):
+            return ()
+        return tuple(
+            LastWindow(
+                name, plan.devices * plan.best.per_device(days), plan.error(plan.best, days), self.seen[name]
+            )
+            for name, days in plan.windows().items()
+        )
+
+    @cached_property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """What there is to say of the plan in a few words each: a name, and what it is; one may go on."""
         about = (
@@ -105,7 +171,7 @@ class PlanAnswer:
             ("mechanism", mechanism(self.plan.design)),
         )
         plan = self.plan
-        return (*_once(self, plan), *about) if isinstance(plan, Plan) else _life(plan, about)
+        return (*_once(self, plan), *about) if isinstance(plan, Plan) else _life(self, plan, about)
 
     @cached_property
     def tables(self) -> tuple[PlanTable, ...]:
@@ -135,6 +201,10 @@ class PlanAnswer:
             values["devices_for_error"] = needed
         return values | said
 
+    def command(self, name: str) -> str:
+        """The line for a shell that gives the same plan, and NAME.toml without owner and purpose."""
+        return shlex.join(["hushmote", "plan", *self.wish.words(), "--output", f"./{name}.toml"])
+
     def file(self, named: Named) -> str:
         """The text of the experiment's file. Raises PlanError where the plan makes none."""
         return file_text(self.plan, self.reading, named)
@@ -155,11 +225,12 @@ def answer(wish: Wish, before_each: Callable[[], object] = object) -> PlanAnswer
         parts = {"devices": wish.devices, "epsilon": epsilon, "domain": reading.domain, "error": error}
         return PlanAnswer(wish, reading, solve(question, **parts, before_each=before_each), error, unit)
     spent = life_of(wish)
-    if wish.devices is None or reading.domain is None:
-        raise PlanError("--lifetime needs --devices and --values")
-    return PlanAnswer(
-        wish, reading, plan_lifetime(question, wish.devices, reading.domain, *spent), error, unit
-    )
+    if reading.domain is None or (wish.devices is None and error is None):
+        raise PlanError("--lifetime needs --values, and --devices or --error")
+    life = plan_lifetime(question, 2 if wish.devices is None else wish.devices, reading.domain, *spent)
+    if wish.devices is None and error is not None:
+        life = life.enough(error)
+    return PlanAnswer(wish, reading, life, error, unit)
 
 
 def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
@@ -174,7 +245,7 @@ def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
         "error": ("error", f"±{plan.error:.3%} of the {_whole(plan.question)}", ""),
     }
     facts = [
-        (name, f"{text}{'   <- the answer' if key == plan.solved else ''}{more}")
+        (name, f"{text}{_ANSWER if key == plan.solved else ''}{more}")
         for key, (name, text, more) in rows.items()
     ]
     facts.append(("", f"half-width of the 95 % interval; standard error {plan.stderr:.3%}"))
@@ -210,18 +281,21 @@ def _fits(question: Question, reading: Reading) -> bool:
     return question.kind == "frequency" or not reading.labels
 
 
-def _life(life: LifetimePlan, about: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _life(
+    a: PlanAnswer, life: LifetimePlan, about: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
     """The facts of a life."""
     best, rhythm, budget = life.best, life.rhythm, life.budget
     spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
     rarely = "every call" if best.every == 1 else f"one call in {best.every:,}"
     added = "" if best.composition == "basic" else " (optimal composition)"
+    found = _ANSWER if a.solved == "devices" else ""
     allowed = f'"sum" {best.cap * best.epsilon:,}'
     if best.composition == "optimal":
         allowed += f' or "squares" {best.cap * best.epsilon**2:,}'
     return (
-        ("devices", f"{life.devices:,}, {best.design.domain:,} values"),
+        ("devices", f"{life.devices:,}{found}, {best.design.domain:,} values"),
         ("budget", f"{spent} for life; {calls}"),
         *about,
         ("best", f"{counted(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"),

@@ -11,7 +11,7 @@ ICML 2015) gains for many reports, rarely enough.
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -22,8 +22,17 @@ from scipy import special
 from ...device.ldp_client import EPSILON_MIN
 from ..accounting import AccountingError, optimal_epsilon, optimal_reports
 from ..epsilon import MICRO, check_epsilon
-from .devices import MOST_RANGE_VALUES, PlanError, best_design, check_ranges, devices_for, half_width
-from .expected_error import Design, Question
+from .devices import (
+    MOST_DEVICES,
+    MOST_RANGE_VALUES,
+    PlanError,
+    Z,
+    best_design,
+    check_ranges,
+    devices_for,
+    half_width,
+)
+from .expected_error import Design, Question, variance
 
 MOST_EVERY = 1 << 24
 DAY_S = 86_400
@@ -180,6 +189,20 @@ class LifetimePlan:
     def devices_for(self, days: float, error: float) -> int:
         """Fewest devices with which the last days meet an error."""
         return devices_for(self.best.design, self.question, error, self.best.per_device(days))
+
+    def enough(self, error: float) -> "LifetimePlan":
+        """The same with the fewest devices whose longest window at the end meets an error.
+
+        How a board spends its life does not depend on how many there are. Raises PlanError where more devices
+        are needed than there can be.
+        """
+        longest = [*self.windows().values()][-1]
+        needed = variance(self.design, self.question) * (Z / error) ** 2
+        if needed > self.best.per_device(longest) * MOST_DEVICES:
+            raise PlanError(
+                f"±{error:g} takes more than {MOST_DEVICES:,} devices: ask for less, or allow more"
+            )
+        return replace(self, devices=self.devices_for(longest, error))
 
     def error(
         self, spending: Spending, days: float, question: Question | None = None, first: bool = False

@@ -47,14 +47,20 @@ def assumed(question: Question, design: Design) -> str:
     return held or "whatever it holds: the worst case"
 
 
-def sentences(plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False) -> tuple[str, str, str]:
-    """What to take, how exact that is, and how private. error: wanted half-width, as Plan.error."""
+def sentences(
+    plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False, found: bool = False
+) -> tuple[str, str, str]:
+    """What to take, how exact that is, and how private.
+
+    error: wanted half-width, as Plan.error. found: whether a life's devices are what was worked out.
+    """
     what = "share of yes" if yes_no else asked(plan.question)
     if isinstance(plan, Plan):
         return _take(plan), _known(plan, what), belief(plan.epsilon)
     best = plan.best
     rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
-    spends = f"Let a board make {counted(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
+    take = f"Take {plan.devices:,} devices. " if found else ""
+    spends = f"{take}Let a board make {counted(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
     return spends, _exactness(plan, error, what), _privacy(plan)
 
 
@@ -100,14 +106,18 @@ def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
     text += "."
     if error is None:
         return text
-    meets = [name for name, half in shown.items() if half <= error]
-    if meets:
-        return f"{text} {short(error, life.question)} are met from {meets[0]} of reports on."
-    longest, days = list(life.windows().items())[-1]
+    meets = next((name for name, half in shown.items() if half <= error), None)
+    met = f"{short(error, life.question)} are met from {meets} of reports on."
+    return f"{text} {not_met(life, error) or met}"
+
+
+def not_met(life: LifetimePlan, error: float | None) -> str:
+    """Said where no window at the end is as exact as wanted; empty where one is."""
+    if error is None or min(life.errors.values()) <= error:
+        return ""
+    longest, days = [*life.windows().items()][-1]
     needed = life.devices_for(days, error)
-    return (
-        f"{text} {short(error, life.question)} are not met by {longest} alone: that takes {needed:,} devices."
-    )
+    return f"{short(error, life.question)} are not met by {longest} alone: that takes {needed:,} devices."
 
 
 def cost(life: LifetimePlan) -> str:

@@ -252,7 +252,7 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
             "there is no folder /nowhere",
         ),
         ("--devices 1000 --epsilon 1 --values 16 --output e.toml", "--low and --high"),
-        (LIFE, "needs --devices and --values"),
+        (LIFE, "needs --values, and --devices or --error"),
         (LIFE + " --values 16 --epsilon 1", "leave --epsilon out"),
         (LIFE + " --values 16 --limit 0", "from 0.001 to 16"),
         ("--devices 1000 --lifetime 2 --values 16", "needs --horizon and --call"),

@@ -58,7 +58,7 @@ def run(line: str):
 def test_the_command_that_is_shown_says_the_same_and_writes_the_same_file(setting, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     answer = answered(setting)
-    result = run(f"{answer.command(NAMED)} --json")
+    result = run(f"{answer.made.command(NAMED.name)} --json")
     assert result.exit_code == 0, result.output
     written = (tmp_path / "room.toml").read_text()
     assert without_words(written) == without_words(answer.made.file(NAMED))
@@ -66,14 +66,14 @@ def test_the_command_that_is_shown_says_the_same_and_writes_the_same_file(settin
     told = json.loads(result.output)
     assert told["answer"] == list(answer.made.lines)
     histograms = told["histograms"] if setting.lasting else [told["histogram"]]
-    shown = [w.epsilon for w in answer.windows] or [answer.made.seen["all of it"].epsilon]
+    shown = [w.seen.epsilon for w in answer.made.windows] or [answer.made.seen["all of it"].epsilon]
     assert [h["epsilon"] for h in histograms][: len(shown)] == shown
 
 
 def test_the_field_and_the_sentence_show_the_same_error():
     answer = answered(SMALL)
     assert f"±{answer.solved:g} percentage points, 95 times in 100" in answer.made.lines[0]
-    assert answer.solved == pytest.approx(100 * answer.fourth.error, rel=0.01)
+    assert answer.solved == pytest.approx(100 * answer.made.error, rel=0.01)
 
 
 AGAIN = Setting(answer="devices", lasting=True)
@@ -81,30 +81,25 @@ AGAIN = Setting(answer="devices", lasting=True)
 
 def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
     answer = answered(AGAIN)
-    assert answer.life is not None
     assert answer.made.error <= 0.02
     assert "are met" in answer.made.sentences[1]
-    assert answer.said[0] == f"Take {answer.devices:,} devices."
-    assert (answer.solved, answer.life.devices, answer.not_met) == (
-        answer.devices,
-        answer.devices,
-        "",
-    )
-    fewer = answered(replace(AGAIN, answer="error", devices=answer.devices * 0.99 // 1))
+    assert answer.made.sentences[0].startswith(f"Take {answer.solved:,} devices. Let a board make ")
+    assert (answer.made.plan.devices, answer.made.not_met) == (answer.solved, "")
+    fewer = answered(replace(AGAIN, answer="error", devices=answer.solved * 0.99 // 1))
     assert fewer.made.error > 0.02
     assert fewer.solved == pytest.approx(100 * fewer.made.error, rel=0.01)
 
 
 def test_a_life_that_does_not_reach_what_was_asked_for_says_so():
     answer = answered(replace(AGAIN, answer="epsilon"))
-    assert "are not met" in answer.made.sentences[1]
-    assert answer.not_met.startswith("This does not reach the ±2 points that you asked for")
+    assert answer.made.not_met.startswith("±2 points are not met by 30 days alone: that takes ")
+    assert answer.made.sentences[1].endswith(answer.made.not_met)
 
 
 def test_more_devices_in_a_life_are_drawn_as_its_longest_window_has_them():
     answer = answered(replace(AGAIN, bins=8))
     devices, errors = zip(*answer.curve, strict=True)
-    assert devices[len(devices) // 2] == pytest.approx(answer.devices)
+    assert devices[len(devices) // 2] == pytest.approx(answer.made.plan.devices)
     assert errors[len(errors) // 2] == pytest.approx(100 * answer.made.error)
 
 
@@ -112,18 +107,17 @@ def test_more_devices_in_a_life_are_drawn_as_its_longest_window_has_them():
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_fixed_limit_is_said_to_take_fewer_devices(answer, lasting):
     ranges = answered(Setting(answer=answer, lasting=lasting))
-    assert ranges.fixed is not None
-    assert ranges.fixed < ranges.devices
-    assert f"Asked as yes or no, the same takes {ranges.fixed:,} devices." in ranges.fixed_limit
     error = 2.0 if answer == "devices" else 100 * ranges.made.error
     asked_so = answered(Setting(form="yes_no", answer="devices", error=error, lasting=lasting))
-    assert (asked_so.devices, asked_so.fixed_limit) == (ranges.fixed, "")
+    assert asked_so.solved < ranges.made.plan.devices
+    assert f"Asked as yes or no, the same takes {asked_so.solved:,} devices." in ranges.made.fixed_limit
+    assert asked_so.made.fixed_limit == ""
 
 
 def test_the_curve_goes_through_the_plan_and_falls():
     answer = answered(SMALL)
     devices, errors = zip(*answer.curve, strict=True)
-    assert errors[len(errors) // 2] == pytest.approx(100 * answer.fourth.error)
+    assert errors[len(errors) // 2] == pytest.approx(100 * answer.made.error)
     assert devices[len(devices) // 2] == pytest.approx(20_000)
     assert sorted(errors, reverse=True) == list(errors)
 
@@ -204,7 +198,7 @@ numbers = st.none() | st.floats() | st.sampled_from([0.0, -1.0, 1e30, 1e300, 2.0
 def test_whatever_is_typed_gives_an_answer_or_one_line(setting):
     refused = None
     try:
-        answered(setting).command(NAMED)
+        answered(setting).made.command(NAMED.name)
     except HushmoteError as e:
         refused = str(e)
     assert refused is None or "\n" not in refused

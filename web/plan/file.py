@@ -87,9 +87,9 @@ class FilePart:
             self._fault.set_text(sentence(_NO_RANGE if e.field == "low" else str(e)))
         else:
             self._ready.set_visibility(True)
-            self._short.set_text(in_locale(self._answer.not_met, self._reader))
+            self._short.set_text(in_locale(self._answer.made.not_met, self._reader))
             self._file.set_text(self._text)
-            self._command.set_text(self._answer.command(named))
+            self._command.set_text(self._answer.made.command(named.name))
             file = f"{named.name}.toml"
             self._next.set_text(f"hushmote experiment show {file}\nhushmote experiment add {file}")
 

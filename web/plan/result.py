@@ -6,6 +6,8 @@ from typing import Any
 
 from nicegui import ui
 
+from ...server.planning.answer import PlanAnswer
+from ...server.planning.second_epsilon import HistogramEpsilon
 from ...server.words.epsilon import rounded_up
 from ...server.words.numbers import percent
 from ..charts import COLOURS, axis, chart, table, tooltip
@@ -13,10 +15,11 @@ from ..frame import heading, sentence, tag
 from ..glossary import WORDS, word
 from ..in_locale import in_locale
 from ..reader import Reader
-from .answer import Window, Worked
+from .answer import Worked
 from .file import FilePart
 
 _HALF_WIDTH = "error, ± %"
+_FACTORS = (0.25, 1, 4)
 
 
 class ResultPart:
@@ -54,9 +57,10 @@ class ResultPart:
 
     def show(self, answer: Worked) -> None:
         """Show an answer in the place of the last one."""
+        made = answer.made
         self._busy.set_visibility(False)
-        self._fault.set_text("" if answer.met else self._written(answer.not_met))
-        self._said.set_text(self._written(" ".join(answer.said)))
+        self._fault.set_text("")
+        self._said.set_text(self._written(" ".join(made.sentences[:2])))
         self._rest.set_visibility(True)
         self._rest.classes(remove="plan-old")
         self._facts.clear()
@@ -65,18 +69,19 @@ class ResultPart:
                 with ui.element("dt"):
                     word(name) if name in WORDS else ui.label(name)
                 tag("dd", self._written(said))
-        steps = "; ".join(f"{n:,} devices: {error}" for n, error in answer.steps)
+        counts = [max(2, round(made.plan.devices * factor)) for factor in _FACTORS]
+        steps = "; ".join(f"{n:,} devices: {percent(made.error_with(n))}" for n in counts)
         self._chart.options.clear()
         self._chart.options.update(self._options(answer))
         self._chart.props["aria-label"] = f"Error by number of devices. {self._written(steps)}"
         self._chart.update()
         self._steps.set_text(self._written(f"Twice as exact takes four times the devices. {steps}."))
-        self._show_life(answer)
+        self._show_life(made)
         self._file.show(answer)
 
     def _options(self, answer: Worked) -> dict[str, Any]:
-        tag = self._reader.tag
-        here = [float(answer.devices), 100 * answer.made.error]
+        tag, made = self._reader.tag, answer.made
+        here = [float(made.plan.devices), 100 * made.error]
         series: list[dict[str, Any]] = [
             {
                 "type": "line", "name": "error", "showSymbol": False, "data": [list(p) for p in answer.curve],
@@ -84,8 +89,8 @@ class ResultPart:
             },
             {"type": "scatter", "name": "this plan", "data": [here], "symbolSize": 12, "color": COLOURS[1]},
         ]  # fmt: skip
-        if answer.made.wanted is not None:
-            wanted = {"yAxis": 100 * answer.made.wanted, "name": "wanted"}
+        if made.wanted is not None:
+            wanted = {"yAxis": 100 * made.wanted, "name": "wanted"}
             series[0]["markLine"] = {
                 "symbol": "none", "silent": True, "data": [wanted], "lineStyle": {"color": COLOURS[2]},
                 "label": {"formatter": "wanted", "position": "insideStartTop"},
@@ -99,15 +104,15 @@ class ResultPart:
             "series": series,
         }
 
-    def _show_life(self, answer: Worked) -> None:
+    def _show_life(self, made: PlanAnswer) -> None:
         self._life.clear()
-        if answer.life is None:
+        if not made.windows:
             return
         with self._life:
             heading("A board's life", 2)
-            for said in answer.lasting:
+            for said in (made.sentences[2], sentence(made.cost)):
                 ui.label(self._written(said)).classes("plan-said")
-            rows = [(w.name, f"{w.reports:,.0f}", percent(w.error), _seen(w)) for w in answer.windows]
+            rows = [(w.name, f"{w.reports:,.0f}", percent(w.error), _seen(w.seen)) for w in made.windows]
             heads = ("at the end, over", "reports", "error", "ε of the histogram")
             table("A board's life", heads, [[self._written(cell) for cell in row] for row in rows])
 
@@ -115,7 +120,7 @@ class ResultPart:
         return in_locale(text, self._reader)
 
 
-def _seen(window: Window) -> str:
+def _seen(of: HistogramEpsilon) -> str:
     """The ε of a window's histogram; of several reports of a board it may be larger than that of one."""
-    epsilon = rounded_up(window.epsilon)
-    return epsilon if window.own == 1 else f"{epsilon} (up to {window.own:,} reports of a board)"
+    epsilon = rounded_up(of.epsilon)
+    return epsilon if of.own_reports == 1 else f"{epsilon} (up to {of.own_reports:,} reports of a board)"

@@ -135,6 +135,6 @@ class PlanView:
         """The number that was worked out stays where it is when another one is chosen to be the answer."""
         self._now = replace(self._now, **{FIELDS[answer.setting.answer]: answer.solved})
         self._form.show(answer.setting.answer, answer.solved)
-        self._form.tell_fixed(in_locale(answer.fixed_limit, self._reader))
+        self._form.tell_fixed(in_locale(answer.made.fixed_limit, self._reader))
         self._tell_beliefs()
         self._result.show(answer)

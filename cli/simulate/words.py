@@ -11,8 +11,9 @@ from ...server.answers.answer import Answer, Answers
 from ...server.answers.guide import asked_about, exact, half_width
 from ...server.epsilon import MICRO
 from ...server.words import experiment as words
+from ...server.words.answers import to_one_point
 from ...server.words.epsilon import belief
-from ...server.words.numbers import counted, few_boards
+from ...server.words.numbers import counted, two_digits
 from ...simulator.attack import AttackOutcome
 from ...simulator.calls import Reporting, expected_reports, usual_calls, usual_reports
 from ...simulator.simulate import SimulatedEstimate
@@ -57,24 +58,19 @@ def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
     width = half_width(about)
     if width < FEW or about.quantity != "share":
         return ""
-    return f"Too few reports: a share is known to ±{_points(width)} points only. {_more(estimate, width)}"
+    known = f"a share is known to ±{two_digits(100 * width)} points only"
+    return f"Too few reports: {known}. {_more(estimate, width)}"
 
 
 def _more(estimate: SimulatedEstimate, width: float) -> str:
     """How to come to ±1 point, or as near as budgets allow."""
     made, e = estimate.reporting, estimate.experiment
-    reports, devices, advice = estimate.reports, estimate.devices, ""
+    advice = ""
     if made is not None and made.given and made.calls < usual_calls(e):
         more = round(made.devices * expected_reports(e, usual_calls(e)))
-        width *= math.sqrt(reports / more)
-        advice = f"--calls {usual_calls(e)} makes about {more:,} reports: ±{_points(width)} points. "
-        reports = more
-    boards = devices * (width / 0.01) ** 2
-    return f"{advice}±1 point takes {few_boards(boards):,} boards."
-
-
-def _points(width: float) -> str:
-    return f"{100 * width:.2g}" if width < 1 else f"{100 * width:,.0f}"
+        width *= math.sqrt(estimate.reports / more)
+        advice = f"--calls {usual_calls(e)} makes about {more:,} reports: ±{two_digits(100 * width)} points. "
+    return f"{advice}{to_one_point(estimate.devices, width)}"
 
 
 def conclusion(estimate: SimulatedEstimate, file: Path, answers: Answers) -> None:
@@ -93,10 +89,10 @@ def conclusion(estimate: SimulatedEstimate, file: Path, answers: Answers) -> Non
 def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: float) -> str:
     if about.quantity == "reading":
         return f"{exact(answers)} Four times as many boards halve that."
-    if estimate.experiment.type == "pair":
-        return f"{exact(answers)} In the middle of them it is ±{_points(width)}. {_more(estimate, width)}"
-    known = f"A row's share is known to ±{_points(width)} points ({estimate.confidence * 100:g} %)."
-    return f"{known} {_more(estimate, width)}"
+    middle = f" In the middle of them it is ±{two_digits(100 * width)}." * (
+        estimate.experiment.type == "pair"
+    )
+    return f"{exact(answers)}{middle} {_more(estimate, width)}"
 
 
 def attack(outcome: AttackOutcome) -> None:

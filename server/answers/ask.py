@@ -14,7 +14,8 @@ from ...device.ldp_client import Experiment
 from ..experiments.asking import OF_VALUES, require
 from ..mechanisms.views.factors import parts_of
 from ..plain import plain
-from . import headline, second_epsilon
+from ..words.which import which_reports
+from . import second_epsilon
 from .answer import Answer, Answers, Frame
 from .fleet_estimate import MEAN, FleetEstimate, trend
 from .guide import NOISY, Guide, guide, half_width
@@ -191,7 +192,7 @@ def over_time(facts: Facts, question: EstimateQuestion, statistics: Sequence[str
     selected = facts.selected(question.selection)
     unit = selected.unit if question.unit is None else question.unit
     windows = selected.by_window(question.weigh)
-    frame = Frame(unit, question.confidence, headline.about(question.selection.fleet, list(windows)))
+    frame = Frame(unit, question.confidence, which_reports(question.selection.fleet, list(windows)))
     return trend(windows, statistics, frame, question.quantiles, question.pair)
 
 

@@ -18,7 +18,8 @@ from ..estimate.statistic import Floats, Told
 from ..estimate.top_k import RankedValue, top
 from ..experiments import units
 from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
-from . import change, headline, moments, pairs, texts
+from ..words.which import which_reports
+from . import change, moments, pairs, texts
 from .answer import PLAIN, Answer, Answers, Frame, Tables
 from .pair_tables import NO_QUESTION, PairQuestion
 from .pairs import PairAnswers
@@ -269,7 +270,7 @@ class FleetEstimate(Tables):
             return self.about
         fleet = " and ".join(sorted({source.fleet for source in self.sources}))
         version = self.about.partition(", version ")[2]
-        return headline.about(fleet, sorted({source.window for source in self.sources}), version)
+        return which_reports(fleet, sorted({source.window for source in self.sources}), version)
 
     def _require(self, *words: str) -> None:
         require(self.estimates.versions, words)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
-from ..words.epsilon import belief
-from ..words.numbers import two_digits
+from ..words import answers as words
+from ..words.epsilon import belief_of_all
 from .rows import AnswerRows
 from .second_epsilon import TwoEpsilons
 
@@ -19,7 +19,6 @@ NOISY = 0.25
 
 _OF_PAIRS = ("difference", "conditional", "marginal", "joint")
 _MOMENTS = ("mean", "standard deviation")  # shown unasked; a quantile was asked for
-_MOST_NATS = 16.0  # of all reports of a board: beyond, no belief is bounded in any useful way
 
 
 @dataclass(frozen=True)
@@ -37,18 +36,7 @@ class Guide:
 
 def guide(answers: Sequence[AnswerRows], epsilons: TwoEpsilons, windows: int) -> Guide:
     """Sentences on answers; windows: in how many the reports came, where more could be asked about them."""
-    return Guide(_private(epsilons), exact(answers), _next(answers, windows))
-
-
-def _private(epsilons: TwoEpsilons) -> str:
-    one = belief(epsilons.report)
-    together = epsilons.report * epsilons.own
-    if epsilons.own == 1:
-        return one
-    if together > _MOST_NATS:
-        return f"{one} A board's many reports about one reading that never changes tell more than that."
-    all_of_them = belief(together, seen=f"all {epsilons.own:,} of its reports")
-    return f"{one} {all_of_them}"
+    return Guide(belief_of_all(epsilons.report, epsilons.own), exact(answers), _next(answers, windows))
 
 
 def half_width(answer: AnswerRows) -> float:
@@ -65,43 +53,33 @@ def asked_about(answers: Sequence[A]) -> A:
 
 def exact(answers: Sequence[AnswerRows]) -> str:
     """How exact the answers are, in a sentence; of a pair from the best known row to the worst."""
-    sure = f"{answers[0].confidence * 100:g} of 100 such intervals hold the truth"
+    confidence = answers[0].confidence
     if answers[0].kind in _OF_PAIRS:
-        return f"{_from_best_to_worst(asked_about(answers))}; {sure}."
-    parts, known = [], " is known"
+        about = asked_about(answers)
+        widths = sorted(((row.name, (row.high - row.low) / 2) for row in about.rows), key=lambda row: row[1])
+        unit = None if about.quantity == "share" else about.unit
+        ends = widths if len(widths) == 1 else [widths[0], widths[-1]]
+        return words.best_to_worst(about.heading, ends, unit, confidence)
+    parts: list[tuple[str, float, str | None]] = []
     shares = [a for a in answers if a.quantity == "share"]
     readings = [a for a in answers if a.quantity == "reading"]
-    kind = {"trend": "in a window, ", "change": "of a change, "}.get(answers[0].kind, "")
     asked = [row for a in shares if a.kind == "ranges" for row in a.rows]
     if asked:  # the widest of them: what holds for it holds for each
-        widest = max(row.high - row.low for row in asked) / 2
         which = "the share that you asked for" if len(asked) == 1 else "each share that you asked for"
-        parts.append(f"{which}{known} to about ±{two_digits(widest * 100)} percentage points")
+        parts.append((which, max(row.high - row.low for row in asked) / 2, None))
     elif shares and half_width(shares[0]):
-        parts.append(f"a share{known} to about ±{two_digits(half_width(shares[0]) * 100)} percentage points")
+        parts.append(("a share", half_width(shares[0]), None))
     if readings:
         rows = [row for a in readings for row in a.rows]
         first = next((row for row in rows if row.name not in _MOMENTS), rows[0])
-        same = [row for row in rows if row.name == first.name]
-        reading = median((row.high - row.low) / 2 for row in same)
-        error = f"{two_digits(reading)} {readings[0].unit}".strip()
-        parts.append(f"the {first.name}{'' if parts else known} to about ±{error}")
+        halves = [(row.high - row.low) / 2 for row in rows if row.name == first.name]
+        parts.append((f"the {first.name}", median(halves), readings[0].unit))
     if not any(a.rows for a in answers):
         return "No text stands out from what chance shows."
     if not parts:
         return "What was asked for holds all reports, whatever the readings are."
-    text = f"{kind}{' and '.join(parts)}; {sure}."
-    return text[0].upper() + text[1:]
-
-
-def _from_best_to_worst(answer: AnswerRows) -> str:
-    scale, unit = (100, "percentage points") if answer.quantity == "share" else (1, answer.unit)
-    rows = sorted(answer.rows, key=lambda row: row.high - row.low)
-    ends = [f"±{two_digits((row.high - row.low) / 2 * scale)}" for row in (rows[0], rows[-1])]
-    if len(rows) == 1:
-        return f'"{answer.heading}" is known to about {ends[0]} {unit}'.rstrip()
-    about = " to ".join(f"{end} ({row.name})" for end, row in zip(ends, (rows[0], rows[-1]), strict=True))
-    return f'Rows of "{answer.heading}" are known to about {about} {unit}'.rstrip()
+    where = {"trend": "in a window, ", "change": "of a change, "}.get(answers[0].kind, "")
+    return words.exact(parts, confidence, where)
 
 
 def _next(answers: Sequence[AnswerRows], windows: int) -> str:
@@ -112,11 +90,13 @@ def _next(answers: Sequence[AnswerRows], windows: int) -> str:
         return "Four times as many reports on both sides show changes half as large."
     if not first.rows:
         return f"Four times as many reports ({4 * first.reports:,}) find texts of about half that share."
-    halve = f"four times as many reports ({4 * first.reports:,}) halve the intervals"
+    text = words.halved(first.reports)
     if first.quantity == "share" and half_width(first) > NOISY * max(row.value for row in first.rows):
-        wider = "Ask for fewer, wider rows (--rows 8, --range)" if first.rows[0].upper is not None else ""
-        text = f"{wider}, or wait: {halve}." if wider else f"{halve}."
-    else:
-        text = f"{halve}."
+        wider = (
+            "Ask for fewer, wider rows (--rows 8, --range), or wait: "
+            if first.rows[0].upper is not None
+            else ""
+        )
+        text = wider + text
     trend = f" --trend shows the {windows} windows one by one." if windows > 1 else ""
-    return text[0].upper() + text[1:] + trend
+    return words.begun(text) + trend

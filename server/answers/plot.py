@@ -18,9 +18,9 @@ from matplotlib.lines import Line2D
 
 from ..arrays import Floats
 from ..plain_text import shortened
+from ..words.which import titled
 from . import figure as pictures
 from .figure import COLOURS, LINE_ROWS, QUIET, number_axis
-from .headline import titled
 from .rows import AnswerRows, CellRow, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
 
 _INTERVAL = {"ecolor": pictures.ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}

@@ -14,7 +14,7 @@ from ..epsilon import MICRO
 from ..errors import UsageError
 from ..estimate.shuffled import LIMITS, histograms_epsilon
 from ..store.store import Version
-from ..words.epsilon import rounded_up
+from ..words.epsilon import own_reports, rounded_up
 from .answer import Answer, Answers
 from .query import Facts, Selection
 from .rows import TrendRow
@@ -75,8 +75,7 @@ class TwoEpsilons:
         both = f"ε of a report: {self.report:g}. ε of {what}: {rounded_up(self.histogram)}"
         if self.histogram is None:
             return f"{both}: {self.holds}."
-        own = "1 report" if self.own == 1 else f"up to {self.own:,} reports"
-        return f"{both} at δ = {self.delta:g}, {own} of a board, {self.holds}."
+        return f"{both} at δ = {self.delta:g}, {own_reports(self.own)}, {self.holds}."
 
 
 def of_histograms(

@@ -78,7 +78,11 @@ class Wish:
         "In place of --epsilon: the ε that the histogram of all reports may have, against whoever sees"
         " histograms only; not against the broker, the aggregator's operator or the database's journal.",
     ] = None
-    lifetime: Annotated[float | None, "Plan a life: the ε that all of a board's reports may cost."] = None
+    lifetime: Annotated[
+        float | None,
+        "Plan a life: the ε that all of a board's reports may cost. With --error in place of --devices, how"
+        " many it takes.",
+    ] = None
     delta: Annotated[
         float | None,
         "With --lifetime: the δ that goes with it, otherwise 0; with --histogram-epsilon: the histogram's,"

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
+from .numbers import ENGLISH, Numbers
+
 ITS_REPORT = "its report"
 ALL_SEEN = "all that it ever sends"
 ALL_REPORTS = "all of its reports"
+
+_MOST_NATS = 16.0  # of all reports of a board: beyond, no belief is bounded in any useful way
 
 
 def rounded_up(nats: float | None) -> str:
@@ -39,6 +43,21 @@ def belief(nats: float, what: str = "reading", seen: str = ITS_REPORT) -> str:
     sure = math.ceil(100 * odds / (1 + odds))
     after = f"at most {sure} % sure" if sure < 100 else "all but certain"
     return f"Someone 10 % sure of a device's {what} can become {after} by seeing {seen}."
+
+
+def belief_of_all(nats: float, own: int) -> str:
+    """What one report tells at most, and what all do. nats: of one. own: reports of a board, at most."""
+    one = belief(nats)
+    if own == 1:
+        return one
+    if own * nats > _MOST_NATS:
+        return f"{one} A board's many reports about one reading that never changes tell more than that."
+    return f"{one} {belief(own * nats, seen=f'all {own:,} of its reports')}"
+
+
+def own_reports(own: int, write: Numbers = ENGLISH) -> str:
+    """How many reports of one board a histogram holds."""
+    return "1 report of a board" if own == 1 else f"up to {write.number(own, 0)} reports of a board"
 
 
 def within(delta: float, told: str) -> str:

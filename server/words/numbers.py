@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+import datetime
 import math
+from typing import Protocol
 
 NOTHING = 0.5
 """The half-width of a share from which on an interval says nothing."""
 
 DAY_S = 86_400
 _LENGTHS = (("year", 365 * DAY_S), ("week", 7 * DAY_S), ("day", DAY_S), ("hour", 3600), ("minute", 60))
+
+
+class Numbers(Protocol):
+    """How numbers and days are written; the page has one for each reader's locale."""
+
+    def number(self, value: float, digits: int | None = None) -> str:
+        """A number with so many digits behind the point, or with those that it has."""
+        ...
+
+    def percent(self, share: float, digits: int = 1) -> str:
+        """A share."""
+        ...
+
+    def day(self, day: datetime.date) -> str:
+        """A day."""
+        ...
+
+
+class _English:
+    def number(self, value: float, digits: int | None = None) -> str:
+        return f"{value:,.10g}" if digits is None else f"{value:,.{digits}f}"
+
+    def percent(self, share: float, digits: int = 1) -> str:
+        return f"{100 * share:,.{digits}f} %"
+
+    def day(self, day: datetime.date) -> str:
+        return day.isoformat()
+
+
+ENGLISH: Numbers = _English()
+"""As the command line writes them."""
 
 
 def counted(count: int, noun: str = "report") -> str:
@@ -21,9 +54,10 @@ def expected(count: float) -> str:
     return f"{count:,.0f}" if count >= 10 else f"{count:.2g}"
 
 
-def two_digits(number: float) -> str:
+def two_digits(number: float, write: Numbers = ENGLISH) -> str:
     """A number with the two digits that count: "0.57", "1,200"."""
-    return f"{float(f'{number:.2g}'):,.10g}"
+    rounded = float(f"{number:.2g}")
+    return write.number(rounded, len(f"{rounded:.10f}".rstrip("0").partition(".")[2]))
 
 
 def few_boards(boards: float) -> int:

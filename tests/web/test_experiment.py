@@ -23,8 +23,8 @@ from hushmote.server.answers.rows import Row
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
+from hushmote.server.words.answers import digits
 from hushmote.simulator import vectorised
-from hushmote.web.experiment.sentences import digits
 
 pytestmark = needs_chromium
 

@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
-from hushmote.web.experiment.sentences import digits
+from hushmote.server.words.answers import digits
 
 pytestmark = needs_chromium
 

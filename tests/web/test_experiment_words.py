@@ -20,6 +20,7 @@ from hushmote.server.experiments.units import UnitsError
 from hushmote.server.overview.fleets import days_left
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
+from hushmote.server.words import answers as words
 from hushmote.simulator import vectorised
 from hushmote.web.experiment import charts, files, sentences
 from hushmote.web.experiment.asking import newest
@@ -111,9 +112,7 @@ def test_sentences_are_in_the_readers_numbers(store):
         experiment = described(reader, "home", "temp").newest.experiment
     row = Row("18 to 22", 0.41234, 0.40123, 0.42345, None, 18.0, 22.5)
     name = sentences.span(row, experiment, "°C", GERMAN)
-    assert (
-        sentences.share(row, name, GERMAN) == "18 to 22,5 °C: 41,2 % of the fleet, between 40,1 % and 42,3 %"
-    )
+    assert words.share(row, name, GERMAN) == "18 to 22,5 °C: 41,2 % of the fleet, between 40,1 % and 42,3 %"
     first, last = replace(row, lower=-4.0), replace(row, upper=28.0)
     assert sentences.span(first, experiment, "°C", ENGLISH) == "below 22.5 °C"
     assert sentences.span(last, experiment, "°C", ENGLISH) == "18 °C and above"
@@ -155,11 +154,11 @@ def test_a_label_stays_what_it_is_where_a_sentence_begins(store):
 
 
 def test_the_headline_names_its_windows_and_the_newest_where_it_changed(store):
-    assert sentences.period(DAYS, DAYS, ENGLISH) == "Jan 1, 2026 to Jan 3, 2026, all 3 windows"
-    assert sentences.period(DAYS[:2], DAYS, GERMAN) == "01.01.2026 to 02.01.2026, 2 of 3 windows"
-    assert sentences.period(DAYS[2:], DAYS, ENGLISH) == "Jan 3, 2026"
-    assert sentences.period(("2026-01-01T05",), ("2026-01-01T05",), ENGLISH) == "Jan 1, 2026, 05:00 UTC"
-    assert sentences.period(("all",), ("all",), ENGLISH) == "all reports"
+    assert words.period(DAYS, DAYS, ENGLISH) == "Jan 1, 2026 to Jan 3, 2026, all 3 windows"
+    assert words.period(DAYS[:2], DAYS, GERMAN) == "01.01.2026 to 02.01.2026, 2 of 3 windows"
+    assert words.period(DAYS[2:], DAYS, ENGLISH) == "Jan 3, 2026"
+    assert words.period(("2026-01-01T05",), ("2026-01-01T05",), ENGLISH) == "Jan 1, 2026, 05:00 UTC"
+    assert words.period(("all",), ("all",), ENGLISH) == "all reports"
     url, grow = store
     for day in DAYS[:2]:
         grow("mode", day, 4000)
@@ -183,7 +182,7 @@ def test_the_headline_names_its_windows_and_the_newest_where_it_changed(store):
             estimate = reader.fleet("home").experiment("mode").estimate(DAYS[2])
         (row,) = (estimate.share if len(ranges) == 1 else estimate.together)(*ranges).rows
         assert answer.rows[0] == row
-        said = sentences.newest(row, window, ENGLISH)
+        said = words.newest(row, window, ENGLISH)
         assert said.startswith("It changed in this time: newest window (Jan 3, 2026) ")
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from nicegui import ui
 
 from ...server.answers.rows import Row
+from ...server.words.answers import digits
 from ..reader import Reader
-from . import sentences
 
 
 def written(row: Row, reader: Reader, *more: float, share: bool = True) -> list[str]:
@@ -17,7 +17,7 @@ def written(row: Row, reader: Reader, *more: float, share: bool = True) -> list[
     share: of a population, in percent; otherwise a reading.
     """
     scale, write = (100, reader.percent) if share else (1, reader.number)
-    places = sentences.digits(row.low * scale, row.high * scale)
+    places = digits(row.low * scale, row.high * scale)
     return [write(x, places) for x in (row.value, row.low, row.high, *more)]
 
 

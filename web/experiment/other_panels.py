@@ -8,8 +8,8 @@ from ...server.answers.answer import Answer, Answers
 from ...server.answers.rows import TITLES
 from ...server.experiments.asking import answers_of, answers_only
 from ...server.plain_text import visible
+from ...server.words import answers as words
 from ..frame import heading, sentence
-from . import sentences
 from .answer_table import rows_table, written
 from .controls import Given
 
@@ -37,16 +37,14 @@ class MeanPanel:
 
     def show(self, answer: Answer, when: str) -> None:
         """Show the mean, and what else is known with it; when: the windows, in words."""
-        mean, *others = (sentences.value(row, self._unit, self._reader) for row in answer.rows)
-        self._sentence.text = f"{mean[0].upper()}{mean[1:]} ({when})"
-        more = (
-            f"Four times as many reports ({self._reader.number(4 * answer.reports, 0)}) halve the interval."
-        )
-        self._exact.text = f"{sentences.sure(answer.confidence, self._reader)} {more}"
+        mean, *others = (words.value(row, row.name, self._unit, self._reader) for row in answer.rows)
+        self._sentence.text = f"{mean} ({when})"
+        more = words.begun(words.halved(answer.reports, self._reader))
+        self._exact.text = f"{words.sure(answer.confidence, self._reader)} {more}"
         self._readings.clear()
         with self._readings:
             for said in others:
-                ui.label(f"{said[0].upper()}{said[1:]}")
+                ui.label(said)
 
 
 class AskedPanel:

@@ -8,6 +8,7 @@ from ...server.answers.answer import Answer, Answers
 from ...server.answers.rows import OUTSIDE, PostRow
 from ...server.experiments.units import UnitsError, bin_edges, index_names
 from ...server.plain_text import visible
+from ...server.words import answers as words
 from ..frame import heading
 from . import charts, sentences
 from .answer_table import keyed, rows_table, written
@@ -135,8 +136,7 @@ class SharesPanel:
         with self._readings:
             for answer in readings:
                 for row in answer.rows:
-                    said = sentences.value(row, self._unit, self._reader)
-                    ui.label(f"{said[0].upper()}{said[1:]}")
+                    ui.label(words.value(row, row.name, self._unit, self._reader))
         self._fill()
 
     def read_aloud(self) -> None:
@@ -154,7 +154,7 @@ class SharesPanel:
         self._shown = choices
         row = asked.rows[0]
         name = sentences.span(row, self._experiment, self._unit, self._reader)
-        self._sentence.text = f"{sentences.share(row, name, self._reader)} ({when})"
+        self._sentence.text = f"{words.share(row, name, self._reader)} ({when})"
         processed = isinstance(row, PostRow)
         self._processed.visible = processed
         if isinstance(row, PostRow):

@@ -21,6 +21,7 @@ from ...server.errors import HushmoteError, UsageError
 from ...server.experiments.asking import OF_VALUES, NotAnswered
 from ...server.plain_text import visible
 from ...server.store.versions import Version
+from ...server.words import answers as words
 from ..frame import frame, heading, sentence
 from ..page import Page
 from ..reader import Reader, reader
@@ -122,7 +123,7 @@ class ExperimentView:
         self._say(self._areas.head, sentences.head(of, today, self._reader))
         self._build(of)
         few = of.reports < 2
-        self.state(sentences.too_few(of.reports, (), self._reader) if few else "")
+        self.state(words.too_few(of.reports, self._reader) if few else "")
         self._areas.body.visible = not few
         return not few
 
@@ -271,7 +272,7 @@ class ExperimentView:
             newest = await self._ask.newest(choices.newest(self._of))
         if self._still(choices):
             window, answer = newest or ("", None)
-            panel.show_newest(sentences.newest(answer.rows[0], window, self._reader) if answer else "")
+            panel.show_newest(words.newest(answer.rows[0], window, self._reader) if answer else "")
 
     async def _answered(self, asked: EstimateQuestion, nothing: Callable[[str], None]) -> Answers | None:
         """The answers to what takes long; None where nobody waits for them, or nothing() says why."""
@@ -318,7 +319,7 @@ class ExperimentView:
         of = self._of
         assert of is not None
         chosen = tuple(of.facts.selected(self._question("estimate").selection).counts)
-        return sentences.period(chosen, tuple(of.there), self._reader)
+        return words.period(chosen, tuple(of.there), self._reader)
 
     def _question(self, asked: str) -> EstimateQuestion:
         assert self._of is not None

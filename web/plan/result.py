@@ -8,7 +8,7 @@ from nicegui import ui
 
 from ...server.planning.answer import PlanAnswer
 from ...server.planning.second_epsilon import HistogramEpsilon
-from ...server.words.epsilon import rounded_up
+from ...server.words.epsilon import own_reports, rounded_up
 from ...server.words.numbers import percent
 from ..charts import COLOURS, axis, chart, table, tooltip
 from ..frame import heading, sentence, tag
@@ -123,4 +123,4 @@ class ResultPart:
 def _seen(of: HistogramEpsilon) -> str:
     """The ε of a window's histogram; of several reports of a board it may be larger than that of one."""
     epsilon = rounded_up(of.epsilon)
-    return epsilon if of.own_reports == 1 else f"{epsilon} (up to {of.own_reports:,} reports of a board)"
+    return epsilon if of.own_reports == 1 else f"{epsilon} ({own_reports(of.own_reports)})"

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from hushmote.server.answers import figure
-from hushmote.server.answers.headline import headline
 from hushmote.server.errors import UsageError
+from hushmote.server.words.which import titled, which_reports
 
 
 def drawn(made: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, float]]:
@@ -107,8 +107,8 @@ def test_many_points_are_a_line_in_a_band_and_few_have_error_bars():
     ],
 )
 def test_a_headline_names_fleet_windows_and_unit(windows: Sequence[str], text: str):
-    assert headline("temp", "home", windows, "°C") == text
-    assert headline("temp") == "temp"
+    assert titled("temp", "°C", which_reports("home", windows)) == text
+    assert titled("temp", "", which_reports()) == "temp"
 
 
 def test_settings_of_whoever_calls_stay_and_texts_are_no_formulas(tmp_path: Path):

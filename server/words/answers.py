@@ -1,0 +1,223 @@
+"""What estimates say, in sentences: shares, readings, changes, how exact they are, and what would help.
+
+`write` says how numbers and days are written: plainly, or as a reader of the page has them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from .numbers import ENGLISH, Numbers, few_boards, two_digits
+
+_CHANGED, _CHANCE = "It changed.", "That may be chance."
+
+
+class Interval(Protocol):
+    """A number with the ends of its interval."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+
+class Change(Interval, Protocol):
+    """After less before, and how often chance alone does as much: by itself, and of all that are compared."""
+
+    @property
+    def before(self) -> float: ...
+    @property
+    def after(self) -> float: ...
+    @property
+    def p(self) -> float: ...
+    @property
+    def p_adjusted(self) -> float: ...
+
+
+def digits(low: float, high: float) -> int:
+    """How many digits behind the point an interval leaves a meaning: two of its half."""
+    half = (high - low) / 2
+    return 2 if not half or not math.isfinite(half) else min(9, max(0, 1 - math.floor(math.log10(half))))
+
+
+def begun(text: str) -> str:
+    """A text that begins a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def reading(value: float, unit: str, write: Numbers, places: int | None = None) -> str:
+    """A reading with its unit; without places it is exact, such as an edge."""
+    if places is None:
+        places = len(f"{value:.10f}".rstrip("0").partition(".")[2])
+    return f"{write.number(value, places)} {unit}".rstrip()
+
+
+def bins(lower: float, upper: float, ends: tuple[float, float], unit: str, write: Numbers) -> str:
+    """What a share is of: 18 to 22 °C, below 18 °C, 22 °C and above. ends: of all readings."""
+    first, last = lower <= ends[0], upper >= ends[1]
+    if first and last:
+        return "any reading"
+    if first:
+        return f"below {reading(upper, unit, write)}"
+    if last:
+        return f"{reading(lower, unit, write)} and above"
+    return f"{reading(lower, '', write)} to {reading(upper, unit, write)}"
+
+
+def share(of: Interval, name: str, write: Numbers) -> str:
+    """18 to 22 °C: 41.2 % of the fleet, between 40.1 % and 42.3 %."""
+    value, between = _share(of, write)
+    return f"{name}: {value} of the fleet, {between}"
+
+
+def newest(of: Interval, window: str, write: Numbers) -> str:
+    """Said below a share that was not the same all the time."""
+    value, between = _share(of, write)
+    return f"It changed in this time: newest window ({_moment(window, write)}) {value}, {between}."
+
+
+def _share(of: Interval, write: Numbers) -> tuple[str, str]:
+    places = digits(of.low * 100, of.high * 100)
+    value, low, high = (write.percent(x, places) for x in (of.value, of.low, of.high))
+    return value, f"between {low} and {high}"
+
+
+def value(of: Interval, name: str, unit: str, write: Numbers) -> str:
+    """Mean: 21.58 °C, between 21.01 and 22.14 °C."""
+    places = digits(of.low, of.high)
+    low = reading(of.low, "", write, places)
+    between = f"between {low} and {reading(of.high, unit, write, places)}"
+    return begun(f"{name}: {reading(of.value, unit, write, places)}, {between}")
+
+
+def period(chosen: Sequence[str], windows: Sequence[str], write: Numbers) -> str:
+    """When reports were made: Oct 23, 2026 to Nov 21, 2026, all 30 windows.
+
+    chosen: those that are added up, of all windows; both oldest first.
+    """
+    try:
+        first, last = (_moment(window, write) for window in (chosen[0], chosen[-1]))
+    except (IndexError, ValueError):  # "all" is no day
+        return "all reports"
+    if len(windows) == 1 or first == last:
+        return first
+    many, there = (write.number(len(x), 0) for x in (chosen, windows))
+    of = f"all {many}" if len(chosen) == len(windows) else f"{many} of {there}"
+    return f"{first} to {last}, {of} windows"
+
+
+def _moment(window: str, write: Numbers) -> str:
+    """The day or the hour, UTC, that a window is called by. Raises ValueError for another text."""
+    day = write.day(datetime.date.fromisoformat(window[:10]))
+    return f"{day}, {window[11:13]}:00 UTC" if "T" in window else day
+
+
+def _scaled(unit: str | None) -> tuple[int, str]:
+    """What numbers are multiplied by, and their unit; None: of a share."""
+    return (100, "percentage points") if unit is None else (1, unit)
+
+
+def exact(
+    parts: Iterable[tuple[str, float, str | None]],
+    confidence: float,
+    where: str = "",
+    write: Numbers = ENGLISH,
+) -> str:
+    """How exactly some things are known. parts: what, half its interval, and the unit, None of a share."""
+    known = []
+    for what, half, unit in parts:
+        scale, of = _scaled(unit)
+        is_known = "" if known else " is known"
+        known.append(f"{what}{is_known} to about ±{two_digits(half * scale, write)} {of}".rstrip())
+    return begun(f"{where}{' and '.join(known)}; {sure(confidence, write)}")
+
+
+def best_to_worst(title: str, ends: Sequence[tuple[str, float]], unit: str | None, confidence: float) -> str:
+    """How exactly the rows of a table are known. ends: of its best and its worst row name and half-width.
+
+    It has one row where there is one of them. unit: None of a share.
+    """
+    scale, of = _scaled(unit)
+    errors = [f"±{two_digits(half * scale)}" for _, half in ends]
+    if len(ends) == 1:
+        known = f'"{title}" is known to about {errors[0]} {of}'
+    else:
+        about = " to ".join(f"{error} ({name})" for error, (name, _) in zip(errors, ends, strict=True))
+        known = f'Rows of "{title}" are known to about {about} {of}'
+    return f"{known.rstrip()}; {sure(confidence)}"
+
+
+def sure(confidence: float, write: Numbers = ENGLISH) -> str:
+    """What the confidence means."""
+    return f"{write.number(confidence * 100)} of 100 such intervals hold the truth."
+
+
+def halved(reports: int, write: Numbers = ENGLISH) -> str:
+    """What would make intervals of so many reports half as wide."""
+    return f"four times as many reports ({write.number(4 * reports, 0)}) halve the intervals."
+
+
+def to_one_point(boards: float, half: float) -> str:
+    """How many boards know a share to a point, where so many know it to half an interval."""
+    return f"±1 point takes {few_boards(boards * (half / 0.01) ** 2):,} boards."
+
+
+def often(p: float, write: Numbers) -> str:
+    """How often chance alone does as much."""
+    if p > 0.1:
+        return f"{write.number(math.ceil(p * 100), 0)} times in 100" if p <= 0.9 else "nearly always"
+    if p < 1e-4:
+        return f"less than 1 time in {write.number(10_000, 0)}"
+    return f"about 1 time in {write.number(math.floor(1 / p), 0)}"
+
+
+def trend(name: str, p: float, confidence: float, write: Numbers) -> str:
+    """Whether windows differ by more than chance makes them. p: how often it does."""
+    verdict = _CHANGED if p < 1 - confidence else _CHANCE
+    return f"{name}: If nothing had changed, windows would differ as much {often(p, write)}. {verdict}"
+
+
+def change(of: Change, name: str, unit: str | None, confidence: float, rows: int, write: Numbers) -> str:
+    """Mean rose by 7.66 °C, between 6.12 and 9.21: from 18.03 to 25.69; how often chance does as much.
+
+    unit: of a reading; None of a share. rows: that are compared.
+    """
+    scale, points = _scaled(unit)
+    places = digits(of.low * scale, of.high * scale)
+
+    def number(x: float) -> str:
+        return write.number(x * scale, places)
+
+    def by(x: float) -> str:
+        return f"{number(x)} {points}".rstrip()
+
+    before = f"from {number(of.before)} to {number(of.after)}{' %' if unit is None else ''}"
+    if of.low < 0 < of.high:
+        said = f"went {before}: somewhere between a fall of {number(-of.low)} and a rise of {by(of.high)}"
+    elif of.low >= 0:
+        said = f"rose by {by(of.value)}, between {number(of.low)} and {number(of.high)}: {before}"
+    else:
+        said = f"fell by {by(abs(of.value))}, between {number(abs(of.high))} and {number(-of.low)}: {before}"
+    verdict = _CHANGED if of.p_adjusted < 1 - confidence else _CHANCE
+    alone, together = (often(p, write) for p in (of.p, of.p_adjusted))
+    chance = f"If nothing had changed, that much would be seen {alone}"
+    if together != alone:
+        compared = f"all {write.number(rows, 0)} rows that are compared here taken into account"
+        chance += f", looked at alone; with {compared}, {together}"
+    return f"{name} {said}. {chance}. {verdict}"
+
+
+def reports(count: int, write: Numbers) -> str:
+    """A number of reports: "1 report", "2,000 reports"."""
+    return f"{write.number(count, 0)} report{'' if count == 1 else 's'}"
+
+
+def too_few(count: int, write: Numbers) -> str:
+    """Said instead of an estimate of so many reports."""
+    counted = reports(count, write) if count else "No report"
+    return f"{counted} {'has' if count <= 1 else 'have'} been counted so far. An estimate needs 2 reports."

@@ -2,7 +2,7 @@
 # While working: make quick, make check.
 PYTHON ?= python3
 # Half of the suite's time is waiting for brokers, servers and browsers.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
 VENV := .venv
 BIN := $(VENV)/bin
 

@@ -139,7 +139,7 @@ def composed_epsilon(parts: Sequence[tuple[Blanket, int]], delta: float, own: in
 def _fewest(parts: Sequence[tuple[Blanket, int]], steps: int) -> list[tuple[Blanket, int]]:
     """The parts that can hold the steps' largest ε': of each blanket those with the fewest reports."""
     room: dict[Blanket, int] = {}
-    chosen = []
+    chosen: list[tuple[Blanket, int]] = []
     for blanket, n in sorted(parts, key=lambda part: part[1]):
         if room.get(blanket, 0) < steps:
             chosen.append((blanket, n))

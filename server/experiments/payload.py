@@ -37,7 +37,7 @@ def payload(
     """Return an experiment's JSON: ASCII, the same bytes every time.
 
     reading: type, and labels or low, high (milli-units) and bins. epsilon: micro-nats. budget: rule and cap,
-    default unlimited. Checks nothing: Experiment.parse does.
+    default unlimited. Checks nothing: who parses it does.
     """
     fields = {"v": 1, "name": name, **reading, **mechanism, "epsilon": epsilon, "every": every}
     fields |= {"budget": budget or {"rule": "unlimited"}, "window": window}

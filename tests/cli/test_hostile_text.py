@@ -158,7 +158,7 @@ def test_an_experiment_s_purpose_and_owner_steer_nothing(folder: Path):
         ("estimate", ("[/x]\x1b[2J",)),
         ("estimate", ("mode", "--fleet", "[/x]\x1b[2J")),
         ("status", ("--store", "sqlite:///[/x]\x1b[2J/y")),
-        ("provision", ("allow", "[/x]\x1b[2J")),
+        ("provision", ("list", "--fleet", "[/x]\x1b[2J")),
         ("demo", ("--broker", "[/x]\x1b[2J")),
     ],
 )

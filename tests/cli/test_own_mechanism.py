@@ -88,10 +88,10 @@ def test_every_command_that_reads_an_experiment_takes_it(cups: Path, fresh: Run)
     assert "1.0986" in fresh("epsilon", "cups.toml", "--risk", "0.3", cwd=cups)
     audit = json.loads(fresh("check-mechanism", "cups.toml", "--samples", "2000", "--json", cwd=cups))
     assert all(finding["private"] and finding["fit_p_value"] > 1e-9 for finding in audit["findings"])
-    (cups / "my_post.py").write_text("def half(estimates): return estimates.frequencies / 2")
-    asked = ("estimate", "cups", "--post", "my_post:half", "--json", *store)
+    (cups / "halved_post.py").write_text("def half(estimates): return estimates.frequencies / 2")
+    asked = ("estimate", "cups", "--post", "halved_post:half", "--json", *store)
     processed = json.loads(fresh(*asked, cwd=cups))
-    assert "my_post:half" in json.dumps(processed)
+    assert "halved_post:half" in json.dumps(processed)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,8 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
     listening = [c for p in processes for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
     assert len(listening) >= 3
     assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
-    (address,) = {c.scheduler.address for c in Client._instances if c.status == "running"}
+    clients: list[Any] = [c for c in Client._instances if c.status == "running"]
+    (address,) = {c.scheduler.address for c in clients}
     with pytest.raises(OSError, match="TLS certificate does not match"):
         Client(address, security=Security.temporary(), timeout=1, set_as_default=False)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from boards import experiment_payload
+from numpy.typing import ArrayLike
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store.number_set import NumberSet
@@ -19,8 +21,8 @@ def fill(
     store: Store,
     fleet: str,
     payload: bytes,
-    windows: Mapping[str, int],
-    shares: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
+    windows: Mapping[Any, int],
+    shares: ArrayLike | Mapping[str, ArrayLike] | None = None,
     unit: str = "",
     seed: int = 1,
 ) -> Experiment:
@@ -37,7 +39,7 @@ def fill(
     counts = {}
     for window, reports in windows.items():
         population = shares[window] if isinstance(shares, Mapping) else even if shares is None else shares
-        histogram = vectorised.histogram(experiment, rng.multinomial(reports, population), rng)
+        histogram = vectorised.histogram(experiment, rng.multinomial(reports, np.asarray(population)), rng)
         counts |= {(version.id, window, code): int(n) for code, n in enumerate(histogram) if n}
     with store.ingest() as transaction:
         transaction.write({(fleet, experiment.name, "b1"): NumberSet().add(1)}, counts, {})

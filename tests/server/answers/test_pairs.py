@@ -145,7 +145,7 @@ OLD_AND_NEW = ("version=1.2", "version=1.3")
         (PairQuestion("version", versus=("crashed=yes", "crashed=no")), "name a value of version"),
         (PairQuestion("", "version", OLD_AND_NEW), "and given a third"),
         (PairQuestion("speed"), "no part speed"),
-        (PairQuestion(versus=OLD_AND_NEW[:1] * 2), "name two that differ"),
+        (PairQuestion(versus=(OLD_AND_NEW[0], OLD_AND_NEW[0])), "name two that differ"),
         (PairQuestion("crashed=yes", versus=("version=1.2", "crashed=no")), "crashed=no says already what"),
         (PairQuestion("crashed=yes", "crashed=yes"), "crashed=yes is: name a condition of another part with"),
         (PairQuestion("crashed", joint=True), "leave one or the other out"),

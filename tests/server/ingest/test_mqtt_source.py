@@ -24,7 +24,8 @@ class FakeConnection:
 
     def __init__(self, session_present=True):
         self.session_present = session_present
-        self.granted = self.unsubscribed = self.watched = None
+        self.granted: Any = None
+        self.unsubscribed = self.watched = None
         self.messages = []
         self.asked = []
 

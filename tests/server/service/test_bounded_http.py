@@ -20,7 +20,8 @@ class Slow(BoundedHTTP):
     """A connection that no deadline ends within a test."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options | {"request_s": 100 * WAIT_S})
+        options["request_s"] = 100 * WAIT_S
+        super().__init__(*arguments, **options)
 
 
 class Application:

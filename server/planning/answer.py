@@ -14,10 +14,11 @@ from ..estimate.shuffled import LIMITS
 from ..plain import plain
 from ..words.epsilon import rounded_up
 from ..words.numbers import NOTHING, counted, expected, length, percent
+from . import json_values
 from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, solve
 from .expected_error import Question
 from .experiment_file import Named, file_text, nats
-from .lifetime import LifetimePlan, Spending, plan_lifetime
+from .lifetime import LifetimePlan, plan_lifetime
 from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
 from .sentences import asked, assumed, cost, mechanism, not_met, sentences
 from .wish import (
@@ -193,9 +194,9 @@ class PlanAnswer:
         plan, said = self.plan, {"answer": list(self.lines)}
         if isinstance(plan, Plan):
             seen = plain(self.seen["all of it"]) | {"wanted": self.wish.histogram_epsilon}
-            return _plan_values(plan) | self.in_unit(plan.error) | {"histogram": seen} | said
+            return json_values.of_plan(plan) | self.in_unit(plan.error) | {"histogram": seen} | said
         seen = [{"window": name, **plain(one)} for name, one in self.seen.items()]
-        values = _life_values(plan) | {"histograms": seen}
+        values = json_values.of_life(plan) | {"histograms": seen}
         if self.wanted is not None:
             needed = {name: plan.devices_for(days, self.wanted) for name, days in plan.windows().items()}
             values["devices_for_error"] = needed
@@ -371,66 +372,3 @@ def _heading(question: Question) -> str:
     if question.width or question.ranges:
         return f"{question.width} bins" if question.width else "the ranges"
     return "any range"
-
-
-def _plan_values(plan: Plan) -> dict[str, Any]:
-    question = plan.question
-    return {
-        "solved": plan.solved,
-        "devices": plan.devices,
-        "epsilon": plan.epsilon,
-        "domain": plan.design.domain,
-        "for": question.kind,
-        "share": question.share,
-        "spread": question.spread,
-        "half_width_95": plan.error,
-        "standard_error": plan.stderr,
-        "wanted": plan.wanted,
-        **plan.design.choice.fields(),
-    }
-
-
-def _life_values(life: LifetimePlan) -> dict[str, Any]:
-    windows, question = life.windows().values(), life.question
-
-    def spent(s: Spending) -> dict[str, Any]:
-        return {
-            "composition": s.composition,
-            "reports_per_device": s.cap,
-            "epsilon": s.epsilon / MICRO,
-            "every": s.every,
-            "budget_used": s.used,
-            **s.design.choice.fields(),
-            "windows": [
-                {
-                    "days": days,
-                    "reports_last": life.devices * s.per_device(days),
-                    "reports_first": life.devices * s.per_device(days, first=True),
-                    "half_width_95_last": life.error(s, days),
-                    "half_width_95_first": life.error(s, days, first=True),
-                }
-                for days in windows
-            ],
-        }
-
-    shown = life.shown().items()
-    return {
-        "for": question.kind,
-        "share": question.share,
-        "spread": question.spread,
-        "devices": life.devices,
-        "domain": life.design.domain,
-        "lifetime_epsilon": life.budget.epsilon / MICRO,
-        "lifetime_delta": life.budget.delta,
-        "calls_per_device": life.rhythm.calls,
-        "days": life.rhythm.days,
-        "best": spent(life.best),
-        "shows": [
-            {"days": days} | {kind: life.error(life.best, days, q) for kind, q in shown} for days in windows
-        ],
-        "compared": [spent(s) for s in life.spendings],
-        "refused": [
-            {"composition": r.composition, "reports_per_device": r.cap, "epsilon": r.epsilon / MICRO}
-            for r in life.refused
-        ],
-    }

@@ -68,12 +68,12 @@ COMMANDS = {
     ),
     "experiment": (
         "Run a fleet",
-        "experiment:experiment_app",
+        "experiment.command:experiment_app",
         "What is asked of a fleet: check, add, list and withdraw.",
     ),
     "serve": (
         "Run a fleet",
-        "serve:serve_command",
+        "serve.command:serve_command",
         "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
     ),
     "door": (
@@ -83,7 +83,7 @@ COMMANDS = {
     ),
     "status": (
         "Run a fleet",
-        "status:status_command",
+        "status.command:status_command",
         "Show what was counted, what is learned, what was rejected, and why.",
     ),
     "flash": (
@@ -113,7 +113,7 @@ COMMANDS = {
     ),
     "estimate": (
         "Read results",
-        "estimate:estimate_command",
+        "estimate.command:estimate_command",
         "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
     ),
     "store": (

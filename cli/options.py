@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
+
+from ..server.errors import UsageError, refusing
 
 if TYPE_CHECKING:
     from ..server.store.store import Store
@@ -31,8 +34,17 @@ AggregatorUrl = Annotated[
         show_default=False,
     ),
 ]
+
+
+ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"
+
+
+def check_there(file: Path) -> None:
+    """Raise UsageError where there is no such file, before all that would read it is loaded."""
+    with refusing(UsageError, f"read {file}"):
+        file.stat()
 
 
 def the_fleet(store: Store, name: str | None) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from ..device.ldp_client import Experiment
+from ..server import special
 from .population import PopulationError
 
 MOST_REPORTS = 1_000_000_000

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..broker import FILE, URLS
-from ..options import AsJson
+from ..options import AsJson, ExperimentFile
 from ..output import PICTURES
 from ..workers import WhichWorkers
 
@@ -21,7 +21,7 @@ CONVERGENCE = "convergence"
 class SimulateOptions:
     """What was asked for; None where it was left out."""
 
-    file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
+    file: ExperimentFile
     devices: Annotated[
         int | None,
         typer.Option(help="Number of devices.", min=2, show_default="100000; to a broker 20000"),

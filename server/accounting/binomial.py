@@ -5,8 +5,8 @@
 import math
 
 import numpy as np
-from scipy import special
 
+from .. import special
 from ..arrays import Floats
 
 

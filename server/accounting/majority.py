@@ -19,8 +19,8 @@ from typing import overload
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
+from .. import special
 from ..epsilon import MICRO
 from .errors import AccountingError, positive, whole
 from .theorem import MOST_REPORTS, History, Kind, Theorem

@@ -31,8 +31,8 @@ from decimal import Decimal
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
 
+from .. import special
 from ..epsilon import MICRO
 from .binomial import falls_below, log_chances
 from .errors import AccountingError, positive, probability

@@ -22,8 +22,8 @@ from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
-from scipy import special
 
+from .. import special
 from ..epsilon import MICRO
 from .binomial import falls_below, log_chances
 from .errors import positive, probability, whole

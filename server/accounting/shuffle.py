@@ -33,8 +33,8 @@ from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
-from scipy import special
 
+from .. import special
 from ..arrays import Floats
 from .binomial import log_chances
 from .errors import AccountingError, positive, probability, whole

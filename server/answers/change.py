@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc
 
+from .. import special
 from ..estimate.conditional import Apart, Ratio, difference_apart
 from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity, pool
@@ -194,4 +194,4 @@ def homogeneity(of_windows: Sequence[Statistic]) -> float:
     value = np.array([s.value for s in of_windows])
     weight = 1 / np.maximum([s.stderr**2 for s in of_windows], 1e-300)
     off = weight @ (value - weight @ value / weight.sum()) ** 2
-    return float(chdtrc(len(of_windows) - 1, off))
+    return float(special.chdtrc(len(of_windows) - 1, off))

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import special  # pyright: ignore[reportMissingTypeStubs]
 
 from ...device.ldp_client import Experiment
+from .. import special
 from ..arrays import Floats, Ints
 from .estimate import Estimates
 from .statistic import EstimateError, Statistic, Statistics

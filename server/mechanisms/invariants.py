@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special  # pyright: ignore[reportMissingTypeStubs]
 
+from .. import special
 from ..arrays import Array, Counts
 from .channel import SupportCode
 

@@ -21,10 +21,9 @@ from .experiment_file import Named, file_text, nats
 from .lifetime import LifetimePlan, plan_lifetime
 from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
 from .sentences import asked, assumed, cost, mechanism, not_met, sentences
-from .wish import (
-    YES_NO,
+from .wish import YES_NO, Wish
+from .wished import (
     Reading,
-    Wish,
     epsilon_of_report,
     histogram_delta,
     life_of,

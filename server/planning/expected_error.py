@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from ...device.ldp_client import Experiment
+from .. import special
 from ..arrays import Floats
 from ..experiments.payload import experiment_over
 from ..mechanisms import Mechanism, mechanism_of

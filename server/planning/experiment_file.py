@@ -14,7 +14,7 @@ from ..words.numbers import length
 from .devices import Plan, PlanError
 from .lifetime import LifetimePlan
 from .sentences import asked
-from .wish import Reading
+from .wished import Reading
 
 NEEDS_RANGE = (
     "an experiment's file needs a number's range: add --low and --high, for example --low -30 --high 34"

@@ -18,7 +18,8 @@ from .devices import MOST_DEVICES, PlanError
 from .expected_error import Kind
 from .lifetime import LifetimePlan, Rhythm, parse_duration
 from .sentences import cost
-from .wish import YES_NO, Reading, Wish
+from .wish import YES_NO, Wish
+from .wished import Reading
 
 T = TypeVar("T")
 Ask = Callable[[str, str], str]

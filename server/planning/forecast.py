@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
+from .. import special
 from ..accounting.theorem import largest
 
 DRY = 0.05

@@ -17,9 +17,9 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from ...device.ldp_client import EPSILON_MIN
+from .. import special
 from ..accounting import AccountingError, optimal_epsilon, optimal_reports
 from ..epsilon import MICRO, check_epsilon
 from .devices import (
@@ -33,12 +33,12 @@ from .devices import (
     half_width,
 )
 from .expected_error import Design, Question, variance
+from .wish import DEFAULT_LIMIT
 
 MOST_EVERY = 1 << 24
 DAY_S = 86_400
 WINDOWS = {"a day": 1.0, "a week": 7.0, "30 days": 30.0}
 FEW = (1, 2, 3, 4)
-DEFAULT_LIMIT = 4 * MICRO  # what the example firmware's policy allows one report to cost
 
 Composition = Literal["basic", "optimal"]
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from ...device.ldp_client import Experiment
+from .. import special
 from ..arrays import Floats
 from ..errors import HushmoteError
 from ..mechanisms import mechanism_of

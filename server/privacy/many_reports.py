@@ -22,8 +22,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
+from .. import special
 from ..accounting import (
     THEOREMS,
     Advanced,

@@ -18,13 +18,14 @@ from typing import Any
 from sqlalchemy import Column, Connection, func, select, update
 
 from ..errors import HushmoteError
+from ..wire.limits import GRACE_DAYS
 from . import schema
 from .database import insert_devices
 from .number_set import NumberSet
 from .rows import Rows
 from .store import Store, Version, VersionRefused, check_total
 from .transaction import DedupeKey, IngestTransaction
-from .versions import GRACE_DAYS, retired_until, row_of
+from .versions import retired_until, row_of
 
 _Name = tuple[str, str]  # an experiment's, in a fleet: fleet, name
 # What a fleet is where it is not keyed, or not listed, and where it is.

@@ -17,13 +17,13 @@ from sqlalchemy import Connection, and_, func, select, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..wire.experiments import OwnCodeRefused, parse_experiment
+from ..wire.limits import GRACE_DAYS
 from ..wire.topics import check_device, check_fleet
 from . import schema
 from .database import Database, StoreError, insert_devices
 from .number_set import NumberSet
 from .transaction import IngestTransaction
 from .versions import (
-    GRACE_DAYS,
     Description,
     Version,
     VersionRefused,

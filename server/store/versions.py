@@ -13,8 +13,6 @@ from ...device.ldp_client import Experiment
 from ..wire.experiments import parse_experiment
 from .database import StoreError
 
-GRACE_DAYS = 30
-
 
 class VersionRefused(StoreError):
     """An experiment version or a fleet that contradicts what the store already has."""

@@ -47,15 +47,30 @@ def test_help_and_version_load_no_command(arguments: tuple[str, ...], tmp_path: 
     assert not {"hushmote.simulator", "rich.progress", "rich.markdown"} & loaded
 
 
-def test_an_estimate_loads_no_picture_and_no_simulator(tmp_path: Path):
-    loaded = modules("estimate", "--help", cwd=tmp_path)
-    assert "hushmote.cli.estimate" in loaded
-    assert not {"matplotlib", "pandas", "scipy.optimize", "scipy.stats", "hushmote.simulator"} & loaded
+PICTURES = {"matplotlib", "pandas"}
+NUMBERS = {"numpy", "scipy", "sqlalchemy", *PICTURES}
 
 
-def test_a_simulation_does_not_wait_for_scipy_s_statistics(tmp_path: Path):
-    """They take longer to load than all else."""
-    assert "scipy.stats" not in modules("simulate", "--help", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("line", "not_loaded"),
+    [
+        ("estimate --help", NUMBERS),
+        ("simulate --help", NUMBERS),
+        ("simulate nothing.toml", NUMBERS),
+        ("experiment show nothing.toml", NUMBERS),
+        ("experiment add nothing.toml", NUMBERS),
+        ("plan --devices x", NUMBERS),
+        ("serve --rate none", {*NUMBERS, "paho", "cryptography"}),
+        ("status --nothing", {*NUMBERS, "rich.live"}),
+        ("flash", NUMBERS),
+        ("estimate nothing --store sqlite:///nothing.sqlite", {"scipy", *PICTURES, "hushmote.simulator"}),
+        ("status --store sqlite:///nothing.sqlite", {"scipy", *PICTURES, "hushmote.simulator"}),
+    ],
+)
+def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(
+    line: str, not_loaded: set[str], tmp_path: Path
+):
+    assert not not_loaded & modules(*line.split(), cwd=tmp_path)
 
 
 def modules(*arguments: str, cwd: Path) -> set[str]:

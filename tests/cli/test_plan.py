@@ -17,7 +17,8 @@ from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.planning.devices import PlanError
 from hushmote.server.planning.expected_error import Question
 from hushmote.server.planning.experiment_file import name_from, nats
-from hushmote.server.planning.wish import Wish, question_of, reading_of
+from hushmote.server.planning.wish import Wish
+from hushmote.server.planning.wished import question_of, reading_of
 from hushmote.server.words.epsilon import rounded_up
 
 app = typer.Typer()

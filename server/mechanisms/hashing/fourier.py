@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.fft  # pyright: ignore[reportMissingTypeStubs]
 
 from ...arrays import Floats
 
-fft: Any = scipy.fft  # whose types say less than it does
 _FEW = (
     8  # rows of values, one for each top digit, up to which a product with a matrix is the faster transform
 )
@@ -29,7 +27,7 @@ def class_supports(g: int, t: int, *numbers: Floats, count: int | None = None) -
     """
     if not numbers:
         return []
-    wanted = count or int(g**t)
+    fft, wanted = _fft(), count or int(g**t)
     pairs = np.zeros((g * (g**t - 1) // (g - 1), (len(numbers) + 1) // 2), dtype=np.complex128)
     for k, number in enumerate(numbers):
         (pairs.imag if k % 2 else pairs.real)[:, k // 2] = number
@@ -53,7 +51,7 @@ def class_weights(g: int, t: int, values: Floats) -> Floats:
 
     Shape (n,) or, several at once, (n, batch) to (class_count,) or (class_count, batch).
     """
-    rest = values.shape[1:]
+    fft, rest = _fft(), values.shape[1:]
     rows = -(-len(values) // g ** (t - 1))
     few = t > 1 and rows <= _FEW
     padded = np.zeros(((rows if few else g) * g ** (t - 1), *rest))
@@ -72,6 +70,13 @@ def class_weights(g: int, t: int, values: Floats) -> Floats:
         half[1:] = waves[at[: g // 2]]
         out[block] = fft.irfft(half, g, axis=0).reshape(-1, *rest)
     return out
+
+
+def _fft() -> Any:
+    """SciPy's transforms, whose types say less than they do: loaded here, as few commands wait for them."""
+    from scipy import fft  # pyright: ignore[reportMissingTypeStubs]
+
+    return fft
 
 
 @lru_cache(maxsize=8)

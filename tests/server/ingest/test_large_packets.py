@@ -20,7 +20,7 @@ UNLIMITED = ("max_packet_size 268435455", "persistence false")
 # `hushmote serve` that may hold so much more than it does when it starts.
 LIMITED = f"""
 import re, resource, sys
-import hushmote.cli.serve, hushmote.server.service.metrics
+import hushmote.cli.serve.run, hushmote.server.service.metrics
 from hushmote.cli.main import main
 held = int(re.search(r"VmData:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) << 10
 resource.setrlimit(resource.RLIMIT_DATA, (held + {SPARE_BYTES},) * 2)

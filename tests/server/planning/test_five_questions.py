@@ -12,7 +12,7 @@ from hushmote.server.planning.five_questions import (
     parse_reading,
     parse_rhythm,
 )
-from hushmote.server.planning.wish import Reading
+from hushmote.server.planning.wished import Reading
 
 FRIDGE = Reading(bins=64, low=-30.0, high=34.0, unit="°C")
 

@@ -1,44 +1,30 @@
-"""`hushmote experiment`: what is asked of a fleet."""
+"""What `hushmote experiment` does."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from ..device.ldp_client import Experiment, Level
-from ..server.accounting.compare import plain_guarantee
-from ..server.answers import tables as show
-from ..server.epsilon import MICRO
-from ..server.errors import UsageError
-from ..server.experiments.asking import answers_of
-from ..server.experiments.budget import cap_in_nats
-from ..server.experiments.definition import load
-from ..server.experiments.reading import MILLI
-from ..server.mechanisms import mechanism_of
-from ..server.store.store import Store
-from ..server.store.versions import GRACE_DAYS, Description, most_reports
-from ..server.wire import board_files
-from ..server.wire.experiments import parse_experiment
-from ..server.words import experiment as words
-from ..server.words.epsilon import belief
-from . import tables
-from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
-
-Grace = Annotated[
-    int,
-    typer.Option(
-        "--grace",
-        help="Days, today included, on which late reports of what is replaced count.",
-        min=0,
-        max=3650,
-    ),
-]
-
-experiment_app = typer.Typer(
-    help="What is asked of a fleet: check, add, list and withdraw.", no_args_is_help=True
-)
+from ...device.ldp_client import Experiment, Level
+from ...server.accounting.compare import plain_guarantee
+from ...server.answers import tables as show
+from ...server.epsilon import MICRO
+from ...server.errors import UsageError
+from ...server.experiments.asking import answers_of
+from ...server.experiments.budget import cap_in_nats
+from ...server.experiments.definition import load
+from ...server.experiments.reading import MILLI
+from ...server.mechanisms import mechanism_of
+from ...server.store.store import Store
+from ...server.store.versions import Description, most_reports
+from ...server.wire import board_files
+from ...server.wire.experiments import parse_experiment
+from ...server.words import experiment as words
+from ...server.words.epsilon import belief
+from .. import tables
+from ..options import print_json, the_fleet
 
 
 def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
@@ -79,10 +65,7 @@ def flash_options(experiment: Experiment) -> str:
     return " ".join(f"--with {word}" for word in board_files.needed(experiment))
 
 
-@experiment_app.command("show")
-def experiment_show(
-    file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")], as_json: AsJson = False
-) -> None:
+def show_file(file: Path, as_json: bool) -> None:
     """Check an experiment file and print what boards will get."""
     definition = load(file)
     payload = definition.payload()
@@ -116,23 +99,7 @@ def experiment_show(
     typer.echo(payload.decode())
 
 
-@experiment_app.command("add")
-def experiment_add(
-    file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")],
-    store: StoreUrl = DEFAULT_STORE,
-    fleet: Annotated[
-        str | None,
-        typer.Option(
-            "--fleet", help="Its name; else the only one, or home for the first.", show_default=False
-        ),
-    ] = None,
-    keyed: Annotated[
-        bool | None,
-        typer.Option("--keys/--open", help="For a new fleet: reports carry tags, or anyone can forge them."),
-    ] = None,
-    grace: Grace = GRACE_DAYS,
-    as_json: AsJson = False,
-) -> None:
+def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: int, as_json: bool) -> None:
     """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
     definition = load(file)
     definition.check_not_expired()
@@ -164,8 +131,7 @@ def experiment_add(
         )
 
 
-@experiment_app.command("list")
-def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def list_versions(store: str, as_json: bool) -> None:
     """List all experiments' versions, oldest first."""
     with Store(store, create=False) as opened:
         versions = opened.experiments()
@@ -197,17 +163,8 @@ def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) ->
         show.out.print(f"{name} of {fleet}: {v.purpose} ({v.owner})")
 
 
-@experiment_app.command("withdraw")
-def experiment_withdraw(
-    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
-    store: StoreUrl = DEFAULT_STORE,
-    fleet: FleetName = None,
-    grace: Grace = GRACE_DAYS,
-) -> None:
-    """Withdraw an experiment: boards stop reporting; what was counted stays.
-
-    Late reports of all its versions count on --grace days more at most; with --grace 0 none does any more.
-    """
+def withdraw(name: str, store: str, fleet: str | None, grace: int) -> None:
+    """Withdraw an experiment: boards stop reporting; what was counted stays."""
     with Store(store, create=False) as opened:
         fleet = the_fleet(opened, fleet)
         opened.withdraw_experiment(fleet, name, grace_days=grace)

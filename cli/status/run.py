@@ -1,4 +1,4 @@
-"""`hushmote status`: what a store holds, live if wanted, and how the boards are."""
+"""What `hushmote status` does."""
 
 from __future__ import annotations
 
@@ -7,49 +7,29 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from ..server.answers import second_epsilon
-from ..server.answers import tables as show
-from ..server.answers.query import Facts, Selection
-from ..server.errors import UsageError, refusing
-from ..server.estimate import plausibility
-from ..server.ingest.broker_url import is_nats
-from ..server.overview.aggregator import ask, check_url
-from ..server.overview.watch import StoreState
-from ..server.store.store import Store, Version
-from ..server.words.epsilon import rounded_up
-from . import tables, watch
-from .broker import FILE, URLS, connection, settings
-from .options import DEFAULT_STORE, AggregatorUrl, AsJson, StoreUrl, print_json
-from .watch_picture import picture
+from ...server.answers import second_epsilon
+from ...server.answers import tables as show
+from ...server.answers.query import Facts, Selection
+from ...server.errors import UsageError, refusing
+from ...server.estimate import plausibility
+from ...server.ingest.broker_url import is_nats
+from ...server.overview.aggregator import ask, check_url
+from ...server.overview.watch import StoreState
+from ...server.store.store import Store, Version
+from ...server.words.epsilon import rounded_up
+from .. import tables, watch
+from ..broker import connection, settings
+from ..options import print_json
+from ..watch_picture import picture
 
 _SHOWN = 20
 _KINDS = {True: "keyed", False: "open"}
 
 
-def status_command(
-    store: StoreUrl = DEFAULT_STORE,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Draw it anew with every commit, until Ctrl-C.")
-    ] = False,
-    aggregator: AggregatorUrl = None,
-    broker: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL|FILE.toml",
-            help=f"Ask this broker how the boards are: {URLS}; {FILE}",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show what was counted, what is learned, what was rejected, and why.
-
-    With --follow in a terminal it is live and takes the whole screen; elsewhere it is printed once.
-    """
+def run(store: str, follow: bool, aggregator: str | None, broker: str | None, as_json: bool) -> None:
+    """Print how a store and its boards are, or draw it until Ctrl-C."""
     url = None if aggregator is None else check_url(aggregator)
     if follow and show.out.is_terminal and not as_json:
         if broker is not None:
@@ -167,7 +147,7 @@ def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:
 
 def _boards(broker: str, fleets: list[str]) -> list[dict[str, Any]]:
     """What each board's status topic says."""
-    from ..server.ingest import device_health  # only here: it takes a tenth of a second to load
+    from ...server.ingest import device_health  # only here: it takes a tenth of a second to load
 
     reached = settings(broker)
     if reached.cert and not is_nats(reached.url) and _is_first_aggregator(Path(reached.cert)):

@@ -1,4 +1,4 @@
-"""`hushmote serve`: the aggregator; it is restarted most and waited for, so it loads little."""
+"""What `hushmote serve` does: it is restarted most and waited for, so it loads little."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from ..device.ldp_client import LDPError
-from ..server.aggregator import CLIENT_ID, Aggregator, Counting
-from ..server.errors import HushmoteError, UsageError
-from ..server.ingest.broker_url import NatsAddress
-from ..server.ingest.clock import SIMULATED, HurryingClock, now
-from ..server.ingest.pacing import BATCH_S
-from ..server.ingest.status import trouble
-from ..server.provisioning.master_key import load_keys
-from ..server.results.publication import DISCOVERY_PREFIX, Publication
-from ..server.results.publisher import Publisher
-from ..server.service import process as serving
-from ..server.store.database import parse_url
-from ..server.store.store import Store
-from ..server.wire.limits import BATCH_REPORTS
-from .broker import DEFAULT_BROKER, BrokerUrl, Connection, settings
-from .options import DEFAULT_STORE, StoreUrl, command, on_command_line
+from ...device.ldp_client import LDPError
+from ...server.aggregator import CLIENT_ID, Aggregator, Counting
+from ...server.errors import HushmoteError, UsageError
+from ...server.ingest.broker_url import NatsAddress
+from ...server.ingest.clock import SIMULATED, HurryingClock, now
+from ...server.ingest.pacing import BATCH_S
+from ...server.ingest.status import trouble
+from ...server.provisioning.master_key import load_keys
+from ...server.results.publication import DISCOVERY_PREFIX, Publication
+from ...server.results.publisher import Publisher
+from ...server.service import process as serving
+from ...server.store.database import parse_url
+from ...server.store.store import Store
+from ...server.wire.limits import BATCH_REPORTS
+from ..broker import Connection, settings
+from ..options import on_command_line
+from .options import ServeOptions
 
 if TYPE_CHECKING:
-    from ..server.service.metrics import Metrics
+    from ...server.service.metrics import Metrics
 
 SIMULATED_CLIENT_ID = "hushmote-simulated"  # not the session of an aggregator of real fleets
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -39,81 +39,8 @@ PROTOCOLS: Mapping[str, Literal["auto", "5", "3.1.1"]] = {"auto": "auto", "5": "
 LOG_FORMAT, DISCOVERY = "HUSHMOTE_LOG_FORMAT", "HUSHMOTE_DISCOVERY_PREFIX"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServeOptions:
-    """What is counted into which store, from which broker, and what is told of it."""
-
-    context: typer.Context
-    store: StoreUrl = DEFAULT_STORE
-    broker: BrokerUrl = DEFAULT_BROKER
-    master_key: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys.",
-            show_default=False,
-        ),
-    ] = None
-    retire: Annotated[
-        bool,
-        typer.Option(
-            "--retire", help="Count what the broker keeps for client_id, end that for good, and exit."
-        ),
-    ] = False
-    rate: Annotated[
-        int | None,
-        typer.Option(
-            help="Most reports of one device that are counted in an hour; else all.",
-            min=1,
-            max=65_535,
-            show_default=False,
-        ),
-    ] = None
-    batch: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="N|SECONDSs",
-            help=f"Commit after so many reports, or so long: 500, 0.5s. May be repeated.  "
-            f"[default: {BATCH_REPORTS}, {BATCH_S:g}s]",
-            show_default=False,
-        ),
-    ] = None
-    simulated_days: Annotated[
-        int | None,
-        typer.Option(
-            help="Only for fleets of simulated boards, named sim...: the clock begins so many days ago "
-            "and runs through each in 10 s.",
-            min=1,
-            max=365,
-            show_default=False,
-        ),
-    ] = None
-    http: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Serve /metrics and /healthz there, without a login: 127.0.0.1:9417.",
-            show_default=False,
-        ),
-    ] = None
-    publish: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ended|SECONDS[,N][,home-assistant]",
-            help="Retain each experiment's result at the broker, over windows that have ended; or inside "
-            "running ones too, every so many seconds: then only the ε of a report holds. Over the newest N "
-            "windows; and each statistic as a sensor of Home Assistant.",
-            show_default=False,
-        ),
-    ] = None
-
-
-def _serve(options: ServeOptions) -> None:
-    """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.
-
-    Several on one store divide the reports: each with its own client_id, all with one share. FILE.toml has
-    these two and protocol; or HUSHMOTE_CLIENT_ID, _SHARE and _PROTOCOL. HUSHMOTE_LOG_FORMAT is text or json.
-    """
+def run(options: ServeOptions) -> None:
+    """Serve until a signal; raises HushmoteError and LDPError, and with a log of JSON typer.Exit for them."""
     with _mistakes(), contextlib.ExitStack() as stack:
         store, simulated = options.store, options.simulated_days
         if on_command_line(options.context, "store") and _has_password(store):
@@ -162,13 +89,10 @@ def _serve(options: ServeOptions) -> None:
         serving.run(aggregator)
 
 
-serve_command = command(ServeOptions, _serve)
-
-
 def _endpoint(http: str) -> tuple[tuple[str, int], Metrics]:
     """Where the endpoint listens, and what it shows; loaded only here, as it takes a tenth of a second."""
-    from ..server.service.bounded_http import parse_endpoint
-    from ..server.service.metrics import Metrics
+    from ...server.service.bounded_http import parse_endpoint
+    from ...server.service.metrics import Metrics
 
     return parse_endpoint(http), Metrics()
 
@@ -180,9 +104,9 @@ def _watched(
     publisher: Publisher | None,
 ) -> contextlib.AbstractContextManager[Any]:
     """The endpoint of an aggregator: its health, its counters, its certificates and what it publishes."""
-    from ..server.results.gauges import Gauges
-    from ..server.service.http_endpoint import Endpoint
-    from ..server.service.metrics import CertificateEnds
+    from ...server.results.gauges import Gauges
+    from ...server.service.http_endpoint import Endpoint
+    from ...server.service.metrics import CertificateEnds
 
     (where, metrics), files = endpoint, {"cert": entered.cert, "ca": entered.ca}
     metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)

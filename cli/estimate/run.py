@@ -1,0 +1,129 @@
+"""What `hushmote estimate` does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...server.answers import tables
+from ...server.answers.ask import EstimateQuestion, ask
+from ...server.answers.pair_tables import PairQuestion
+from ...server.answers.query import Facts, Selection
+from ...server.answers.second_epsilon import Shuffling
+from ...server.answers.store_reader import StoreReader
+from ...server.errors import UsageError
+from ...server.experiments.asking import require
+from .. import output
+from ..candidates import read_candidates
+from ..options import print_json
+from ..output import PICTURES
+from .options import EstimateOptions
+
+
+def run(options: EstimateOptions) -> None:
+    """Estimate, print and write; raises HushmoteError for what cannot be answered."""
+    outputs = output.checked(options.outputs, ".csv", ".json", *PICTURES)
+    with StoreReader(options.store) as store:
+        options = replace(options, fleet=store.fleet(options.fleet).name)
+        _check(options)
+        facts = Facts(store.store)
+        reply = ask(facts, _question(options, facts))
+    for path in outputs:
+        if path.suffix.lower() in PICTURES:
+            reply.pictured().plot(path)
+        else:
+            csv = path.suffix.lower() == ".csv"
+            output.write(path, reply.answers.to_csv() if csv else reply.to_json())
+    if options.as_json:
+        print_json(reply.to_dict())
+        return
+    estimate, answers = reply.estimate, reply.answers
+    versus = f"; against {answers[0].against}" if answers[0].against else ""
+    tables.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.which}{versus}")
+    tables.answers(answers)
+    tables.out.print(f"\n{reply.epsilons.words(reply.question.seen())}\n\n{reply.guide.words()}")
+    for path in outputs:
+        tables.out.print(f"written: {path}")
+
+
+def _selection(options: EstimateOptions) -> Selection:
+    """The reports that are asked about."""
+    return Selection(options.name, options.fleet or "", tuple(options.windows or ()), options.version)
+
+
+def _pair(options: EstimateOptions) -> PairQuestion:
+    """What is asked of a pair."""
+    match options.given or []:
+        case [first, second]:
+            return PairQuestion(options.of, "", (first, second), options.joint)
+        case [_, _, _, *_]:
+            raise UsageError("--given is there once, or twice for two conditions and their difference")
+        case given:
+            return PairQuestion(options.of, "".join(given), None, options.joint)
+
+
+def _against(options: EstimateOptions) -> Selection | None:
+    """The reports that they are compared with, if they are. Raises UsageError for what names none."""
+    if not options.other:
+        return None
+    named: dict[str, list[str]] = {"window": [], "fleet": [], "version": []}
+    for text in options.other:
+        what, equals, name = text.partition("=")
+        if equals and what not in named:
+            raise UsageError(f"--against takes a window, fleet=NAME or version=DIGEST, not {text}")
+        named[what if equals else "window"].append(name if equals else text)
+    windows, fleets, versions = named.values()
+    if max(len(fleets), len(versions)) > 1:
+        raise UsageError("--against takes one fleet, and one version")
+    fleet, version = "".join(fleets), "".join(versions)
+    return Selection(
+        options.name,
+        fleet or options.fleet or "",
+        tuple(windows or options.windows or ()),
+        version or ("" if fleet else options.version),
+    )
+
+
+def _check(options: EstimateOptions) -> None:
+    """Raise UsageError for what would be left unanswered."""
+    against = _against(options)
+    if against == _selection(options):
+        raise UsageError("both sides are the same: name another window, fleet or version to compare with")
+    if options.trend and against:
+        raise UsageError("--trend and --against are two questions: ask one at a time")
+    if options.together and not (options.ranges or options.candidates):
+        raise UsageError("--together is about ranges: name some, each with --range")
+    if not (options.trend or against):
+        return
+    asked, single = "--trend" if options.trend else "--against", "--range LABEL, or --range LOW:HIGH"
+    chance = "processed shares have no intervals, and chance cannot be told from change without"
+    lacking: tuple[tuple[str, object, str], ...] = (
+        ("--top", options.top, f"ask for the shares of single values, {single} of a number"),
+        ("--post", options.post != "raw", f"{chance}; leave --post out"),
+        ("--together", options.together, "it tells of each range by itself"),
+        ("--cdf", options.trend and options.cdf, "ask for --range :HIGH or --quantile"),
+    )
+    for option, there, instead in lacking:
+        if there:
+            raise UsageError(f"{asked} has no {option}: {instead}")
+    if options.rows and (options.trend or options.ranges):
+        raise UsageError("--rows is for histograms, and there is none here: leave it out")
+
+
+def _question(options: EstimateOptions, facts: Facts) -> EstimateQuestion:
+    """All that is asked of these facts."""
+    ranges = list(options.ranges or ())
+    if options.candidates is not None:
+        asked = [version.experiment for version in facts.selected(_selection(options)).versions]
+        require(asked, "candidates", "leave --candidates out")
+        ranges += read_candidates(options.candidates)
+    same = ("together", "top", "cdf", "rows", "post", "trend", "confidence", "unit", "alphabet")
+    return EstimateQuestion(
+        _selection(options),
+        _against(options),
+        ranges=tuple(ranges),
+        quantiles=tuple(options.quantiles or ()),
+        weigh=options.weigh.value,
+        shuffling=Shuffling(options.delta, options.honest),
+        pair=_pair(options),
+        **{name: getattr(options, name) for name in same},
+    )

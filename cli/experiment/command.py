@@ -1,0 +1,81 @@
+"""`hushmote experiment`: what is asked of a fleet."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...server.wire.limits import GRACE_DAYS
+from ..options import DEFAULT_STORE, AsJson, ExperimentFile, FleetName, StoreUrl, check_there
+
+Grace = Annotated[
+    int,
+    typer.Option(
+        "--grace",
+        help="Days, today included, on which late reports of what is replaced count.",
+        min=0,
+        max=3650,
+    ),
+]
+
+experiment_app = typer.Typer(
+    help="What is asked of a fleet: check, add, list and withdraw.", no_args_is_help=True
+)
+
+
+@experiment_app.command("show")
+def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
+    """Check an experiment file and print what boards will get."""
+    check_there(file)
+    from . import run  # only here: a mistake in the line waits for nothing of it
+
+    run.show_file(file, as_json)
+
+
+@experiment_app.command("add")
+def experiment_add(
+    file: ExperimentFile,
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            "--fleet", help="Its name; else the only one, or home for the first.", show_default=False
+        ),
+    ] = None,
+    keyed: Annotated[
+        bool | None,
+        typer.Option("--keys/--open", help="For a new fleet: reports carry tags, or anyone can forge them."),
+    ] = None,
+    grace: Grace = GRACE_DAYS,
+    as_json: AsJson = False,
+) -> None:
+    """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
+    check_there(file)
+    from . import run  # only here: a mistake in the line waits for nothing of it
+
+    run.add(file, store, fleet, keyed, grace, as_json)
+
+
+@experiment_app.command("list")
+def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """List all experiments' versions, oldest first."""
+    from . import run  # only here: a mistake in the line waits for nothing of it
+
+    run.list_versions(store, as_json)
+
+
+@experiment_app.command("withdraw")
+def experiment_withdraw(
+    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: FleetName = None,
+    grace: Grace = GRACE_DAYS,
+) -> None:
+    """Withdraw an experiment: boards stop reporting; what was counted stays.
+
+    Late reports of all its versions count on --grace days more at most; with --grace 0 none does any more.
+    """
+    from . import run  # only here: a mistake in the line waits for nothing of it
+
+    run.withdraw(name, store, fleet, grace)

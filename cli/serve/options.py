@@ -1,0 +1,83 @@
+"""The options of `hushmote serve`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...server.ingest.pacing import BATCH_S
+from ...server.wire.limits import BATCH_REPORTS
+from ..broker import DEFAULT_BROKER, BrokerUrl
+from ..options import DEFAULT_STORE, StoreUrl
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """What is counted into which store, from which broker, and what is told of it."""
+
+    context: typer.Context
+    store: StoreUrl = DEFAULT_STORE
+    broker: BrokerUrl = DEFAULT_BROKER
+    master_key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys.",
+            show_default=False,
+        ),
+    ] = None
+    retire: Annotated[
+        bool,
+        typer.Option(
+            "--retire", help="Count what the broker keeps for client_id, end that for good, and exit."
+        ),
+    ] = False
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            help="Most reports of one device that are counted in an hour; else all.",
+            min=1,
+            max=65_535,
+            show_default=False,
+        ),
+    ] = None
+    batch: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="N|SECONDSs",
+            help=f"Commit after so many reports, or so long: 500, 0.5s. May be repeated.  "
+            f"[default: {BATCH_REPORTS}, {BATCH_S:g}s]",
+            show_default=False,
+        ),
+    ] = None
+    simulated_days: Annotated[
+        int | None,
+        typer.Option(
+            help="Only for fleets of simulated boards, named sim...: the clock begins so many days ago "
+            "and runs through each in 10 s.",
+            min=1,
+            max=365,
+            show_default=False,
+        ),
+    ] = None
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve /metrics and /healthz there, without a login: 127.0.0.1:9417.",
+            show_default=False,
+        ),
+    ] = None
+    publish: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ended|SECONDS[,N][,home-assistant]",
+            help="Retain each experiment's result at the broker, over windows that have ended; or inside "
+            "running ones too, every so many seconds: then only the ε of a report holds. Over the newest N "
+            "windows; and each statistic as a sensor of Home Assistant.",
+            show_default=False,
+        ),
+    ] = None

@@ -1,0 +1,174 @@
+"""What `hushmote simulate` does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ...server.answers import tables
+from ...server.answers.answer import Answer, Answers
+from ...server.answers.guide import asked_about, half_width
+from ...server.answers.rows import coverage
+from ...server.errors import UsageError
+from ...server.estimate.statistic import EstimateError
+from ...server.experiments.asking import require
+from ...server.ingest.broker_url import is_nats
+from ...simulator.convergence import Showing
+from ...simulator.faithful import parse_faults
+from ...simulator.population import PopulationError
+from ...simulator.simulate import SimulatedEstimate, simulate
+from ...simulator.workers import workers
+from .. import output
+from ..options import print_json
+from ..progress import progress
+from . import words
+from .options import CONVERGENCE, WRITTEN, SimulateOptions
+
+
+def run(options: SimulateOptions) -> None:
+    """Simulate, print and write; raises UsageError for options that do not go together."""
+    faithful = options.faithful or bool(options.faults)
+    if not faithful:
+        text = "only real clients (--faithful) are divided, all else takes seconds: leave out"
+        _refuse(text, {"--workers": options.workers})
+    if options.to is not None:
+        _refuse(
+            "these are reports that estimate, ledger and status are asked about: leave out",
+            {
+                "--range": options.ranges,
+                "--quantile": options.quantiles,
+                "--output": options.output,
+                "--faithful": faithful,
+                "--attack": options.attack,
+            },
+        )
+        from .days import fill_store, publish_days
+
+        through_broker = options.to.startswith("mqtt") or is_nats(options.to) or options.to.endswith(".toml")
+        (publish_days if through_broker else fill_store)(options, options.to)
+        return
+    timed = {"--days": options.days, "--fleet": options.fleet, "--drift": options.drift}
+    _refuse("days need a place to go to: add --to, or leave out", timed)
+    written = output.checked(options.output, *WRITTEN)
+    growing = [path for path in written if path.stem == CONVERGENCE and path.suffix in output.PICTURES]
+    ranges, quantiles = options.ranges or [], options.quantiles or []
+    with workers(options.workers) as crew, progress("simulating", 1.0) as advance:
+        try:
+            estimate = simulate(
+                options.file,
+                devices=options.devices or 100_000,
+                population=options.population,
+                calls=_whole(options.calls),
+                faults=parse_faults(options.faults or []) if faithful else None,
+                attack=options.attack,
+                seed=options.seed,
+                convergence=Showing(ranges, quantiles) if growing else None,
+                workers=crew,
+                advance=advance,
+            )
+        except EstimateError as e:
+            raise EstimateError(f"{e}: take more --devices or --calls") from None
+    answers = _answers(estimate, options.rows, ranges, quantiles)
+    result = _plain(estimate, answers, options.seed)
+    for path in written:
+        if path in growing and estimate.convergence:
+            from ...simulator.convergence_plot import plot  # matplotlib takes a second to load
+
+            plot(estimate.convergence, path)
+        else:
+            _write(path, estimate, answers, result)
+    if options.as_json:
+        print_json(result)
+        return
+    words.heading(estimate)
+    if few := words.too_few(estimate, answers):
+        tables.out.print(few, style="bold red")
+    tables.out.print()
+    tables.answers(answers)
+    covered, known = coverage(answers)
+    if known:
+        hold = f"{covered} of {known} intervals hold the truth"
+        tables.out.print(f"{hold} (95 % of them should, in the long run)")
+    if estimate.attack:
+        words.attack(estimate.attack)
+    words.conclusion(estimate, options.file, answers)
+    for path in written:
+        tables.out.print(f"written: {path}", soft_wrap=True)
+
+
+def _refuse(text: str, given: dict[str, Any]) -> None:
+    """Raise UsageError where one of the options is given."""
+    names = [name for name, value in given.items() if value not in (None, [], False)]
+    if names:
+        raise UsageError(f"{text} {', '.join(names)}")
+
+
+def _whole(calls: float | None) -> int | None:
+    if calls is not None and calls != int(calls):
+        raise PopulationError(
+            f"--calls of each device is a whole number, not {calls:g}; with --to any, a day"
+        )
+    return None if calls is None else int(calls)
+
+
+def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantiles: list[float]) -> Answers:
+    if "discovery" in estimate.answers:
+        return Answers([estimate.discover()])
+    if estimate.experiment.type == "text":
+        return Answers([estimate.candidates(ranges or estimate.texts or (), most=rows)])
+    if estimate.experiment.type == "pair":
+        return estimate.pairs.summary(rows)
+    versions = estimate.estimates.versions
+    answers: list[Answer] = []
+    if "frequencies" in estimate.answers:
+        answers.append(estimate.histogram(rows))
+    if ranges:
+        require(versions, "ranges", "leave --range out")
+        answers.append(estimate.share(*ranges))
+    if quantiles:
+        require(versions, "quantiles", "leave --quantile out")
+        answers.append(estimate.quantile(*quantiles))
+    if "mean" in estimate.answers and estimate.experiment.type == "number":
+        answers.append(estimate.mean())
+    return Answers(answers)
+
+
+def _plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None) -> dict[str, Any]:
+    """Plain values, for JSON."""
+    covered, known = coverage(answers)
+    made = estimate.reporting
+    if estimate.experiment.type == "pair":  # several of one kind
+        rows: dict[str, Any] = {"answers": [one.to_dict() for one in answers]}
+    else:
+        rows = {one.kind: [row.to_dict() for row in one.rows] for one in answers}
+    result: dict[str, Any] = {
+        "experiment": estimate.experiment.name,
+        "unit": estimate.unit,
+        "epsilon": estimate.experiment.epsilon / 1e6,
+        "devices": estimate.devices,
+        "population": estimate.held,
+        "reports": estimate.reports,
+        "seed": seed,
+        **({"calls": made.calls, "spoke": made.spoke, "spent": made.spent} if made else {}),
+        **rows,
+        "notes": [note for one in answers for note in one.notes],
+        "intervals": known,
+        "intervals_that_hold_the_truth": covered,
+        "half_width": half_width(asked_about(answers)),
+    }
+    parts = {"attack": estimate.attack, "convergence": estimate.convergence}
+    return result | {name: part.to_dict() for name, part in parts.items() if part}
+
+
+def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: dict[str, Any]) -> None:
+    if path.suffix.lower() == ".json":
+        output.write(path, json.dumps(result, indent=2) + "\n")
+    elif path.suffix.lower() == ".csv":
+        output.write(path, answers.to_csv())
+    else:
+        e = estimate.experiment
+        name = f"{e.name}, {estimate.unit}" if estimate.unit else e.name
+        title = f"{name}: {estimate.devices:,} simulated boards that hold {estimate.held}"
+        level = f"{estimate.confidence * 100:g} % intervals"
+        answers[0].plot(path, title, f"{estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}")

@@ -1,0 +1,35 @@
+"""`hushmote status`: what a store holds, live if wanted, and how the boards are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..broker import FILE, URLS
+from ..options import DEFAULT_STORE, AggregatorUrl, AsJson, StoreUrl
+
+
+def status_command(
+    store: StoreUrl = DEFAULT_STORE,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Draw it anew with every commit, until Ctrl-C.")
+    ] = False,
+    aggregator: AggregatorUrl = None,
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|FILE.toml",
+            help=f"Ask this broker how the boards are: {URLS}; {FILE}",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was counted, what is learned, what was rejected, and why.
+
+    With --follow in a terminal it is live and takes the whole screen; elsewhere it is printed once.
+    """
+    from .run import run  # only here: a mistake in the line waits for nothing of it
+
+    run(store, follow, aggregator, broker, as_json)

@@ -1,7 +1,9 @@
 """Boards that all come back at once: the simulation beside the real reporter and a real broker.
 
-    python benchmarks/arrival.py              300 and 200 boards, mosquitto and a NATS server: ten minutes
-    python benchmarks/arrival.py --quick      60 boards, mosquitto, one of the two ways; writes no file
+    python benchmarks/arrival.py [--quick] [--again]
+
+300 and 200 boards, mosquitto and a NATS server: ten minutes. --quick: 60 boards, mosquitto. --again: only
+simulates anew what was measured.
 
 The boards are the shipped AsyncReporter with its own back-off and time-outs, in one process; the broker
 speaks TLS 1.2 with certificates on either side. So that a few hundred boards are too many for it, a
@@ -14,7 +16,6 @@ Writes benchmarks/results/arrival.json.
 
 import argparse
 import asyncio
-import json
 import os
 import ssl
 import sys
@@ -26,20 +27,16 @@ import core_parts
 import numpy as np
 from core_parts import limited
 from handshakes import FLEET, Certificates, broker, cpu_s, hello_us
-from results_file import RESULTS, machine, write
+from results_file import read, run
 
 from hushmote.device import ldp_client
 from hushmote.device.async_reporter import AsyncReporter
 from hushmote.simulator.faithful import MemoryStorage
 from hushmote.studies.power_cut import Boards, Server, simulate, spread_for
 
-POLICY = {
-    "sum": 8_000_000,
-    "squares": 0,
-    "epsilon": 1_000_000,
-    "rules": ("sum",),
-    "experiments": ("room_temp",),
-}
+POLICY = {"sum": 8_000_000, "squares": 0, "epsilon": 1_000_000}
+POLICY |= {"rules": ("sum",), "experiments": ("room_temp",)}
+SHARES = {"half_s": 0.5, "most_s": 0.9, "all_s": 1.0}  # of the boards that are connected
 MOST_S = 900.0
 BACKLOG = {"mosquitto": 100, "nats 1": None}  # of listen(); NATS takes connections from it at any time
 
@@ -78,19 +75,13 @@ async def arrive(boards: list[Counted], pids: list[int]) -> dict[str, float]:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    attempts = float(np.mean([board.attempts for board in boards]))
-    return {
-        "half_s": float(np.median(at)),
-        "most_s": float(np.quantile(at, 0.9)),
-        "all_s": float(at.max()),
-        "attempts": attempts,
-        "cpu_s": used,
-    }
+    times = {name: float(np.quantile(at, share)) for name, share in SHARES.items()}
+    return times | {"attempts": float(np.mean([board.attempts for board in boards])), "cpu_s": used}
 
 
 def rows_of(kind: str) -> list[dict]:
     """What handshakes.py measured of a broker, without TLS and with it."""
-    rows = json.loads((RESULTS / "handshakes.json").read_text())["rows"]
+    rows = read("handshakes.json")["rows"]
     own = [row for row in rows if row["broker"] == kind and row["connections"] == 500]
     return [
         min(own, key=lambda r: (r["tls"] != tls, r["qos"] if kind != "mosquitto" else 0))
@@ -112,15 +103,11 @@ def simulated(server: Server, count: int, spread: int | None) -> dict[str, float
     """Medians of 20 simulations, and the first and the last of them."""
     boards = Boards(count, spread, boot_s=(0.0, 0.0), crypto_s=0.0, round_trip_s=0.001, asyncio=True)
     runs = [simulate(boards, server, seed, most_s=MOST_S) for seed in range(20)]
-    return {
-        "half_s": float(np.median([run.share_s(0.5) for run in runs])),
-        "most_s": float(np.median([run.share_s(0.9) for run in runs])),
-        "all_s": float(np.median([run.all_s for run in runs])),
-        "all_s_low": min(run.all_s for run in runs),
-        "all_s_high": max(run.all_s for run in runs),
-        "attempts": float(np.mean([run.attempts.mean() for run in runs])),
-        "work": float(np.mean([run.busy.sum() for run in runs])) / (count * server.board_s),
-    }
+    times = {name: [run.share_s(share) for run in runs] for name, share in SHARES.items()}
+    found = {name: float(np.median(of)) for name, of in times.items()}
+    found |= {"all_s_low": min(times["all_s"]), "all_s_high": max(times["all_s"])}
+    found["attempts"] = float(np.mean([run.attempts.mean() for run in runs]))
+    return found | {"work": float(np.mean([run.busy.sum() for run in runs])) / (count * server.board_s)}
 
 
 def compare(kind: str, count: int, load_s: float, certificates: Certificates) -> list[dict]:
@@ -145,13 +132,12 @@ def compare(kind: str, count: int, load_s: float, certificates: Certificates) ->
                 | {f"simulated_{key}": value for key, value in simulated(server, count, spread).items()}
                 | {"load_average": os.getloadavg()[0]}
             )
-            print({k: round(v, 3) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
     return rows
 
 
 def again() -> list[dict]:
     """The rows that were measured, simulated anew."""
-    rows = json.loads((RESULTS / "arrival.json").read_text())["rows"]
+    rows = read("arrival.json")["rows"]
     for row in rows:
         server = server_of(row["broker"], row["cost_us"] / 1e6, row["hello_us"] / 1e6, row["share_of_a_core"])
         said = simulated(server, row["boards"], row["spread_s"])
@@ -159,28 +145,18 @@ def again() -> list[dict]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Boards that come back at once: simulated and real.")
-    parser.add_argument("--quick", action="store_true", help="60 boards; writes no file")
-    parser.add_argument("--again", action="store_true", help="only simulate anew what was measured")
-    options = parser.parse_args()
+def arrivals(options: argparse.Namespace) -> list[dict]:
     if options.again:
-        write("arrival.json", {"machine": machine(), "rows": again()})
-        return
-    if not core_parts.possible():
-        sys.exit(f"skipped: {core_parts.NEEDS}")
-    rows = []
+        return again()
+    # The first size chose the order in which the simulated brokers work; the second checks it.
+    cases = [(kind, *size) for size in ((300, 40.0), (200, 25.0)) for kind in BACKLOG]
     with tempfile.TemporaryDirectory() as folder:
         certificates = Certificates(Path(folder))
-        if options.quick:
-            compare("mosquitto", 60, 8.0, certificates)
-            return
-        # The first size chose the order in which the simulated brokers work; the second checks it.
-        for count, load_s in ((300, 40.0), (200, 25.0)):
-            for kind in ("mosquitto", "nats 1"):
-                rows += compare(kind, count, load_s, certificates)
-    write("arrival.json", {"machine": machine(), "rows": rows})
+        small = [("mosquitto", 60, 8.0)] if options.quick else cases
+        return [row for case in small for row in compare(*case, certificates)]
 
 
 if __name__ == "__main__":
-    main()
+    if not core_parts.possible():
+        sys.exit(f"skipped: {core_parts.NEEDS}")
+    run(__doc__, "arrival.json", {"rows": arrivals}, again={"action": "store_true"})

@@ -13,16 +13,15 @@ broker_kills_nats.json.
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import paho.mqtt.client as mqtt
+from brokers import publish
 from paho.mqtt.enums import CallbackAPIVersion
 from results_file import run
 
@@ -94,17 +93,8 @@ def faults(kills: int, away: bool, seed: int, nats: bool) -> list[Fault]:
     return plan
 
 
-def lost(case: Case, kills: int, away: bool) -> dict:
+def lost(setting: Setting, plan: list[Fault]) -> dict:
     """Kill and count."""
-    return _lost(case.setting, faults(kills, away, 1, case.sync is not None))
-
-
-def lost_power(case: Case) -> dict:
-    """Take the power from all servers and their disks at once, and count."""
-    return _lost(replace(case.setting, sites=True), [Fault("unplug all nodes", 1.0, 0.0)])
-
-
-def _lost(setting: Setting, plan: list[Fault]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         verdict = chaos_run.run(Path(folder), f"sqlite:///{folder}/store.sqlite", plan, setting)
     assert not verdict.strange, verdict
@@ -116,16 +106,11 @@ def _lost(setting: Setting, plan: list[Fault]) -> dict:
 async def rate(port: int, hold_s: float | None, seconds: float) -> float:
     """Reports a second that 40 boards are told were received."""
     asked = wire.experiment(budget={"rule": "unlimited"})
-    boards = [
-        Board(
-            topics.report_topic("rate", f"d{i}"),
-            (port,),
-            Encoded(f"d{i}", asked, wire.KEY, lambda n: n % 64),
-            np.random.default_rng(i),
-            hold_s=hold_s,
-        )
-        for i in range(40)
-    ]
+    boards = []
+    for i in range(40):
+        source = Encoded(f"d{i}", asked, wire.KEY, lambda n: n % 64)
+        topic = topics.report_topic("rate", f"d{i}")
+        boards.append(Board(topic, (port,), source, np.random.default_rng(i), hold_s=hold_s))
     living = [asyncio.create_task(board.live()) for board in boards]
     await asyncio.sleep(1 + (hold_s or 0))  # until reports are told at the rate at which they are published
     rates = []
@@ -143,7 +128,7 @@ def cost(case: Case, queued: int, seconds: float) -> float:
     """Reports a second that are acknowledged while `queued` wait for an absent subscriber."""
     with case.setting.broker() as broker:
         subscribe(broker.port)
-        fill(broker.port, queued)
+        publish(broker.port, [(topics.report_topic("rate", f"q{i}"), bytes(19)) for i in range(queued)])
         return asyncio.run(rate(broker.port, case.hold_s, seconds))
 
 
@@ -161,23 +146,6 @@ def subscribe(port: int) -> None:
     client.disconnect()
 
 
-def fill(port: int, count: int) -> None:
-    """Publish count messages as large as reports; returns once all are acknowledged."""
-    client = mqtt.Client(CallbackAPIVersion.VERSION2)
-    client.max_inflight_messages_set(1000)
-    room = threading.Semaphore(2000)
-    client.on_publish = lambda *_: room.release()
-    client.connect("127.0.0.1", port)
-    client.loop_start()
-    for i in range(count):
-        room.acquire()
-        client.publish(topics.report_topic("rate", f"q{i}"), bytes(19), qos=1)
-    for _ in range(2000):
-        room.acquire()
-    client.disconnect()
-    client.loop_stop()
-
-
 def cases(options: argparse.Namespace) -> dict:
     nats = options.broker == "nats"
     kills, wanted = (2, CASES[1:4:2]) if options.quick else (options.kills, NATS_CASES if nats else CASES)
@@ -185,11 +153,11 @@ def cases(options: argparse.Namespace) -> dict:
     rows = []
     for case in wanted:
         row: dict = {"case": case.name, "settings": case.settings, "hold_s": case.hold_s}
-        row |= {"away": lost(case, kills, True), "connected": lost(case, kills, False)}
-        if case.sync is not None:
-            row["power"] = lost_power(case)
+        for when, away in (("away", True), ("connected", False)):
+            row[when] = lost(case.setting, faults(kills, away, 1, case.sync is not None))
+        if case.sync is not None:  # all servers and their disks lose their power at once
+            row["power"] = lost(replace(case.setting, sites=True), [Fault("unplug all nodes", 1.0, 0.0)])
         row["per_s"] = {q: round(cost(case, q, seconds)) for q in queues if q in case.queues}
-        print(json.dumps(row), file=sys.stderr, flush=True)
         rows.append(row)
     return {"kills": kills, "cases": rows}
 

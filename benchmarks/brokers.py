@@ -66,111 +66,122 @@ def brokers(kind: str) -> Iterator[tuple[int | str, list[int], list[int]]]:
         yield servers.url, [node.mqtt for node in servers.nodes], pids
 
 
-# --- Subscribers, each in a process of its own ----------------------------------------------------
+# --- Who counts, each in a process of its own -----------------------------------------------------
 
 
-def bare(port: int, wanted: int, out: Connection) -> None:
-    """Count messages of a kept session; sends the seconds that it took, CPU seconds, and how many it saw."""
-    version = MQTTProtocolVersion.MQTTv5
-    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bare", protocol=version)
-    seen, subscribed = 0, False
+def counted(
+    out: Connection, run: Callable[[], object], stop: Callable[[], object], seen: Callable[[], int], there
+) -> float:
+    """Once told to go, run; say what was seen, and whether it is there, until told to stop; CPU seconds."""
 
-    def on_connect(client: mqtt.Client, *_: object) -> None:
-        client.subscribe(topics.report_filter(FLEET), qos=1)
+    def answer() -> None:
+        while out.recv() != "stop":
+            out.send((seen(), there()))
+        stop()
 
-    def on_subscribe(*_: object) -> None:
-        nonlocal subscribed
-        subscribed = True
+    answering = threading.Thread(target=answer)
+    out.send("ready")
+    out.recv()
+    before = time.process_time()
+    answering.start()
+    run()
+    answering.join()
+    return time.process_time() - before
+
+
+def bare(port: int, out: Connection, number: int) -> None:
+    """Only count the messages of a kept session of mosquitto."""
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bare", protocol=MQTTProtocolVersion.MQTTv5)
+    seen, subscribed, stopped = 0, threading.Event(), threading.Event()
 
     def on_message(*_: object) -> None:
         nonlocal seen
         seen += 1
 
-    client.on_connect, client.on_subscribe, client.on_message = on_connect, on_subscribe, on_message
+    client.on_connect = lambda *_: client.subscribe(topics.report_filter(FLEET), qos=1)
+    client.on_subscribe, client.on_message = lambda *_: subscribed.set(), on_message
     properties = Properties(PacketTypes.CONNECT)
-    properties.SessionExpiryInterval = 3600
-    properties.ReceiveMaximum = 2 * BATCH_REPORTS
-    start, end = time.perf_counter(), time.monotonic() + _DEADLINE_S
-    client.connect("127.0.0.1", port, clean_start=False, properties=properties)
-    while time.monotonic() < end and (seen < wanted or not subscribed):
-        client.loop(0.2)
-    seconds, cpu_s = time.perf_counter() - start, time.process_time()
-    while client.want_write():  # the last acknowledgements
-        client.loop(0.01)
-    client.disconnect()
-    out.send((seconds, cpu_s, seen))
+    properties.SessionExpiryInterval, properties.ReceiveMaximum = 3600, 2 * BATCH_REPORTS
+
+    def run() -> None:
+        client.connect("127.0.0.1", port, clean_start=False, properties=properties)
+        while client.want_write() or not stopped.is_set():  # to the last acknowledgement
+            client.loop(0.2)
+        client.disconnect()
+
+    out.send({"cpu_s": counted(out, run, stopped.set, lambda: seen, subscribed.is_set)})
 
 
 def aggregate(
-    broker: int | str, wanted: int, out: Connection, url: str, counting: Counting = COUNTING, **hooks: Any
+    broker: int | str,
+    out: Connection,
+    number: int,
+    url: str,
+    share: str | None = None,
+    counting: Counting = COUNTING,
+    **hooks: Any,
 ) -> None:
-    """Run an aggregator until it has accepted `wanted` more reports; sends what bare() sends."""
-    address = BrokerAddress("127.0.0.1", broker) if isinstance(broker, int) else parse_nats_url(broker)
+    """Run an aggregator. broker: mosquitto's port, or NATS servers' URL, where all have one client id."""
+    if isinstance(broker, int):
+        address = BrokerAddress("127.0.0.1", broker)
+        counting = dataclasses.replace(counting, client_id=f"member-{number}", share=share)
+    else:
+        address, counting = parse_nats_url(broker), dataclasses.replace(counting, client_id=SHARE)
+    commits_s = []
     with Store(url) as store:
-        aggregator = Aggregator(store, address, counting, **hooks)
-        start, before = time.perf_counter(), 0.0 if isinstance(broker, int) else time.process_time()
-
-        def watch() -> None:
-            end = time.monotonic() + _DEADLINE_S
-            aggregator.ready.wait(_DEADLINE_S)
-            while time.monotonic() < end and aggregator.counters.accepted < wanted:
-                time.sleep(0.005)
-            used = time.process_time() - before
-            out.send((time.perf_counter() - start, used, aggregator.counters.accepted))
-            aggregator.stop()
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        aggregator.run()
-        watcher.join()
+        committed = lambda _size, seconds: commits_s.append(seconds)  # noqa: E731
+        own = Aggregator(store, address, counting, on_commit=committed, **hooks)
+        used = counted(out, own.run, own.stop, lambda: own.counters.accepted, own.ready.is_set)
+    out.send({"cpu_s": used, "peak_mib": memory_mib(field="VmHWM"), "commit_s": sum(commits_s)})
 
 
 def drain(
-    target: Callable[..., None], broker: int | str, wanted: int, *rest: object
-) -> tuple[float, float, int]:
-    """Run bare(), aggregate() or their like in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=target, args=(broker, wanted, there, *rest))
-    process.start()
-    measured = here.recv()
-    process.join(30)
-    assert measured[2] >= wanted, f"{target.__name__} saw {measured[2]} of {wanted}"
-    return measured
+    target: Callable[..., None],
+    broker: int | str,
+    wanted: int,
+    *rest: object,
+    members: int = 1,
+    part: float | None = None,
+) -> dict[str, float]:
+    """Run bare(), aggregate() or their like until they have counted `wanted`.
 
-
-def member(broker: int | str, url: str, number: int, share: str | None, out: Connection) -> None:
-    """Once told to go, count until told to stop; sends its accepted reports as often as it is asked.
-
-    broker: mosquitto's port, or the URL of NATS servers, where all members have one client id.
+    part: of a core, which each has at most; None for all that the machine gives. Returns seconds, their CPU
+    seconds, and of aggregators the peak memory and the seconds of commits.
     """
-    if isinstance(broker, int):
-        address, who = BrokerAddress("127.0.0.1", broker), {"client_id": f"member-{number}", "share": share}
-    else:
-        address, who = parse_nats_url(broker), {"client_id": SHARE}
-    counting = dataclasses.replace(COUNTING, **who)
-    commit_s = 0.0
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for number in range(members):
+        here, there = context.Pipe()
+        processes.append(context.Process(target=target, args=(broker, there, number, *rest)))
+        processes[-1].start()
+        pipes.append(here)
 
-    def committed(_size: int, seconds: float) -> None:
-        nonlocal commit_s
-        commit_s += seconds
+    def told(word: str) -> list[Any]:
+        for pipe in pipes:
+            pipe.send(word)
+        return [pipe.recv() for pipe in pipes]
 
-    with Store(url) as store:
-        aggregator = Aggregator(store, address, counting, on_commit=committed)
-
-        def answer() -> None:
-            while out.recv() != "stop":
-                out.send((aggregator.counters.accepted, aggregator.ready.is_set()))
-            aggregator.stop()
-
-        answering = threading.Thread(target=answer)
-        out.send("ready")
-        out.recv()
-        before = time.process_time()
-        answering.start()
-        aggregator.run()
-        answering.join()
-        out.send((time.process_time() - before, memory_mib(field="VmHWM"), commit_s))
+    for pipe in pipes:
+        assert pipe.recv() == "ready"
+    with ExitStack() as parts:
+        for process in processes:
+            if part is not None and process.pid is not None:
+                parts.enter_context(limited([process.pid], part, period_us=10_000))
+        start = time.perf_counter()
+        for pipe in pipes:
+            pipe.send("go")
+        counts, ready = [0], [False]
+        while sum(counts) < wanted or not all(ready):
+            time.sleep(0.01 if part is None else 0.1)  # answering takes of the members' part
+            counts, ready = zip(*told("how many"), strict=True)
+            assert time.perf_counter() - start < _DEADLINE_S, f"{counts} of {wanted}"
+        seconds = time.perf_counter() - start
+    done = told("stop")
+    for process in processes:
+        process.join(30)
+    of = {key: [row[key] for row in done] for key in done[0]}
+    sums = {key: sum(of[key]) for key in ("cpu_s", "commit_s") if key in of}
+    return {"seconds": seconds, "peak_mib": max(of.get("peak_mib", [0.0]))} | sums
 
 
 def cpu_s(pid: int) -> float:
@@ -188,56 +199,6 @@ def cpu_s(pid: int) -> float:
         if int(child[1]) == pid:
             total += sum(map(int, child[11:13]))
     return total / _TICKS
-
-
-def drain_members(
-    broker: int | str,
-    url: str,
-    members: int,
-    wanted: int,
-    share: str | None = SHARE,
-    part: float | None = None,
-) -> dict[str, float]:
-    """Run the members until they have accepted `wanted`; returns seconds, their CPU seconds, peak memory.
-
-    part: of a core, which each member has at most; None for all that the machine gives.
-    """
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = [], []
-    for number in range(members):
-        here, there = context.Pipe()
-        processes.append(context.Process(target=member, args=(broker, url, number, share, there)))
-        processes[-1].start()
-        pipes.append(here)
-    for pipe in pipes:
-        assert pipe.recv() == "ready"
-    with ExitStack() as parts:
-        for process in processes:
-            if part is not None and process.pid is not None:
-                parts.enter_context(limited([process.pid], part, period_us=10_000))
-        start = time.perf_counter()
-        for pipe in pipes:
-            pipe.send("go")
-        accepted, ready = 0, False
-        while accepted < wanted or not ready:
-            time.sleep(0.01 if part is None else 0.1)  # answering takes of the members' part
-            for pipe in pipes:
-                pipe.send("how many")
-            progress = [pipe.recv() for pipe in pipes]
-            accepted, ready = sum(count for count, _ in progress), all(is_ready for _, is_ready in progress)
-            assert time.perf_counter() - start < _DEADLINE_S, f"{accepted} of {wanted}"
-        seconds = time.perf_counter() - start
-    for pipe in pipes:
-        pipe.send("stop")
-    done = [pipe.recv() for pipe in pipes]
-    for process in processes:
-        process.join(30)
-    return {
-        "seconds": seconds,
-        "cpu_s": sum(d[0] for d in done),
-        "peak_mib": max(d[1] for d in done),
-        "commit_s": sum(d[2] for d in done),
-    }
 
 
 def device_name(index: int) -> str:

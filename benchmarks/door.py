@@ -15,17 +15,16 @@ not come round. Writes benchmarks/results/door.json.
 """
 
 import argparse
+import asyncio
 import contextlib
 import multiprocessing
 import re
-import selectors
 import socket
 import statistics
 import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from brokers import FLEET, Process, publish, set_up
@@ -37,6 +36,7 @@ from hushmote.server.wire import report, topics
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker
 
+PAYLOAD = experiment_payload("hh", 256, 1_000_000)
 CLIENTS = 32
 FLOOD = 10_000  # requests a second
 FLOODING = 200  # connections
@@ -53,51 +53,21 @@ def requests(messages: Sequence[tuple[str, bytes]]) -> list[bytes]:
     return made
 
 
-def complete(came: bytes) -> bool:
-    """Whether an answer has come as a whole."""
-    head, end, content = came.partition(b"\r\n\r\n")
-    length = re.search(rb"content-length: (\d+)", head)
-    return bool(end) and (length is None or len(content) >= int(length[1]))
+async def send(port: int, made: Sequence[bytes]) -> float:
+    """Send all over CLIENTS connections, the next on each after its 204; returns the seconds."""
 
+    async def client(own: Sequence[bytes]) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for request in own:
+            writer.write(request)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            if answer[9:12] != b"204":
+                raise SystemExit(f"the door answered {answer.decode()}")
+        writer.close()
 
-def send(port: int, made: Sequence[bytes]) -> tuple[float, Counter[int]]:
-    """Send all over CLIENTS connections, the next on each after its answer.
-
-    Returns the seconds and the answers by status, 0 for connections that were closed on us.
-    """
-    selector, answers = selectors.DefaultSelector(), Counter[int]()
-    todo, held = iter(made), dict[socket.socket, bytes]()
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(CLIENTS)]
-    start, sent, busy = time.perf_counter(), 0, 0
-    while True:
-        while idle:
-            request = next(todo, None)
-            if request is None:
-                break
-            s = idle.pop()
-            s.sendall(request)
-            selector.register(s, selectors.EVENT_READ)
-            sent, busy = sent + 1, busy + 1
-        if not busy and sent == len(made):
-            return time.perf_counter() - start, answers
-        for key, _ in selector.select(0.001):
-            s = key.fileobj
-            assert isinstance(s, socket.socket)
-            try:
-                piece = s.recv(4096)
-            except ConnectionError:
-                piece = b""
-            came = held.pop(s, b"") + piece
-            if piece and not complete(came):
-                held[s] = came
-                continue
-            selector.unregister(s)
-            busy -= 1
-            answers[int(came[9:12]) if piece else 0] += 1
-            if not piece:
-                s.close()
-                s = socket.create_connection(("127.0.0.1", port))
-            idle.append(s)
+    start = time.perf_counter()
+    await asyncio.gather(*(client(made[i::CLIENTS]) for i in range(CLIENTS)))
+    return time.perf_counter() - start
 
 
 def pour(port: int, made: Sequence[bytes]) -> int:
@@ -131,37 +101,44 @@ def pour(port: int, made: Sequence[bytes]) -> int:
     return went
 
 
-def side_by_side(folder: str, devices: int, rounds: int) -> dict[str, float]:
-    """Reports a second by MQTT and through the door."""
-    payload = experiment_payload("hh", 256, 1_000_000)
-    exp = Experiment.parse(payload)
-    rng = np.random.default_rng(1)
-    url = f"sqlite:///{folder}/store.sqlite"
-    set_up(url, payload, keyed=False)
-    rates: dict[str, list[float]] = {"mqtt": [], "door": []}
+@contextlib.contextmanager
+def serving(folder: str, *limits: str) -> Iterator[tuple[MosquittoBroker, Process, Process]]:
+    """A broker, an aggregator on a new store, and a door."""
+    set_up(url := f"sqlite:///{folder}/store.sqlite", PAYLOAD, keyed=False)
     with MosquittoBroker() as broker:
         where = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
-        free = ("--rate", "1e6", "--rate", "address=1e6", "--rate", "device=1e6")
-        with Process("serve", "--store", url, *where) as serve, Process("door", *where, *free) as door:
-            for i in range(rounds):
-                for way, taken in rates.items():
-                    codes = vectorised.codes(exp, rng.integers(0, 256, devices), rng)
-                    messages = [
-                        (topics.report_topic(FLEET, f"{way}-{i}-{j}"), report.encode(exp, 1, int(code)))
-                        for j, code in enumerate(codes)
-                    ]
-                    if way == "mqtt":
-                        seconds = publish(broker.port, messages, CLIENTS)
-                    else:
-                        seconds, answers = send(door.port, requests(messages))
-                        if answers != {204: devices}:
-                            raise SystemExit(f"the door answered {dict(answers)}")
-                    taken.append(devices / seconds)
-            wanted, end = 2 * rounds * devices, time.monotonic() + _WAIT_S
-            while serve.metric("hushmote_reports_accepted_total") < wanted:
-                if time.monotonic() > end:
-                    raise SystemExit("not every report that was acknowledged is counted")
-                time.sleep(0.1)
+        with Process("serve", "--store", url, *where) as serve, Process("door", *where, *limits) as door:
+            yield broker, serve, door
+
+
+def await_counted(serve: Process, wanted: int) -> None:
+    """Return once so many reports are counted; exit where they never are."""
+    end = time.monotonic() + _WAIT_S
+    while serve.metric("hushmote_reports_accepted_total") < wanted:
+        if time.monotonic() > end:
+            raise SystemExit("not every report that was acknowledged is counted")
+        time.sleep(0.1)
+
+
+def side_by_side(folder: str, devices: int, rounds: int) -> dict[str, float]:
+    """Reports a second by MQTT and through the door."""
+    exp, rng = Experiment.parse(PAYLOAD), np.random.default_rng(1)
+    rates: dict[str, list[float]] = {"mqtt": [], "door": []}
+    free = ("--rate", "1e6", "--rate", "address=1e6", "--rate", "device=1e6")
+    with serving(folder, *free) as (broker, serve, door):
+        for i in range(rounds):
+            for way, taken in rates.items():
+                codes = enumerate(vectorised.codes(exp, rng.integers(0, 256, devices), rng))
+                messages = [
+                    (topics.report_topic(FLEET, f"{way}-{i}-{j}"), report.encode(exp, 1, int(code)))
+                    for j, code in codes
+                ]
+                if way == "mqtt":
+                    seconds = publish(broker.port, messages, CLIENTS)
+                else:
+                    seconds = asyncio.run(send(door.port, requests(messages)))
+                taken.append(devices / seconds)
+        await_counted(serve, 2 * rounds * devices)
     mqtt, through = (statistics.median(taken) for taken in rates.values())
     return {"mqtt_per_s": round(mqtt), "door_per_s": round(through), "ratio": round(through / mqtt, 3)}
 
@@ -174,61 +151,45 @@ def posted(door: Process) -> dict[str, int]:
 
 def flood(folder: str, seconds: int) -> dict[str, object]:
     """What a door with its usual limits does under FLOOD requests a second."""
-    url = f"sqlite:///{folder}/flood.sqlite"
-    payload = experiment_payload("hh", 256, 1_000_000)
-    exp = Experiment.parse(payload)
-    set_up(url, payload, keyed=False)
-    messages = [
-        (topics.report_topic(FLEET, f"f{j}"), report.encode(exp, 1, j % 256)) for j in range(FLOOD * seconds)
-    ]
+    exp = Experiment.parse(PAYLOAD)
+    reports = ((f"f{j}", report.encode(exp, 1, j % 256)) for j in range(FLOOD * seconds))
+    made = requests([(topics.report_topic(FLEET, name), text) for name, text in reports])
     slowest = {"door": 0.0, "aggregator": 0.0}
     standstill, stopped = 0.0, threading.Event()
-    with MosquittoBroker() as broker:
-        where = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
-        with Process("serve", "--store", url, *where) as serve, Process("door", *where) as door:
+    with serving(folder) as (_, serve, door):
 
-            def watch() -> None:
-                nonlocal standstill
-                while not stopped.wait(0.1):
-                    for name, process in (("door", door), ("aggregator", serve)):
-                        begun = time.perf_counter()
-                        if process.get("/healthz")[0] != 200:
-                            raise SystemExit(f"the {name} is not healthy under the flood")
-                        slowest[name] = max(slowest[name], time.perf_counter() - begun)
-                    standstill = max(standstill, serve.metric("hushmote_since_turn_seconds"))
+        def watch() -> None:
+            nonlocal standstill
+            while not stopped.wait(0.1):
+                for name, process in (("door", door), ("aggregator", serve)):
+                    begun = time.perf_counter()
+                    if process.get("/healthz")[0] != 200:
+                        raise SystemExit(f"the {name} is not healthy under the flood")
+                    slowest[name] = max(slowest[name], time.perf_counter() - begun)
+                standstill = max(standstill, serve.metric("hushmote_since_turn_seconds"))
 
-            before = door.memory_mib("VmRSS")
-            watcher = threading.Thread(target=watch)
-            watcher.start()
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                begun = time.perf_counter()
-                went = pool.apply(pour, (door.port, requests(messages)))
-                took = time.perf_counter() - begun
-            stopped.set()
-            watcher.join()
-            time.sleep(2)  # the door has read what the connections still held
-            peak, answers = door.memory_mib("VmHWM"), posted(door)
-            end = time.monotonic() + _WAIT_S
-            while serve.metric("hushmote_reports_accepted_total") < answers["204"]:
-                if time.monotonic() > end:
-                    raise SystemExit("not every report that was acknowledged is counted")
-                time.sleep(0.1)
-    return {
-        "seconds": round(took, 1),
-        "offered": len(messages),
-        "sent": went,
-        "answers": answers,
-        "door_mib_before": round(before, 1),
-        "door_mib_peak": round(peak, 1),
-        "slowest_healthz_s": {name: round(value, 3) for name, value in slowest.items()},
-        "aggregator_standstill_s": round(standstill, 3),
-    }
+        before = door.memory_mib("VmRSS")
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            begun = time.perf_counter()
+            went = pool.apply(pour, (door.port, made))
+            took = time.perf_counter() - begun
+        stopped.set()
+        watcher.join()
+        time.sleep(2)  # the door has read what the connections still held
+        peak, answers = door.memory_mib("VmHWM"), posted(door)
+        await_counted(serve, answers["204"])
+    found = {"seconds": round(took, 1), "offered": len(made), "sent": went, "answers": answers}
+    found |= {"door_mib_before": round(before, 1), "door_mib_peak": round(peak, 1)}
+    found["slowest_healthz_s"] = {name: round(value, 3) for name, value in slowest.items()}
+    return found | {"aggregator_standstill_s": round(standstill, 3)}
 
 
 def both(options: argparse.Namespace) -> dict:
     devices, rounds, seconds = (2_000, 1, 2) if options.quick else (20_000, 3, 10)
-    with tempfile.TemporaryDirectory() as folder:
-        return {"side_by_side": side_by_side(folder, devices, rounds), "flood": flood(folder, seconds)}
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        return {"side_by_side": side_by_side(one, devices, rounds), "flood": flood(other, seconds)}
 
 
 if __name__ == "__main__":

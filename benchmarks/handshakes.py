@@ -1,7 +1,9 @@
 """What a board's connection costs a broker: processor time of a TLS handshake, memory while it stands.
 
-    python benchmarks/handshakes.py              2,000 connections to mosquitto, 1 and 3 NATS servers: minutes
-    python benchmarks/handshakes.py --quick      100 connections; writes no file
+    python benchmarks/handshakes.py [--quick] [rows | retained]
+
+rows: up to 2,000 connections to mosquitto, 1 and 3 NATS servers: minutes. retained: what a board's status
+takes while it is away. --quick: 100 connections.
 
 Each client does what a board does at a start: TCP, TLS 1.2 with P-256 certificates on both sides and no
 session taken up again, CONNECT with a last will, SUBSCRIBE to one retained experiment, its status at QoS 1
@@ -16,16 +18,16 @@ Writes benchmarks/results/handshakes.json.
 import argparse
 import asyncio
 import datetime
-import json
 import os
 import ssl
 import tempfile
 import time
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding
-from results_file import RESULTS, machine, write
+from results_file import run
 
 from hushmote.server.provisioning import authority
 from hushmote.simulator.broker import MosquittoBroker
@@ -33,7 +35,7 @@ from hushmote.simulator.nats_servers import NatsServers
 
 FLEET = "home"
 EXPERIMENT = b'{"v":1,"name":"room_temp"}'.ljust(420)  # as long as a signed one of a tree is
-REPORT = bytes(19)
+EXPERIMENT_TOPIC = f"hushmote/v1/{FLEET}/experiment/room_temp".encode()
 _AT_ONCE = 8
 BROKERS = ("mosquitto", "nats 1", "nats 3")
 
@@ -88,17 +90,14 @@ def broker(kind: str, certificates: Certificates | None):
     """The broker's MQTT ports, its processes, and the port of NATS or None."""
     c = certificates
     if kind == "mosquitto":
-        tls = () if c is None else (
-            f"cafile {c.ca}", f"certfile {c.broker}", f"keyfile {c.broker}", "require_certificate true",
-        )  # fmt: skip
-        with MosquittoBroker(settings=(*tls, "max_connections -1")) as own:
+        names = {} if c is None else {"cafile": c.ca, "certfile": c.broker, "keyfile": c.broker}
+        lines = [f"{key} {path}" for key, path in names.items()] + ["require_certificate true"] * bool(c)
+        with MosquittoBroker(settings=(*lines, "max_connections -1")) as own:
             assert own.pid is not None
             yield [own.port], [own.pid], None
         return
-    tls = "" if c is None else (
-        f"tls {{ cert_file: '{c.broker}', key_file: '{c.broker}', ca_file: '{c.ca}', verify: true, "
-        "timeout: 60 }, "
-    )  # fmt: skip
+    tls = "" if c is None else f"tls {{ cert_file: '{c.broker}', key_file: '{c.broker}', ca_file: '{c.ca}', "
+    tls += "verify: true, timeout: 60 }, " * bool(c)
     with SecureNatsServers(int(kind.split()[1]), tls) as servers:
         pids = [servers.pid(i) for i in range(len(servers.nodes))]
         yield [n.mqtt for n in servers.nodes], [pid for pid in pids if pid is not None], servers.nodes[0].nats
@@ -133,13 +132,10 @@ class Board:
         self.writer.write(data)
         while True:
             head = (await self.reader.readexactly(1))[0]
-            size = shift = 0
-            while True:
+            size, shift, more = 0, 0, True
+            while more:
                 byte = (await self.reader.readexactly(1))[0]
-                size |= (byte & 127) << shift
-                shift += 7
-                if byte < 128:
-                    break
+                size, shift, more = size | (byte & 127) << shift, shift + 7, byte >= 128
             body = await self.reader.readexactly(size)
             if head & 0xF6 == 0x32:  # a message at QoS 1
                 at = 2 + int.from_bytes(body[:2], "big")
@@ -147,24 +143,22 @@ class Board:
             if head & 0xF0 == answer:
                 return
 
-    async def subscribe(self, qos: int, what: str = "experiment/room_temp") -> None:
-        topic = _text(f"hushmote/v1/{FLEET}/{what}".encode())
-        await self._exchange(packet(0x82, b"\0\1" + topic + bytes([qos])), 0x90)
+    async def subscribe(self, qos: int, topic: bytes = EXPERIMENT_TOPIC) -> None:
+        await self._exchange(packet(0x82, b"\0\1" + _text(topic) + bytes([qos])), 0x90)
+
+    async def publish(self, topic: bytes, content: bytes, *, retain: bool = True) -> None:
+        await self._exchange(packet(0x32 | retain, _text(topic) + b"\0\2" + content), 0x40)
 
     async def online(self) -> None:
-        await self._exchange(packet(0x33, _text(self.status) + b"\0\2online"), 0x40)
+        await self.publish(self.status, b"online")
 
     async def reports(self) -> None:
         for _ in range(5):
-            await self._exchange(packet(0x32, _text(self.topic) + b"\0\3" + REPORT), 0x40)
+            await self.publish(self.topic, bytes(19), retain=False)
 
     async def ping(self) -> None:
         for _ in range(5):
             await self._exchange(b"\xc0\0", 0xD0)
-
-    async def publish_experiment(self) -> None:
-        topic = _text(f"hushmote/v1/{FLEET}/experiment/room_temp".encode())
-        await self._exchange(packet(0x33, topic + b"\0\4" + EXPERIMENT), 0x40)
 
     async def close(self) -> None:
         self.writer.close()
@@ -188,18 +182,15 @@ async def keep_reports(port: int, context: ssl.SSLContext | None, nats_port: int
     if nats_port is None:
         aggregator = Board(-1, 0x2C)
         await aggregator.connect(port, context)
-        await aggregator.subscribe(1, "report/+")
+        await aggregator.subscribe(1, f"hushmote/v1/{FLEET}/report/+".encode())
         await aggregator.close()
         return
     import nats
     from nats.js.api import AckPolicy, ConsumerConfig
 
     client = await nats.connect(f"nats://127.0.0.1:{nats_port}")
-    kept = ConsumerConfig(
-        durable_name="aggregator",
-        ack_policy=AckPolicy.EXPLICIT,
-        filter_subject="$MQTT.msgs.hushmote.v1.*.report.*",
-    )
+    kept = ConsumerConfig(durable_name="aggregator", ack_policy=AckPolicy.EXPLICIT)
+    kept.filter_subject = "$MQTT.msgs.hushmote.v1.*.report.*"
     await client.jetstream().add_consumer("$MQTT_msgs", kept)
     await client.close()
 
@@ -210,20 +201,17 @@ async def measure(
     """Processor µs of each step of a connection, and bytes of one that stands."""
     first = Board(count)
     await first.connect(ports[0], context)
-    await first.publish_experiment()
+    await first.publish(EXPERIMENT_TOPIC, EXPERIMENT)
     await keep_reports(ports[0], context, nats_port)
     boards = [Board(i) for i in range(count)]
     found: dict[str, float] = {"connections": count}
     ways = {board.name: ports[i % len(ports)] for i, board in enumerate(boards)}
     await asyncio.sleep(1)
     empty = memory(pids)
-    for name, what, per in (
-        ("connect", lambda b: b.connect(ways[b.name], context), 1),
-        ("subscribe", lambda b: b.subscribe(qos), 1),
-        ("status", lambda b: b.online(), 1),
-        ("ping", lambda b: b.ping(), 5),
-        ("report", lambda b: b.reports(), 5),
-    ):
+    steps = {"connect": lambda b: b.connect(ways[b.name], context), "subscribe": lambda b: b.subscribe(qos)}
+    steps |= {"status": Board.online, "ping": Board.ping, "report": Board.reports}
+    for name, what in steps.items():
+        per = 5 if name in ("ping", "report") else 1
         before, start = cpu_s(pids), time.perf_counter()
         await each(boards, what)
         found[f"{name}_per_s"] = count * per / (time.perf_counter() - start)
@@ -278,12 +266,6 @@ async def retained_bytes(port: int, pids: list[int], count: int) -> float:
     return (memory(pids) - before) / count
 
 
-def retained(kind: str, count: int) -> dict:
-    """Bytes for the status of each of so many boards."""
-    with broker(kind, None) as (ports, pids, _):
-        return {"broker": kind, "boards": count, "bytes": asyncio.run(retained_bytes(ports[0], pids, count))}
-
-
 async def hello_us(port: int, pids: list[int], context: ssl.SSLContext, count: int) -> float:
     """Processor µs for a board that asks for a handshake and goes once the broker has signed its answer."""
 
@@ -314,37 +296,25 @@ def measured(kind: str, tls: bool, qos: int, count: int, certificates: Certifica
     return row | {"load_average": os.getloadavg()[0]}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="What a board's connection costs a broker.")
-    parser.add_argument("--quick", action="store_true", help="100 connections; writes no file")
-    parser.add_argument(
-        "--only", metavar="PART", help="mosquitto, nats 1, nats 3 or retained; the rest stays"
-    )
-    options = parser.parse_args()
-    few, many = (100, 100) if options.quick else (500, 2000)
-    cases = [(kind, tls, 1 if kind == "mosquitto" else 0, count) for kind in BROKERS for tls, count in
-             ((False, few), (True, few), *(() if options.quick else ((True, many),)))]  # fmt: skip
+def rows(options: argparse.Namespace) -> list[dict]:
+    few, many = (100, 0) if options.quick else (500, 2000)
+    sizes = [(tls, count) for tls, count in ((False, few), (True, few), (True, many)) if count]
+    cases = [(kind, tls, int(kind == "mosquitto"), count) for kind in BROKERS for tls, count in sizes]
     # Each subscription at QoS 1 is a consumer of NATS: on three servers 2,000 take some minutes.
     cases += [("nats 1", True, 1, few), ("nats 3", True, 1, few)]
-    found: dict = {"machine": machine(), "rows": [], "retained": []}
-    if options.only is not None and not options.quick:
-        found |= json.loads((RESULTS / "handshakes.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
         certificates = Certificates(Path(folder))
-        for case in cases:
-            if options.only in (None, case[0]):
-                row = measured(*case, certificates)
-                rows = [
-                    r for r in found["rows"] if (r["broker"], r["tls"], r["qos"], r["connections"]) != case
-                ]
-                found["rows"] = [*rows, row]
-                print({k: round(v, 1) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
-    if options.only in (None, "retained"):
-        found["retained"] = [retained(kind, 20 * count) for kind in BROKERS for count in (few, 2 * few)]
-        print(*found["retained"], sep="\n")
-    if not options.quick:
-        write("handshakes.json", found)
+        return [measured(*case, certificates) for case in cases]
+
+
+def retained(options: argparse.Namespace) -> list[dict]:
+    found = []
+    for kind, count in product(BROKERS, (2_000, 4_000) if options.quick else (10_000, 20_000)):
+        with broker(kind, None) as (ports, pids, _):
+            size = asyncio.run(retained_bytes(ports[0], pids, count))
+        found.append({"broker": kind, "boards": count, "bytes": size})
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, "handshakes.json", {"rows": rows, "retained": retained})

@@ -28,14 +28,28 @@ import argparse
 import asyncio
 import multiprocessing
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 import brokers as common
 import numpy as np
-from brokers import FLEET, Reports, aggregate, brokers, cpu_s, database, drain, drain_members, publish, set_up
+from brokers import (
+    FLEET,
+    SHARE,
+    Reports,
+    aggregate,
+    brokers,
+    counted,
+    cpu_s,
+    database,
+    drain,
+    publish,
+    set_up,
+)
 from results_file import run
 
 from hushmote.server.ingest.broker_url import parse_nats_url
@@ -47,41 +61,16 @@ from hushmote.server.wire.subjects import STREAM, report_subject
 PUBLISHERS = 3
 MEMBERS = {"nats 3, sync always": (1,), "nats 3": (1, 2, 4), "mosquitto": (1, 2, 4), "nats 1": (1,)}
 PART = 0.1  # of a core
-_DEADLINE_S = 240.0
-_FETCH_S = 20.0
 
 Row = dict[str, Any]
 
 
-def _publish(port: int, messages: list[tuple[str, bytes]], out: Connection) -> None:
-    """Publish these and say when it is done."""
-    out.send("ready")
-    out.recv()
-    publish(port, messages)
-    out.send(None)
-
-
 def published(ports: list[int], messages: list[tuple[str, bytes]]) -> float:
     """Publish from several processes at once; the seconds until all is acknowledged."""
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = [], []
-    for i in range(PUBLISHERS):
-        here, there = context.Pipe()
-        own = messages[i::PUBLISHERS]
-        processes.append(context.Process(target=_publish, args=(ports[i % len(ports)], own, there)))
-        processes[-1].start()
-        pipes.append(here)
-    for pipe in pipes:
-        assert pipe.recv() == "ready"
-    start = time.perf_counter()
-    for pipe in pipes:
-        pipe.send("go")
-    for pipe in pipes:
-        pipe.recv()
-    seconds = time.perf_counter() - start
-    for process in processes:
-        process.join(30)
-    return seconds
+    with multiprocessing.get_context("spawn").Pool(PUBLISHERS) as pool:
+        pool.map(time.sleep, [0.5] * PUBLISHERS, chunksize=1)  # each of them is there
+        parts = [(ports[i % len(ports)], messages[i::PUBLISHERS]) for i in range(PUBLISHERS)]
+        return max(pool.starmap(publish, parts, chunksize=1))
 
 
 # --- Members --------------------------------------------------------------------------------------
@@ -102,27 +91,20 @@ def measure(
             return np.array([cpu_s(pid) for pid in pids])
 
         set_up(url, reports.payload)
-        drain_members(where, url, members, 0)
+        drain(aggregate, where, 0, url, SHARE, members=members)
         before = busy()
         seconds = published(ports, reports.messages(np.random.default_rng().permutation(count), 1))
         after, stored = busy(), 0.0 if server is None else cpu_s(server)
-        drained = drain_members(where, url, members, count, part=part)
+        drained = drain(aggregate, where, count, url, SHARE, members=members, part=part)
         publishing, delivering = 1e6 * (after - before) / count, 1e6 * (busy() - after) / count
         with Store(url) as opened:
             assert opened.participation(FLEET)["bench"].reports == count
-        return {
-            "reports": count,
-            "publish_per_s": count / seconds,
-            "publish_us": publishing.sum(),
-            "publish_busiest_us": publishing.max(),
-            "per_s": count / drained["seconds"],
-            "aggregator_us": 1e6 * drained["cpu_s"] / count,
-            "delivery_us": delivering.sum(),
-            "delivery_busiest_us": delivering.max(),
-            "database_us": 0.0 if server is None else 1e6 * (cpu_s(server) - stored) / count,
-            "commit_us": 1e6 * drained["commit_s"] / count,
-            "peak_mib": drained["peak_mib"],
-        }
+        used = 0.0 if server is None else cpu_s(server) - stored
+        row = {"reports": count, "publish_per_s": count / seconds, "per_s": count / drained["seconds"]}
+        row |= {"publish_us": publishing.sum(), "publish_busiest_us": publishing.max()}
+        row |= {"delivery_us": delivering.sum(), "delivery_busiest_us": delivering.max()}
+        row |= {"aggregator_us": 1e6 * drained["cpu_s"] / count, "database_us": 1e6 * used / count}
+        return row | {"commit_us": 1e6 * drained["commit_s"] / count, "peak_mib": drained["peak_mib"]}
 
 
 def modelled(one: dict[str, float], members: int) -> float:
@@ -153,11 +135,8 @@ def members(options: argparse.Namespace) -> dict[str, dict[int, Row]]:
 def parts(options: argparse.Namespace) -> Row:
     reports, rounds = made(options), 1 if options.quick else 3
     with tempfile.TemporaryDirectory() as folder:
-        found = [
-            {k: measure("nats 3", k, reports, folder, "postgresql", PART) for k in (1, 2, 4)}
-            for _ in range(rounds)
-        ]
-    return {"of a core": PART, "rounds": found}
+        one = partial(measure, "nats 3", reports=reports, folder=folder, store="postgresql", part=PART)
+        return {"of a core": PART, "rounds": [{k: one(k) for k in (1, 2, 4)} for _ in range(rounds)]}
 
 
 # --- A million devices ----------------------------------------------------------------------------
@@ -182,11 +161,11 @@ def million(options: argparse.Namespace) -> Row:
         for number in range(rounds):
             for size, reports in fleets.items():
                 with brokers("mosquitto") as (_, (port,), _):
-                    drain_members(port, urls[size], 1, 0, share=None)
+                    drain(aggregate, port, 0, urls[size])
                     # Where the fleet is larger than the count, others each time.
                     chosen = np.take(order[size], range(number * count, (number + 1) * count), mode="wrap")
                     publish(port, reports.messages(chosen, 2 + number * count // size))
-                    drained = drain_members(port, urls[size], 1, count, share=None)
+                    drained = drain(aggregate, port, count, urls[size])
                 row = {"devices": size, "per_s": count / drained["seconds"]}
                 rows.append(row | {"cpu_us": 1e6 * drained["cpu_s"] / count, "peak_mib": drained["peak_mib"]})
     one, other = (np.median([row["per_s"] for row in rows if row["devices"] == size]) for size in sizes)
@@ -196,42 +175,35 @@ def million(options: argparse.Namespace) -> Row:
 # --- Beside a bare subscriber ---------------------------------------------------------------------
 
 
-async def _pull(url: str, wanted: int) -> tuple[float, int]:
+def bare(where: int | str, out: Connection, number: int) -> None:
+    """Only count what comes, on NATS servers by a pull consumer."""
+    if isinstance(where, int):
+        common.bare(where, out, number)
+        return
     import nats
     from nats.js.api import AckPolicy, ConsumerConfig
 
-    start, end = time.perf_counter(), time.monotonic() + _DEADLINE_S
-    address = parse_nats_url(url)
-    client = await nats.connect([f"nats://{host}:{port}" for host, port, _ in address.servers])
-    stream = client.jetstream()
-    if wanted == 0:
-        config = ConsumerConfig(
-            durable_name="bare",
-            filter_subject=report_subject(FLEET),
-            ack_policy=AckPolicy.EXPLICIT,
-            max_ack_pending=100_000,
-        )
-        await stream.add_consumer(STREAM, config)
-    subscription = await stream.pull_subscribe_bind("bare", STREAM)
-    seen = 0
-    while seen < wanted and time.monotonic() < end:
-        for message in await subscription.fetch(min(BATCH_REPORTS, wanted - seen), timeout=_FETCH_S):
-            await message.ack()
-            seen += 1
-    await client.flush()
-    seconds = time.perf_counter() - start
-    await client.close()
-    return seconds, seen
+    seen, subscribed, stopped = 0, threading.Event(), threading.Event()
+    kept = ConsumerConfig(durable_name="bare", ack_policy=AckPolicy.EXPLICIT, max_ack_pending=100_000)
+    kept.filter_subject = report_subject(FLEET)
 
+    async def pull() -> None:
+        nonlocal seen
+        servers = parse_nats_url(where).servers
+        client = await nats.connect([f"nats://{host}:{port}" for host, port, _ in servers])
+        await client.jetstream().add_consumer(STREAM, kept)
+        subscription = await client.jetstream().pull_subscribe_bind("bare", STREAM)
+        subscribed.set()
+        while not stopped.is_set():
+            with suppress(TimeoutError):
+                for message in await subscription.fetch(BATCH_REPORTS, timeout=0.2):
+                    await message.ack()
+                    seen += 1
+        await client.flush()
+        await client.close()
 
-def bare(where: int | str, wanted: int, out: Connection) -> None:
-    """Only count what comes; sends the seconds that it took, CPU seconds, and how many it saw."""
-    if isinstance(where, int):
-        common.bare(where, wanted, out)
-        return
-    before = time.process_time()
-    seconds, seen = asyncio.run(_pull(where, wanted))
-    out.send((seconds, time.process_time() - before, seen))
+    run = lambda: asyncio.run(pull())  # noqa: E731
+    out.send({"cpu_s": counted(out, run, stopped.set, lambda: seen, subscribed.is_set)})
 
 
 def beside_bare(kind: str, options: argparse.Namespace) -> Row:
@@ -247,8 +219,9 @@ def beside_bare(kind: str, options: argparse.Namespace) -> Row:
         for number in range(1, 2 if options.quick else 4):
             row: Row = {"published_s": published(ports, reports.messages(np.arange(count), number))}
             for name, target, rest in (("bare", bare, ()), ("aggregator", aggregate, (url,))):
-                seconds, used_s, _ = drain(target, where, count, *rest)
-                row |= {f"{name}_per_s": count / seconds, f"{name}_cpu_us": 1e6 * used_s / count}
+                drained = drain(target, where, count, *rest)
+                row[f"{name}_per_s"] = count / drained["seconds"]
+                row[f"{name}_cpu_us"] = 1e6 * drained["cpu_s"] / count
             rows.append(row)
     ratio = float(np.median([row["aggregator_per_s"] / row["bare_per_s"] for row in rows]))
     return {"reports": count, "rounds": rows, "ratio": ratio}

@@ -192,8 +192,9 @@ def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
                 watching.start()
                 there.close()  # so that its end is seen
                 here.recv()
-            seconds, cpu, _ = drain(_open, broker.port, messages, url)
-            row = {"readers": READERS if with_readers else 0, "per_s": messages / seconds, "cpu_s": cpu}
+            drained = drain(_open, broker.port, messages, url)
+            row = {"readers": READERS if with_readers else 0, "per_s": messages / drained["seconds"]}
+            row["cpu_s"] = drained["cpu_s"]
             if with_readers:
                 here.send(None)
                 updates = here.recv()
@@ -204,8 +205,8 @@ def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
     return rows
 
 
-def _open(port: int, wanted: int, out: Connection, url: str) -> None:
-    aggregate(port, wanted, out, url, Counting(fleets=[FLEET]))  # the simulated fleet is open
+def _open(port: int, out: Connection, number: int, url: str) -> None:
+    aggregate(port, out, number, url, counting=Counting(fleets=[FLEET]))  # the simulated fleet is open
 
 
 def measured(options: argparse.Namespace) -> dict:

@@ -29,26 +29,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
 import numpy as np
 from draws import mean_and_error
 from multi_freq_ldpy.estimators.Histogram_estimator import MI  # pyright: ignore[reportMissingImports]
-from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client  # pyright: ignore[reportMissingImports]
-from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client  # pyright: ignore[reportMissingImports]
-from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Aggregator_MI, UE_Client  # pyright: ignore[reportMissingImports]
+from multi_freq_ldpy.pure_frequency_oracles import GRR, LH, UE  # pyright: ignore[reportMissingImports]
 from published import experiment
-from pure_ldp.frequency_oracles.direct_encoding import DEClient, DEServer  # pyright: ignore[reportMissingImports]
-from pure_ldp.frequency_oracles.hadamard_response import (  # pyright: ignore[reportMissingImports]
-    HadamardResponseClient,
-    HadamardResponseServer,
-)
-from pure_ldp.frequency_oracles.local_hashing import (  # pyright: ignore[reportMissingImports]
-    FastLHClient,
-    FastLHServer,
-    LHClient,
-    LHServer,
-)
-from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer  # pyright: ignore[reportMissingImports]
+from pure_ldp import frequency_oracles as pure  # pyright: ignore[reportMissingImports]
 from results_file import machine, run
 from scipy import stats
 
@@ -73,6 +61,7 @@ CLIENTS_TIMED = 2_000  # reports
 
 Reports = list
 Floats = np.ndarray
+Work = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -119,93 +108,67 @@ def pool_mse(matrix: np.ndarray, cells: int, kept: float, shares: np.ndarray) ->
     return float(square * alone + (1 - square) / (domain - 1) * crossed) / domain**2
 
 
-def _same(x: int) -> int:
-    return x
-
-
 def pure_ldp(domain: int, epsilon: float) -> list[Method]:
     e = math.exp(epsilon)
     cells = round(e) + 1
     kept = e / (e + cells - 1)
-    hashing = {"g": cells, "use_olh": True, "index_mapper": _same}
-    hadamard = HadamardResponseServer(epsilon, domain, index_mapper=_same)
-    matrix = FastLHServer(epsilon, domain, FLH_HASHES, **hashing).hash_matrix.astype(np.int64)
-
-    def flh_server() -> FastLHServer:
-        return FastLHServer(epsilon, domain, FLH_HASHES, hash_matrix=matrix, **hashing)
+    same = {"index_mapper": int}
+    hashing = {"g": cells, "use_olh": True} | same
+    hadamard = pure.HadamardResponseServer(epsilon, domain, **same)
+    matrix = pure.FastLHServer(epsilon, domain, FLH_HASHES, **hashing).hash_matrix.astype(np.int64)
+    pool = (epsilon, domain, FLH_HASHES)
 
     def draw_flh(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
         values = np.repeat(np.arange(domain), sizes)
         seeds = rng.integers(0, FLH_HASHES, len(values))
         lies = rng.random(len(values)) >= kept
         said = (matrix[seeds, values] + lies * rng.integers(1, cells, len(values))) % cells
-        server = flh_server()
+        server = pure.FastLHServer(*pool, hash_matrix=matrix, **hashing)
         np.add.at(server.hash_counts, (seeds, said), 1)
         server.n = len(values)
         return server.estimate_all(range(domain), suppress_warnings=True) / len(values)
 
-    def hr_server() -> HadamardResponseServer:
+    def hr_server() -> Any:
         hadamard.reset()
         return hadamard
 
-    def method(name: str, client: Callable, server: Callable, p: float, q: float, **more) -> Method:
+    def method(name: str, client: Any, server: Callable[[], Any], p: float, q: float, **more: Any) -> Method:
         def theory(sizes: np.ndarray) -> float:
             n = int(sizes.sum())
             own = pool_mse(matrix, cells, kept, sizes / n) if name == "FLH" else 0.0
             return pure_mse(p, q, domain) / n + own
 
+        def privatise(values: np.ndarray) -> Reports:
+            return [client.privatise(int(v)) for v in values]
+
         known = None if math.isnan(p) else theory
-        return Method(f"pure-ldp {name}", client, lambda: _server(server()), theory=known, **more)
+        return Method(f"pure-ldp {name}", privatise, lambda: _server(server()), theory=known, **more)
 
+    two = (epsilon, domain)
     direct = e / (e + domain - 1)
-    return [
-        method(
-            "GRR",
-            _asked(DEClient(epsilon, domain, _same)),
-            lambda: DEServer(epsilon, domain, _same),
-            direct,
-            direct / e,
-        ),
-        method(
-            "OLH",
-            _asked(LHClient(epsilon, domain, **hashing)),
-            lambda: LHServer(epsilon, domain, **hashing),
-            kept,
-            1 / cells,
-            quadratic=True,
-        ),
-        method(
-            "FLH",
-            _asked(FastLHClient(epsilon, domain, FLH_HASHES, **hashing)),
-            flh_server,
-            kept,
-            1 / cells,
-            draw=draw_flh,
-            unbiased=False,
-        ),
-        # One bit of a Hadamard code up to ε = 1; above, blocks of a code, whose error is not as simple.
-        method(
-            "HR",
-            _asked(HadamardResponseClient(epsilon, domain, hadamard.get_hash_funcs(), index_mapper=_same)),
-            hr_server,
-            e / (e + 1) if epsilon <= 1 else math.nan,
-            0.5,
-        ),
-        method(
-            "OUE",
-            _asked(UEClient(epsilon, domain, use_oue=True, index_mapper=_same)),
-            lambda: UEServer(epsilon, domain, use_oue=True, index_mapper=_same),
-            0.5,
-            1 / (e + 1),
-        ),
-    ]
+    # One bit of a Hadamard code up to ε = 1; above, blocks of a code, whose error is not as simple.
+    one_bit = e / (e + 1) if epsilon <= 1 else math.nan
+    client = {
+        "GRR": pure.DEClient(*two, **same),
+        "OLH": pure.LHClient(*two, **hashing),
+        "FLH": pure.FastLHClient(*pool, **hashing),
+        "HR": pure.HadamardResponseClient(*two, hadamard.get_hash_funcs(), **same),
+        "OUE": pure.UEClient(*two, use_oue=True, **same),
+    }
+    server: dict[str, Callable[[], Any]] = {
+        "GRR": lambda: pure.DEServer(*two, **same),
+        "OLH": lambda: pure.LHServer(*two, **hashing),
+        "FLH": lambda: pure.FastLHServer(*pool, hash_matrix=matrix, **hashing),
+        "HR": hr_server,
+        "OUE": lambda: pure.UEServer(*two, use_oue=True, **same),
+    }
+    chances = {"GRR": (direct, direct / e), "OLH": (kept, 1 / cells), "FLH": (kept, 1 / cells)}
+    chances |= {"HR": (one_bit, 0.5), "OUE": (0.5, 1 / (e + 1))}
+    more = {"OLH": {"quadratic": True}, "FLH": {"draw": draw_flh, "unbiased": False}}
+    return [method(name, client[name], server[name], *chances[name], **more.get(name, {})) for name in client]
 
 
-def _asked(client) -> Callable[[np.ndarray], Reports]:
-    return lambda values: [client.privatise(int(v)) for v in values]
-
-
-def _server(server) -> Callable[[Reports], Floats]:
+def _server(server: Any) -> Callable[[Reports], Floats]:
     def frequencies(reports: Reports) -> Floats:
         server.aggregate_all(reports)
         return server.estimate_all(range(server.d), suppress_warnings=True) / len(reports)
@@ -218,38 +181,29 @@ def multi_freq(domain: int, epsilon: float) -> list[Method]:
     e = math.exp(epsilon)
     cells = round(e) + 1
 
-    def supports(p: float, q: float) -> Callable[[np.ndarray, np.random.Generator], Floats]:
-        def draw(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
-            n = int(sizes.sum())
-            return MI(rng.binomial(sizes, p) + rng.binomial(n - sizes, q), n, p, q)
-
-        return draw
-
-    def direct(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
-        exp = experiment("grr", domain, round(epsilon * 1e6))
-        n = int(sizes.sum())
-        p = e / (e + domain - 1)
-        counts = vectorised.histogram(exp, sizes, rng)
-        return MI(counts, n, p, (1 - p) / (domain - 1))
-
-    def method(name: str, client: Callable, aggregate: Callable, draw: Callable, quadratic=False) -> Method:
+    def method(name: str, client: Callable, aggregate: Callable, p: float, q: float) -> Method:
         def make(values: np.ndarray) -> Reports:
             return [client(int(v), domain, epsilon) for v in values]
 
-        return Method(
-            f"multi-freq {name}", make, lambda: aggregate, draw, unbiased=False, quadratic=quadratic
-        )
+        def draw(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
+            n = int(sizes.sum())
+            if name == "GRR":
+                counts = vectorised.histogram(experiment("grr", domain, round(epsilon * 1e6)), sizes, rng)
+            else:
+                counts = rng.binomial(sizes, p) + rng.binomial(n - sizes, q)
+            return MI(counts, n, p, q)
 
+        about = {"unbiased": False, "quadratic": name == "OLH"}
+        return Method(f"multi-freq {name}", make, lambda: aggregate, draw, **about)
+
+    direct, kept = e / (e + domain - 1), e / (e + cells - 1)
+    hashed = lambda reports: LH.LH_Aggregator_MI(reports, domain, epsilon)  # noqa: E731
     return [
-        method("GRR", GRR_Client, lambda r: GRR_Aggregator_MI(r, domain, epsilon), direct),
         method(
-            "OLH",
-            LH_Client,
-            lambda r: LH_Aggregator_MI(r, domain, epsilon),
-            supports(e / (e + cells - 1), 1 / cells),
-            True,
+            "GRR", GRR.GRR_Client, lambda r: GRR.GRR_Aggregator_MI(r, domain, epsilon), direct, direct / e
         ),
-        method("OUE", UE_Client, lambda r: UE_Aggregator_MI(r, epsilon), supports(0.5, 1 / (e + 1))),
+        method("OLH", LH.LH_Client, hashed, kept, 1 / cells),
+        method("OUE", UE.UE_Client, lambda r: UE.UE_Aggregator_MI(r, epsilon), 0.5, 1 / (e + 1)),
     ]
 
 
@@ -398,13 +352,7 @@ def about(start: float) -> dict:
     return machine() | {"cpu_seconds": spent, "peers": libraries, "flh_hashes": FLH_HASHES}
 
 
-def seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
-def our_work(exp: Experiment, people: int, rng: np.random.Generator) -> dict[str, Callable[[], object]]:
+def our_work(exp: Experiment, people: int, rng: np.random.Generator) -> dict[str, Work]:
     """From the list of reports that a peer's server gets, and from the histogram that our store keeps."""
     values = np.repeat(np.arange(exp.domain), zipf_sample(exp.domain, people))
     received = vectorised.codes(exp, rng.permutation(values), rng)
@@ -424,13 +372,11 @@ def our_work(exp: Experiment, people: int, rng: np.random.Generator) -> dict[str
 def server_times(domain: int, sizes: tuple[int, ...], rounds: int, rng: np.random.Generator) -> list[dict]:
     peers = [*pure_ldp(domain, TIMED_EPSILON), *multi_freq(domain, TIMED_EPSILON)]
     base = sizes[0]
-    reports = {
-        m.name: m.client(rng.permutation(np.repeat(np.arange(domain), zipf_sample(domain, base))))
-        for m in peers
-    }
+    values = np.repeat(np.arange(domain), zipf_sample(domain, base))
+    reports = {m.name: m.client(rng.permutation(values)) for m in peers}
     rows = []
     for people in sizes:
-        work: dict[str, Callable[[], object]] = {}
+        work: dict[str, Work] = {}
         scale: dict[str, float] = {}
         for name, exp in our_experiments(domain, TIMED_EPSILON).items():
             kinds = our_work(exp, people, rng).items()
@@ -448,7 +394,7 @@ def server_times(domain: int, sizes: tuple[int, ...], rounds: int, rng: np.rando
 def client_times(domain: int, rounds: int, rng: np.random.Generator) -> list[dict]:
     values = rng.permutation(np.repeat(np.arange(domain), zipf_sample(domain, CLIENTS_TIMED)))
     drbg = DRBG(rng.bytes(384))
-    work: dict[str, Callable[[], object]] = {
+    work: dict[str, Work] = {
         name: lambda exp=exp: [exp.randomize(int(v), drbg) for v in values]
         for name, exp in our_experiments(domain, TIMED_EPSILON).items()
     }
@@ -458,28 +404,23 @@ def client_times(domain: int, rounds: int, rng: np.random.Generator) -> list[dic
     return in_turn(work, one, rounds, {"domain": domain})
 
 
-def in_turn(
-    work: dict[str, Callable[[], object]], scale: dict[str, float], rounds: int, more: dict
-) -> list[dict]:
+def in_turn(work: dict[str, Work], scale: dict[str, float], rounds: int, more: dict) -> list[dict]:
     """Median CPU time of each over rounds in which all take their turn, and of its ratio to ours."""
     for one in work.values():
         one()  # what is done once, as numba's compiling, is no round's
     times = {name: np.empty(rounds) for name in work}
     for number in range(rounds):
         for name, one in work.items():
-            times[name][number] = seconds(one) * scale.get(name, 1.0)
-    return [
-        more
-        | {
-            "method": name,
-            "seconds": float(np.median(taken)),
-            "ratio": float(np.median(taken / times["hushmote"])),
-            "least_ratio": float((taken / times["hushmote"]).min()),
-            "most_ratio": float((taken / times["hushmote"]).max()),
-            "mark": ">" if scale.get(name, 1.0) > 1 else "",
-        }
-        for name, taken in times.items()
-    ]
+            start = time.process_time()
+            one()
+            times[name][number] = (time.process_time() - start) * scale.get(name, 1.0)
+    rows = []
+    for name, taken in times.items():
+        row, ratios = more | {"method": name, "seconds": float(np.median(taken))}, taken / times["hushmote"]
+        ends = {"least_ratio": float(ratios.min()), "most_ratio": float(ratios.max())}
+        row |= {"ratio": float(np.median(ratios))} | ends
+        rows.append(row | {"mark": ">" if scale.get(name, 1.0) > 1 else ""})
+    return rows
 
 
 def times(options: argparse.Namespace) -> dict:

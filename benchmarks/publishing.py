@@ -32,8 +32,8 @@ from hushmote.simulator import vectorised
 WAYS = ("without", "--publish", "--publish-live 1", "live, in a thread")
 
 
-def serving(port: int, wanted: int, out: Connection, url: str, way: str) -> None:
-    """Run an aggregator that publishes until it has accepted `wanted` more reports."""
+def serving(port: int, out: Connection, number: int, url: str, way: str) -> None:
+    """Run an aggregator that publishes."""
     retained: Callable[[], Mapping[str, bytes]] | None = None
     with ExitStack() as stack:
         if way == "live, in a thread":
@@ -42,7 +42,7 @@ def serving(port: int, wanted: int, out: Connection, url: str, way: str) -> None
             publication = Publication(live_s=1.0 if "live" in way else None)
             publisher = stack.enter_context(Publisher(url, publication))
             retained = lambda: publisher.retained  # noqa: E731
-        aggregate(port, wanted, out, url, retained=retained)
+        aggregate(port, out, number, url, retained=retained)
 
 
 def _in_a_thread(url: str) -> Callable[[], Mapping[str, bytes]]:
@@ -89,8 +89,9 @@ def measured(options: argparse.Namespace) -> dict:
             for way in WAYS:
                 number += 1
                 publish(ports[0], reports.messages(np.arange(devices), number))
-                seconds, cpu_s, _ = drain(serving, port, devices, url, way)
-                row |= {f"{way}: per_s": devices / seconds, f"{way}: cpu_s": cpu_s}
+                drained = drain(serving, port, devices, url, way)
+                row[f"{way}: per_s"] = devices / drained["seconds"]
+                row[f"{way}: cpu_s"] = drained["cpu_s"]
             rows.append(row)
     of = {key: {way: [row[f"{way}: {key}"] for row in rows] for way in WAYS} for key in ("per_s", "cpu_s")}
     ratios = {

@@ -7,18 +7,17 @@ Nothing is typed twice: each constant is read from a file of benchmarks/results,
 the model is checked against are runs that gave it no constant.
 """
 
-import argparse
 import csv
 import io
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from results_file import RESULTS
+from results_file import options, read
 from scale_runs import BINS, DAYS, STORE_FEW, STORE_MANY
 
 from hushmote.studies import fleet_needs as scale
@@ -31,13 +30,7 @@ BROKERS = ("mosquitto", "nats 1", "nats 3")
 FEW, MANY = 500, 2000  # connections: of the constants, of the check
 AWAY = 20_000
 LISTED = (10_000, 100_000)
-NATS_RUNS = "ingest_nats.json"
 ARRIVED = {"half_s": "half are back, s", "all_s": "all are back, s"}
-
-
-def read(name: str) -> Any:
-    """A file of results."""
-    return json.loads((RESULTS / name).read_text())
 
 
 # --- Constants ------------------------------------------------------------------------------------
@@ -56,90 +49,51 @@ def connection(rows: list[dict], kind: str, count: int, tls: bool = True) -> dic
 
 def collect() -> Iterator[tuple[str, float, str, str, str]]:
     """Name, value, unit, source and conditions of each constant."""
-    waiting = "96,000 authenticated reports that waited, one member, 2 cores"
-    ingest = read("ingest_scale.json")
+    ingest, hands, nats = read("ingest_scale.json"), read("handshakes.json"), read("ingest_nats.json")
+    said = ("us", "ingest_scale.json", "96,000 authenticated reports that waited, one member, 2 cores")
     for store in ("sqlite", "postgresql"):
         one = ingest[store]["1"]
-        yield f"aggregator mosquitto {store}", one["aggregator_us"], "us", "ingest_scale.json", waiting
-        yield f"database {store}", one["database_us"], "us", "ingest_scale.json", waiting
-        yield f"commit {store}", one["commit_us"], "us", "ingest_scale.json", waiting
-    yield "mosquitto deliver", ingest["sqlite"]["1"]["delivery_us"], "us", "ingest_scale.json", waiting
-    yield from on_nats()
-    hands = read("handshakes.json")["rows"]
+        names = {"aggregator": f"aggregator mosquitto {store}", "database": f"database {store}"}
+        for key, name in (names | {"commit": f"commit {store}"}).items():
+            yield name, one[f"{key}_us"], *said
+    yield "mosquitto deliver", ingest["sqlite"]["1"]["delivery_us"], *said
+    one = nats["members"]["nats 3, sync always"]["1"]
+    said = f"{one['reports']:,} authenticated reports that waited, one member, 2 cores, sync always"
+    yield "aggregator nats 3 postgresql", one["aggregator_us"], "us", "ingest_nats.json", said
+    yield "nats 3 deliver", one["delivery_us"], "us", "ingest_nats.json", said
+    said = "the busiest of three servers, for a report that is published, sync always"
+    yield "nats 3 log", one["publish_busiest_us"], "us", "ingest_nats.json", said
     for kind in BROKERS:
-        few, plain = connection(hands, kind, FEW), connection(hands, kind, FEW, tls=False)
+        few, plain = (connection(hands["rows"], kind, FEW, tls) for tls in (True, False))
         said = f"{FEW} connections, TLS 1.2, P-256 certificates on both sides"
         for name in ("hello", "connect", "subscribe", "status", "ping", "report"):
             yield f"{kind} {name}", few[f"{name}_us"], "us", "handshakes.json", said
-        yield (
-            f"{kind} plain connect",
-            plain["connect_us"],
-            "us",
-            "handshakes.json",
-            f"{FEW} connections, no TLS",
-        )
+        without = f"{FEW} connections, no TLS"
+        yield f"{kind} plain connect", plain["connect_us"], "us", "handshakes.json", without
         yield f"{kind} connection", few["subscribe_bytes"], "bytes", "handshakes.json", said
-        kept = row_of(read("handshakes.json")["retained"], broker=kind, boards=AWAY)
+        kept = row_of(hands["retained"], broker=kind, boards=AWAY)
         said = f"statuses of {AWAY:,} boards that are away"
         yield f"{kind} retained", kept["bytes"], "bytes", "handshakes.json", said
     few, many = (row_of(read("nats_fleet.json")["users"], named="by URI", boards=n) for n in LISTED)
     listed = (many["rss_mb"] - few["rss_mb"]) * 1e6 / (LISTED[1] - LISTED[0])
     said = f"a board in users.conf, from {LISTED[0]:,} to {LISTED[1]:,}: memory of each server"
     yield "nats listed", listed, "bytes", "nats_fleet.json", said
-    bytes_of = connection(hands, "nats 3", FEW)
-    for way, name in (("up", "sent"), ("down", "received")):
-        yield (
-            f"handshake {way}",
-            bytes_of[name],
-            "bytes",
-            "handshakes.json",
-            "TLS 1.2, P-256, without TCP and IP",
-        )
-    wire = read("wire_bytes.json")
+    row, said = connection(hands["rows"], "nats 3", FEW), "TLS 1.2, P-256, without TCP and IP"
+    yield "handshake up", row["sent"], "bytes", "handshakes.json", said
+    yield "handshake down", row["received"], "bytes", "handshakes.json", said
+    wire, said = read("wire_bytes.json"), "hh over 256 values, authenticated"
     tree = next(row for row in wire["rows"] if row["experiment"].startswith("hh, 256"))
-    yield (
-        "publish",
-        tree["authenticated"]["publish"],
-        "bytes",
-        "wire_bytes.json",
-        "hh over 256 values, authenticated",
-    )
+    yield "publish", tree["authenticated"]["publish"], "bytes", "wire_bytes.json", said
     yield "puback", wire["puback_bytes"], "bytes", "wire_bytes.json", "QoS 1"
     for row in read("store_bytes.json")["rows"]:
         if row["devices"] == STORE_FEW:
             said = f"{STORE_FEW:,} devices with ids of 16 characters, one report each"
             yield f"{row['store']} device", row["device"], "bytes", "store_bytes.json", said
-            said = f"{BINS} codes, {DAYS} days"
-            yield f"{row['store']} bin", row["bin"], "bytes", "store_bytes.json", said
+            yield f"{row['store']} bin", row["bin"], "bytes", "store_bytes.json", f"{BINS} codes, {DAYS} days"
     found = re.search(r"`report\(\)` with hh takes ([\d.]+) ms and `sent\(\)` ([\d.]+) ms", COST.read_text())
     assert found is not None
     said = "hh over 1,024 values, ledger in littlefs, the emulated Pico at 125 MHz"
-    yield "board report", float(found[1]) + float(found[2]), "ms", "../docs/cost.md", said
-
-
-def on_nats() -> Iterator[tuple[str, float, str, str, str]]:
-    """What aggregators take that pull from three NATS servers, and what one log of reports can take."""
-    if (RESULTS / NATS_RUNS).exists():
-        found = read(NATS_RUNS)
-        one = found["members"]["nats 3, sync always"]["1"]
-        said = f"{one['reports']:,} authenticated reports that waited, one member, 2 cores, sync always"
-        yield "aggregator nats 3 postgresql", one["aggregator_us"], "us", NATS_RUNS, said
-        yield "nats 3 deliver", one["delivery_us"], "us", NATS_RUNS, said
-        said = "the busiest of three servers, for a report that is published, sync always"
-        yield "nats 3 log", one["publish_busiest_us"], "us", NATS_RUNS, said
-        return
-    # Without that run: an aggregator costs what it does with mosquitto, and one server does all the work.
-    same = read("ingest_scale.json")["postgresql"]["1"]["aggregator_us"]
-    yield (
-        "aggregator nats 3 postgresql",
-        same,
-        "us",
-        "ingest_scale.json",
-        "as with mosquitto; not measured on NATS",
-    )
-    report = connection(read("handshakes.json")["rows"], "nats 3", FEW)["report_us"]
-    yield "nats 3 deliver", report, "us", "handshakes.json", "as publishing; not measured"
-    yield "nats 3 log", report, "us", "handshakes.json", "all three servers' work, as if one did it"
+    yield "board report", float(found[1]) + float(found[2]), "ms", "docs/cost.md", said
 
 
 def text() -> str:
@@ -148,10 +102,9 @@ def text() -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("name", "value", "unit", "source", "conditions"))
     for name, value, unit, source, said in collect():
-        writer.writerow(
-            (name, f"{value:.6g}", unit, f"benchmarks/results/{source}".replace("results/../../", ""), said)
-        )
-    return out.getvalue().replace("benchmarks/results/../docs", "docs")
+        where = source if source.startswith("docs/") else f"benchmarks/results/{source}"
+        writer.writerow((name, f"{value:.6g}", unit, where, said))
+    return out.getvalue()
 
 
 # --- Checks ---------------------------------------------------------------------------------------
@@ -173,51 +126,29 @@ class Check:
 
 def checks() -> Iterator[Check]:
     """All of them."""
-    ingest = read("ingest_scale.json")
+    ingest, hands = read("ingest_scale.json"), read("handshakes.json")["rows"]
+    of = {name: constant.value for name, constant in scale.constants().items()}
     for store, label in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
         for members in (2, 4):
             said = scale.throughput("mosquitto", store, members, cores=2)
             run = ingest[store][str(members)]["per_s"]
             yield Check(f"reports/s, {members} aggregators, {label}", said, run, "ingest_scale.json")
-    if (RESULTS / NATS_RUNS).exists():
-        runs = read(NATS_RUNS)["members"]["nats 3, sync always"]
-        for members in sorted({"2", "4"} & set(runs)):
-            said = scale.throughput("nats 3", "postgresql", int(members), cores=2)
-            what = f"reports/s, {members} aggregators, 3 NATS servers"
-            yield Check(what, said, runs[members]["per_s"], NATS_RUNS)
     alone = scale.throughput("mosquitto", "sqlite", 1, cores=2)
     run = median(r["aggregator_per_s"] for r in read("ingest.json")["bare, mosquitto"]["rounds"])
     yield Check("reports/s, 1 aggregator, another day", alone, run, "ingest.json")
-    rounds = [r for r in ingest["million"]["rounds"] if r["devices"] == 1_000_000]
-    yield Check(
-        "reports/s, 1 aggregator, 10^6 devices",
-        alone,
-        median(r["per_s"] for r in rounds),
-        "ingest_scale.json",
-    )
+    run = median(r["per_s"] for r in ingest["million"]["rounds"] if r["devices"] == 1_000_000)
+    yield Check("reports/s, 1 aggregator, 10^6 devices", alone, run, "ingest_scale.json")
     yield Check("reports/s, `hushmote serve` for 24 minutes", alone, read("soak.json")["per_s"], "soak.json")
-    hands = read("handshakes.json")["rows"]
-    of = {name: constant.value for name, constant in scale.constants().items()}
     for kind in BROKERS:
-        many = connection(hands, kind, MANY)
-        cpu = sum(of[f"{kind} {name}"] for name in ("connect", "subscribe", "status"))
-        run = sum(many[f"{name}_us"] for name in ("connect", "subscribe", "status"))
-        yield Check(
-            f"{label_of(kind)}: CPU s of {MANY:,} boards",
-            cpu * MANY / 1e6,
-            run * MANY / 1e6,
-            "handshakes.json",
-        )
-        said = of[f"{kind} connection"] * MANY / 2**20
-        yield Check(
-            f"{label_of(kind)}: MiB of {MANY:,}",
-            said,
-            many["subscribe_bytes"] * MANY / 2**20,
-            "handshakes.json",
-        )
+        many, steps = connection(hands, kind, MANY), ("connect", "subscribe", "status")
+        said = sum(of[f"{kind} {name}"] for name in steps) * MANY / 1e6
+        run = sum(many[f"{name}_us"] for name in steps) * MANY / 1e6
+        yield Check(f"{label_of(kind)}: CPU s of {MANY:,} boards", said, run, "handshakes.json")
+        said, run = (x * MANY / 2**20 for x in (of[f"{kind} connection"], many["subscribe_bytes"]))
+        yield Check(f"{label_of(kind)}: MiB of {MANY:,}", said, run, "handshakes.json")
     for row in read("store_bytes.json")["rows"]:
         if row["devices"] == STORE_MANY:
-            said, run = of[f"{row['store']} device"] * STORE_MANY / 2**20, row["device"] * STORE_MANY / 2**20
+            said, run = (x * STORE_MANY / 2**20 for x in (of[f"{row['store']} device"], row["device"]))
             yield Check(f"MiB of {STORE_MANY:,} devices, {row['store']}", said, run, "store_bytes.json")
     for row in read("arrival.json")["rows"]:
         if row["way"] == "spread":
@@ -231,16 +162,12 @@ def at_once_table() -> str:
     rows = []
     for row in read("arrival.json")["rows"]:
         if row["way"] == "at once":
-            low, high = row["simulated_all_s_low"], row["simulated_all_s_high"]
-            real = (short(row["real_half_s"]), short(row["real_all_s"]), short(row["real_attempts"]))
-            said = (
-                short(row["simulated_half_s"]),
-                f"{low:.0f} to {high:.0f}",
-                short(row["simulated_attempts"]),
-            )
+            real = [short(row[f"real_{key}"]) for key in ("half_s", "all_s", "attempts")]
+            said = [short(row["simulated_half_s"]), short(row["simulated_attempts"])]
+            said.insert(1, f"{row['simulated_all_s_low']:.0f} to {row['simulated_all_s_high']:.0f}")
             rows.append((f"{row['boards']}, {label_of(row['broker'])}", *real, *said))
     heads = "boards|half back, s|all back, s|attempts|simulated: half|all, 20 seeds|attempts"
-    return table(tuple(heads.split("|")), rows)
+    return table(heads.split("|"), rows)
 
 
 def label_of(kind: str) -> str:
@@ -251,26 +178,22 @@ def arrivals_table() -> str:
     """What was simulated."""
     rows = []
     for row in read("arrival_simulated.json")["rows"]:
-        back = (
-            f"{row['all_s']:.0f}"
-            if row["all_s"] is not None
-            else f"{int(1000 * row['there']) / 10:g} % after 300"
-        )
+        cores = f"{row['cores']} core{'s' if row['cores'] > 1 else ''}"
         half = "-" if row["half_s"] is None else f"{row['half_s']:.0f}"
-        who = f"{big(row['boards'])}, {label_of(row['broker'])}, {row['cores']} cores".replace(
-            "1 cores", "1 core"
-        )
+        late = f"{int(1000 * row['there']) / 10:g} % after 300"
+        back = late if row["all_s"] is None else f"{row['all_s']:.0f}"
         numbers = (f"{row['attempts']:.2f}", f"{row['peak_tried']:,}", f"{100 * row['wasted']:.0f} %")
+        who = f"{big(row['boards'])}, {label_of(row['broker'])}, {cores}"
         rows.append((who, row["way"], half, back, *numbers))
     said = "boards, they try, half back s, all back s, attempts, most a second, for nothing"
-    return table(tuple(said.split(", ")), rows)
+    return table(said.split(", "), rows)
 
 
 # --- The page -------------------------------------------------------------------------------------
 
 
-def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [headings, tuple("---" for _ in headings), *rows]
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -283,10 +206,9 @@ def constants_table() -> str:
 
 
 def checks_table() -> str:
-    rows = [
-        (c.what, short(c.predicted), short(c.measured), f"{c.ratio:.2f}", f"`{c.source}`") for c in checks()
-    ]
-    return table(("run", "predicted", "measured", "ratio", "from"), rows)
+    heads = ("run", "predicted", "measured", "ratio", "from")
+    numbers = ((c, (short(c.predicted), short(c.measured), f"{c.ratio:.2f}")) for c in checks())
+    return table(heads, [(c.what, *three, f"`{c.source}`") for c, three in numbers])
 
 
 def short(x: float) -> str:
@@ -304,40 +226,19 @@ def big(n: float) -> str:
     return f"{n:.3g}"
 
 
-FLEETS = (10**6, 10**8, 10**9)
-LIFE_S = 5 * scale.YEAR_S
-REPORTS = 8
-
-
-def extrapolated() -> list[scale.Needs]:
-    """8 reports in 5 years, of boards that sleep and of boards that stay; the smallest set-up of each."""
-    fleets = [scale.Fleet(n, LIFE_S / REPORTS, stays=stays) for stays in (False, True) for n in FLEETS]
-    return [scale.smallest(fleet) for fleet in fleets]
-
-
 def fleets_table() -> str:
-    rows = [
-        (
-            big(n.fleet.boards),
-            "stay" if n.fleet.stays else "sleep",
-            big(n.fleet.reports_per_s * scale.DAY_S),
-            big(n.standing),
-            big(n.arriving),
-            short(n.broker_cores),
-            short(n.broker_gib),
-            short(n.aggregator_cores + n.database_cores),
-            short(n.store_tb * 1000),
-            short(n.network_mbit),
-            str(n.regions),
-            f"{n.machines:,}",
-            n.first.what,
-        )
-        for n in extrapolated()
-    ]
+    """8 reports in 5 years, of boards that sleep and of boards that stay; the smallest set-up of each."""
+    rows = []
+    for stays, boards in product((False, True), (10**6, 10**8, 10**9)):
+        n = scale.smallest(scale.Fleet(boards, 5 * scale.YEAR_S / 8, stays=stays))
+        counts = (n.fleet.reports_per_s * scale.DAY_S, n.standing, n.arriving)
+        needs = (n.broker_cores, n.broker_gib, n.aggregator_cores + n.database_cores, n.store_tb * 1000)
+        row = (big(boards), "stay" if stays else "sleep", *map(big, counts), *map(short, needs))
+        rows.append((*row, short(n.network_mbit), str(n.regions), f"{n.machines:,}", n.first.what))
     said = (
-        "boards, they, reports a day, connected, connect/s, broker cores, broker GiB, other cores, store GB"
+        "boards, they, reports a day, connected, connect/s, broker cores, broker GiB, other cores, store GB, "
     )
-    return table((*said.split(", "), "Mbit/s", "regions", "machines", "breaks first"), rows)
+    return table((said + "Mbit/s, regions, machines, breaks first").split(", "), rows)
 
 
 TABLES = {
@@ -360,14 +261,12 @@ def page(content: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The model's constants, checks and tables.")
-    parser.add_argument("--quick", action="store_true", help="print the checks; write nothing")
-    options = parser.parse_args()
-    if not options.quick:
+    quick = options(__doc__).quick
+    if not quick:
         CSV.write_text(text(), encoding="utf-8")
         scale.constants.cache_clear()
     print(checks_table())
-    if not options.quick and PAGE.exists():
+    if not quick:
         PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 

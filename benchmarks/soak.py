@@ -14,7 +14,6 @@ once. Writes benchmarks/results/soak.json; --quick runs a minute and writes noth
 """
 
 import argparse
-import json
 import socket
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import numpy as np
 from brokers import FLEET, MASTER, Process, set_up
 from published import payload as experiment_payload
 from results_file import run
+from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store
@@ -34,7 +34,6 @@ from hushmote.simulator.broker import MosquittoBroker
 BACKLOG = 20_000
 _WINDOW = 500  # reports that the publisher sends before it waits for their acknowledgements
 _BLOCKS = 12
-_T_95 = 2.228  # Student's t for 12 - 2 degrees of freedom
 
 
 class Publisher:
@@ -43,11 +42,12 @@ class Publisher:
     def __init__(self, port: int, experiment: Experiment, devices: int) -> None:
         self._experiment = experiment
         self._rng = np.random.default_rng(1)
-        names = [f"d{i:06}" for i in range(devices)]
-        self._devices = [(name, keys.device_key(MASTER, FLEET, name)) for name in names]
-        self._topics = [topics.report_topic(FLEET, name).encode() for name in names]
+        self._names = [f"d{i:06}" for i in range(devices)]
+        self._topics = [topics.report_topic(FLEET, name).encode() for name in self._names]
+        self._keys = [keys.device_key(MASTER, FLEET, name) for name in self._names]
         self.published = 0
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._answers = self._socket.makefile("rb")
         self._socket.sendall(b"\x10\x10\x00\x04MQTT\x04\x02\x00\x00\x00\x04soak")
         assert self._read(4)[3] == 0, "refused"
 
@@ -56,22 +56,18 @@ class Publisher:
         packets = bytearray()
         codes = self._rng.integers(0, self._experiment.code_count, _WINDOW).tolist()
         for mid, code in enumerate(codes, 1):
-            number, i = divmod(self.published, len(self._devices))
-            name, key = self._devices[i]
-            payload = report.encode(self._experiment, number + 1, code, name, key)
-            body = len(self._topics[i]).to_bytes(2, "big") + self._topics[i] + mid.to_bytes(2, "big")
-            packets += bytes((0x32, len(body) + len(payload))) + body + payload
+            number, i = divmod(self.published, len(self._names))
+            name, topic = self._names[i], self._topics[i]
+            payload = report.encode(self._experiment, number + 1, code, name, self._keys[i])
+            body = len(topic).to_bytes(2, "big") + topic + mid.to_bytes(2, "big") + payload
+            packets += bytes((0x32, len(body))) + body
             self.published += 1
         self._socket.sendall(packets)
         self._read(4 * _WINDOW)
 
     def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            more = self._socket.recv(count - len(data))
-            if not more:
-                raise ConnectionError("the broker closed the connection")
-            data += more
+        data = self._answers.read(count)
+        assert len(data) == count, "the broker closed the connection"
         return data
 
 
@@ -85,23 +81,16 @@ def sample(serve: Process, store: Path) -> dict:
     proc, log = Path(f"/proc/{serve.process.pid}"), Path(f"{store}-wal")
     rollup = (line.split() for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
     kib = {fields[0].rstrip(":"): int(fields[1]) for fields in rollup}
-    return {
-        "resident_kib": kib["Rss"],
-        "private_kib": kib["Private_Clean"] + kib["Private_Dirty"],
-        "descriptors": len(list((proc / "fd").iterdir())),
-        "wal_bytes": log.stat().st_size if log.exists() else 0,
-    }
+    memory = {"resident_kib": kib["Rss"], "private_kib": kib["Private_Clean"] + kib["Private_Dirty"]}
+    size = log.stat().st_size if log.exists() else 0
+    return memory | {"descriptors": len(list((proc / "fd").iterdir())), "wal_bytes": size}
 
 
 def trend(seconds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     """Slope of values an hour and the half width of its 95 % interval, from block means."""
-    blocks = np.array_split(np.arange(len(values)), _BLOCKS)
-    x = np.array([seconds[b].mean() for b in blocks]) / 3600
-    y = np.array([values[b].mean() for b in blocks])
-    dx = x - x.mean()
-    slope = float(dx @ y / (dx @ dx))
-    residual = y - y.mean() - slope * dx
-    return slope, _T_95 * float(np.sqrt(residual @ residual / (_BLOCKS - 2) / (dx @ dx)))
+    x, y = (np.array([part.mean() for part in np.array_split(z, _BLOCKS)]) for z in (seconds / 3600, values))
+    line = stats.linregress(x, y)
+    return float(line.slope), float(stats.t.ppf(0.975, _BLOCKS - 2) * line.stderr)
 
 
 def soak(minutes: float, devices: int, sample_s: float) -> dict:
@@ -121,8 +110,6 @@ def soak(minutes: float, devices: int, sample_s: float) -> dict:
                     due += sample_s
                     samples.append({"seconds": round(now - start, 1), "handled": done} | sample(serve, path))
                     samples[-1]["waiting"] = publisher.published - done
-                    if len(samples) % 60 == 0:
-                        print(json.dumps(samples[-1]), file=sys.stderr, flush=True)
                 if publisher.published - done > BACKLOG:
                     time.sleep(0.1)
                 while publisher.published - done < BACKLOG and time.monotonic() < now + 1:
@@ -136,28 +123,21 @@ def soak(minutes: float, devices: int, sample_s: float) -> dict:
             histogram = int(store.histogram(FLEET, version.experiment.digest).sum())
             rejected = store.rejects()
     half = samples[len(samples) // 2 :]
-    seconds = np.array([s["seconds"] for s in half])
-    trends = {}
-    for name in ("private_kib", "resident_kib"):
-        slope, width = trend(seconds, np.array([s[name] for s in half]))
-        trends[name.replace("kib", "mib_per_hour")] = [round(slope / 1024, 3), round(width / 1024, 3)]
-    return {
-        "minutes": minutes,
-        "devices": devices,
-        "published": publisher.published,
-        "counted": counted,
-        "histogram": histogram,
-        "rejected": rejected,
-        "exit_status": serve.process.returncode,
-        "per_s": round((half[-1]["handled"] - half[0]["handled"]) / (seconds[-1] - seconds[0])),
-        "least_waiting": min(s["waiting"] for s in half),
-        "private_mib": [round(half[i]["private_kib"] / 1024, 2) for i in (0, -1)],
-        "resident_mib_most": round(max(s["resident_kib"] for s in samples) / 1024, 1),
-        "trend_and_95_percent": trends,
-        "descriptors": [min(s["descriptors"] for s in half), max(s["descriptors"] for s in half)],
-        "wal_mib_most": round(max(s["wal_bytes"] for s in samples) / 2**20, 1),
-        "samples": samples[:: max(1, len(samples) // 120)],
+    of = {key: np.array([s[key] for s in half]) for key in half[0]}
+    most = {key: max(s[key] for s in samples) for key in ("resident_kib", "wal_bytes")}
+    trends = {
+        f"{kind}_mib_per_hour": [round(x / 1024, 3) for x in trend(of["seconds"], of[f"{kind}_kib"])]
+        for kind in ("private", "resident")
     }
+    found = {"minutes": minutes, "devices": devices, "published": publisher.published, "counted": counted}
+    found |= {"histogram": histogram, "rejected": rejected, "exit_status": serve.process.returncode}
+    found["per_s"] = round(float(np.ptp(of["handled"]) / np.ptp(of["seconds"])))
+    found["least_waiting"] = int(of["waiting"].min())
+    found["private_mib"] = [round(of["private_kib"][i] / 1024, 2) for i in (0, -1)]
+    found |= {"resident_mib_most": round(most["resident_kib"] / 1024, 1), "trend_and_95_percent": trends}
+    found["descriptors"] = [int(of["descriptors"].min()), int(of["descriptors"].max())]
+    found["wal_mib_most"] = round(most["wal_bytes"] / 2**20, 1)
+    return found | {"samples": samples[:: max(1, len(samples) // 120)]}
 
 
 def soaked(options: argparse.Namespace) -> dict:
@@ -166,6 +146,5 @@ def soaked(options: argparse.Namespace) -> dict:
 
 if __name__ == "__main__":
     result = run(__doc__, "soak.json", {"": soaked}, minutes={"type": float, "default": 60.0})[""]
-    sys.exit(
-        not (result["published"] == result["counted"] == result["histogram"]) or bool(result["rejected"])
-    )
+    exact = result["published"] == result["counted"] == result["histogram"]
+    sys.exit(not exact or bool(result["rejected"]))

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from brokers import FLEET, NO_SAVING, Reports, cpu_s, device_name, drain_members, publish, set_up
+from brokers import FLEET, NO_SAVING, Reports, aggregate, cpu_s, device_name, drain, publish, set_up
 from results_file import machine, run
 
 from hushmote.server.planning import remaining
@@ -125,22 +125,18 @@ _WAYS: dict[str, tuple[str, Callable[[psycopg.Connection, list[tuple[str, str, i
 
 def one_batch(connection: psycopg.Connection, way: str, devices: list[str]) -> dict[str, float]:
     lock, put = _WAYS[way]
-    logged, server, client, start = (
-        log_bytes(connection),
-        session_cpu_s(connection),
-        time.process_time(),
-        time.perf_counter(),
-    )
+
+    def now() -> np.ndarray:
+        times = [time.perf_counter(), time.process_time(), session_cpu_s(connection)]
+        return np.array([*(1e6 * x for x in times), log_bytes(connection)])
+
+    before = now()
     seen: dict[str, str] = dict(connection.execute(lock.encode(), (devices,)).fetchall())
     last = [int(seen[device][2:]) + 1 for device in devices]
     put(connection, [(device, f"1-{n}", n) for device, n in zip(devices, last, strict=True)])
     connection.commit()
-    return {
-        "us": 1e6 * (time.perf_counter() - start) / len(devices),
-        "client_us": 1e6 * (time.process_time() - client) / len(devices),
-        "server_us": 1e6 * (session_cpu_s(connection) - server) / len(devices),
-        "log_bytes": (log_bytes(connection) - logged) / len(devices),
-    }
+    each = ((now() - before) / len(devices)).tolist()
+    return dict(zip(("us", "client_us", "server_us", "log_bytes"), each, strict=True))
 
 
 def means(rows: list[dict[str, float]], ticks: Callable = statistics.fmean) -> dict[str, float]:
@@ -186,12 +182,9 @@ def measure_pages(cluster: Cluster, devices: int, passes: int) -> Iterator[dict[
             query = "SELECT sum(n_tup_hot_upd)::float / sum(n_tup_upd) FROM pg_stat_user_tables"
             (in_page,) = connection.execute(query).fetchone() or (0.0,)
             after, index_after = sizes(connection)
-            yield {"fillfactor": full, "table": table / devices, "table_after": after / devices} | {
-                "index": index / devices,
-                "index_after": index_after / devices,
-                "in_page": in_page,
-                **means(rows),
-            }
+            row = {"fillfactor": full, "table": table / devices, "table_after": after / devices}
+            row |= {"index": index / devices, "index_after": index_after / devices}
+            yield row | {"in_page": in_page} | means(rows)
 
 
 # Ten million devices
@@ -207,11 +200,7 @@ def fill(cluster: Cluster, name: str, payload: bytes, devices: int) -> dict[str,
         connection.execute("INSERT INTO histogram VALUES (1, 'all', 0, %s)", (devices,))
         connection.execute("VACUUM (ANALYZE) dedupe")
         table, index = sizes(connection)
-    return {
-        "devices": devices,
-        "table": table / devices,
-        "index": index / devices,
-    }
+    return {"devices": devices, "table": table / devices, "index": index / devices}
 
 
 def measure_devices(cluster: Cluster, known: tuple[int, ...], count: int, rounds: int) -> dict[str, Any]:
@@ -226,27 +215,23 @@ def measure_devices(cluster: Cluster, known: tuple[int, ...], count: int, rounds
             url = cluster.url(f"devices{devices}")
             chosen = np.take(order[devices], range(number * count, (number + 1) * count), mode="wrap")
             with MosquittoBroker(settings=NO_SAVING) as broker:
-                drain_members(broker.port, url, 1, 0, share=None)
+                drain(aggregate, broker.port, 0, url)
                 publish(broker.port, reports.messages(chosen, 2 + number * count // devices))
                 with psycopg.connect(cluster.dsn("postgres")) as connection:
                     logged, before = log_bytes(connection), cpu_s(cluster.pid)
-                    drained = drain_members(broker.port, url, 1, count, share=None)
-                    rows.append(
-                        {
-                            "devices": devices,
-                            "per_s": count / drained["seconds"],
-                            "aggregator_us": 1e6 * drained["cpu_s"] / count,
-                            "database_us": 1e6 * (cpu_s(cluster.pid) - before) / count,
-                            "log_bytes": (log_bytes(connection) - logged) / count,
-                            "peak_mib": drained["peak_mib"],
-                        }
-                    )
+                    drained = drain(aggregate, broker.port, count, url)
+                    row = {"devices": devices, "per_s": count / drained["seconds"]}
+                    row |= {"aggregator_us": 1e6 * drained["cpu_s"] / count}
+                    row |= {"database_us": 1e6 * (cpu_s(cluster.pid) - before) / count}
+                    row |= {"log_bytes": (log_bytes(connection) - logged) / count}
+                    rows.append(row | {"peak_mib": drained["peak_mib"]})
     return {"stores": made, "rounds": rows, "reading": [read_all(cluster, d) for d in known]}
 
 
 def read_all(cluster: Cluster, devices: int) -> dict[str, float]:
     """Seconds of what reads every device's row, and the most memory that this process ever took."""
     taken: dict[str, float] = {"devices": devices}
+    checked: list[Any] = []
 
     def timed(name: str, call: Callable[[], object]) -> None:
         start = time.perf_counter()
@@ -258,12 +243,8 @@ def read_all(cluster: Cluster, devices: int) -> dict[str, float]:
         timed("window_reports", lambda: store.window_reports(FLEET))
         timed("ledger", lambda: remaining.read(store, FLEET, remaining.datetime.date(2026, 12, 1)))
         timed("seal", lambda: seal(store, FLEET, "bench"))
-
-        def sound() -> None:
-            lines = check(store).violations
-            assert not lines, lines
-
-        timed("check", sound)
+        timed("check", lambda: checked.extend(check(store).violations))
+    assert not checked, checked
     return taken | {"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
@@ -307,13 +288,6 @@ def size_of(options: argparse.Namespace) -> tuple[int, int]:
 if __name__ == "__main__":
     count = {"type": int, "default": 100_000, "help": "reports of a round with many devices"}
     which = {part.__name__: part for part in (parts, writes, pages, devices)}
-    run(
-        __doc__,
-        "store_scale.json",
-        which,
-        head={
-            f"machine of {' '.join(part for part in which if part in sys.argv) or 'all'}": machine(),
-            "settings": SETTINGS,
-        },
-        count=count,
-    )
+    asked = " ".join(part for part in which if part in sys.argv) or "all"
+    head = {f"machine of {asked}": machine(), "settings": SETTINGS}
+    run(__doc__, "store_scale.json", which, head=head, count=count)

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,6 +31,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url
 from hushmote.server.store import Store
+from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, report, topics
 from hushmote.server.wire.limits import BATCH_REPORTS
 from hushmote.simulator import vectorised
@@ -206,23 +207,22 @@ def device_name(index: int) -> str:
 
 
 class Reports:
-    """Authenticated reports of a fleet of n devices, the next number of each at every call."""
+    """Reports of a fleet of n devices, with tags where it has keys, the next number of each at every call."""
 
-    def __init__(self, devices: int) -> None:
+    def __init__(self, devices: int, *, fleet: str = FLEET, keyed: bool = True) -> None:
         self.payload = payload("hh", 256, 1_000_000)
-        self._experiment = Experiment.parse(self.payload)
         self.names = [device_name(i) for i in range(devices)]
+        self._experiment, self._fleet, self._keyed = Experiment.parse(self.payload), fleet, keyed
         self._rng = np.random.default_rng()
 
     def messages(self, devices: np.ndarray, number: int) -> list[tuple[str, bytes]]:
         """One report of each of the devices, given by index."""
         codes = vectorised.codes(self._experiment, self._rng.integers(0, 256, len(devices)), self._rng)
         pairs = []
-        for i, code in zip(devices, codes, strict=True):
-            name = device_name(i)
-            key = keys.device_key(MASTER, FLEET, name)
-            topic = topics.report_topic(FLEET, name)
-            pairs.append((topic, report.encode(self._experiment, number, int(code), name, key)))
+        for name, code in zip(map(device_name, devices), codes.tolist(), strict=True):
+            key = keys.device_key(MASTER, self._fleet, name) if self._keyed else None
+            text = report.encode(self._experiment, number, code, name, key)
+            pairs.append((topics.report_topic(self._fleet, name), text))
         return pairs
 
 
@@ -243,6 +243,27 @@ def database(kind: str, folder: str, name: str) -> Iterator[tuple[str, int | Non
         cluster.execute(f"CREATE DATABASE {name}")
         assert cluster.pid is not None
         yield cluster.url(name), cluster.pid
+
+
+def fill(
+    store: Store,
+    fleet: str,
+    devices: Sequence[str],
+    windows: Mapping[str, np.ndarray],
+    *,
+    reports=1,
+    name="bench",
+) -> None:
+    """Count in one experiment so many reports of each device, and so many of each code in each window."""
+    (version,) = (v for v in store.experiments(fleet) if v.experiment.name == name)
+    for start in range(0, len(devices), 50_000):
+        seen = {(fleet, name, device): NumberSet(reports) for device in devices[start : start + 50_000]}
+        with store.ingest() as transaction:
+            transaction.write(seen, {}, {})
+    for window, counts in windows.items():
+        found = {(version.id, window, code): int(counts[code]) for code in np.flatnonzero(counts).tolist()}
+        with store.ingest() as transaction:
+            transaction.write({}, found, {})
 
 
 # --- Publishing -----------------------------------------------------------------------------------

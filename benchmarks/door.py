@@ -27,16 +27,11 @@ import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from brokers import FLEET, Process, publish, set_up
-from published import payload as experiment_payload
+from brokers import Process, Reports, publish, set_up
 from results_file import run
 
-from hushmote.device.ldp_client import Experiment
-from hushmote.server.wire import report, topics
-from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker
 
-PAYLOAD = experiment_payload("hh", 256, 1_000_000)
 CLIENTS = 32
 FLOOD = 10_000  # requests a second
 FLOODING = 200  # connections
@@ -104,7 +99,7 @@ def pour(port: int, made: Sequence[bytes]) -> int:
 @contextlib.contextmanager
 def serving(folder: str, *limits: str) -> Iterator[tuple[MosquittoBroker, Process, Process]]:
     """A broker, an aggregator on a new store, and a door."""
-    set_up(url := f"sqlite:///{folder}/store.sqlite", PAYLOAD, keyed=False)
+    set_up(url := f"sqlite:///{folder}/store.sqlite", Reports(0).payload, keyed=False)
     with MosquittoBroker() as broker:
         where = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
         with Process("serve", "--store", url, *where) as serve, Process("door", *where, *limits) as door:
@@ -122,22 +117,17 @@ def await_counted(serve: Process, wanted: int) -> None:
 
 def side_by_side(folder: str, devices: int, rounds: int) -> dict[str, float]:
     """Reports a second by MQTT and through the door."""
-    exp, rng = Experiment.parse(PAYLOAD), np.random.default_rng(1)
+    reports = Reports(0, keyed=False)
     rates: dict[str, list[float]] = {"mqtt": [], "door": []}
     free = ("--rate", "1e6", "--rate", "address=1e6", "--rate", "device=1e6")
     with serving(folder, *free) as (broker, serve, door):
-        for i in range(rounds):
-            for way, taken in rates.items():
-                codes = enumerate(vectorised.codes(exp, rng.integers(0, 256, devices), rng))
-                messages = [
-                    (topics.report_topic(FLEET, f"{way}-{i}-{j}"), report.encode(exp, 1, int(code)))
-                    for j, code in codes
-                ]
-                if way == "mqtt":
-                    seconds = publish(broker.port, messages, CLIENTS)
-                else:
-                    seconds = asyncio.run(send(door.port, requests(messages)))
-                taken.append(devices / seconds)
+        for number, way in enumerate(rounds * list(rates), 1):
+            messages = reports.messages(np.arange(devices), number)
+            if way == "mqtt":
+                seconds = publish(broker.port, messages, CLIENTS)
+            else:
+                seconds = asyncio.run(send(door.port, requests(messages)))
+            rates[way].append(devices / seconds)
         await_counted(serve, 2 * rounds * devices)
     mqtt, through = (statistics.median(taken) for taken in rates.values())
     return {"mqtt_per_s": round(mqtt), "door_per_s": round(through), "ratio": round(through / mqtt, 3)}
@@ -151,9 +141,7 @@ def posted(door: Process) -> dict[str, int]:
 
 def flood(folder: str, seconds: int) -> dict[str, object]:
     """What a door with its usual limits does under FLOOD requests a second."""
-    exp = Experiment.parse(PAYLOAD)
-    reports = ((f"f{j}", report.encode(exp, 1, j % 256)) for j in range(FLOOD * seconds))
-    made = requests([(topics.report_topic(FLEET, name), text) for name, text in reports])
+    made = requests(Reports(0, keyed=False).messages(np.arange(FLOOD * seconds), 1))
     slowest = {"door": 0.0, "aggregator": 0.0}
     standstill, stopped = 0.0, threading.Event()
     with serving(folder) as (_, serve, door):

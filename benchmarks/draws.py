@@ -6,7 +6,6 @@ counts how many intervals hold the truth, `mean_and_error` sums up errors.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +19,6 @@ from hushmote.server.experiments import units
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.simulator import vectorised
 from hushmote.simulator.demo_questions import temperatures
-from hushmote.simulator.population import Recorded
 
 Floats = np.ndarray
 LN_3 = 1_098_612  # micro-nats
@@ -48,6 +46,12 @@ def spikes(n: int, *at: int) -> Floats:
     return np.isin(np.arange(n), at).astype(float)
 
 
+def real(n: int) -> Floats:
+    """Air temperatures of 0 to 128."""
+    readings = np.array([float(cast(float, x)) for x in temperatures() if x is not None])
+    return np.bincount(np.clip(readings * n / 128, 0, n - 1).astype(int), minlength=n)
+
+
 POPULATIONS: dict[str, Callable[[int], Floats]] = {
     "uniform": np.ones,
     "skewed": lambda n: (1.0 + np.arange(n)) ** -1.3,
@@ -55,27 +59,16 @@ POPULATIONS: dict[str, Callable[[int], Floats]] = {
     "concentrated": concentrated,
     "sparse": sparse,
     "two spikes": lambda n: spikes(n, n // 5, n * 7 // 10),
-    "spikes at quarters": lambda n: spikes(n, n // 4, 3 * n // 4),
     "sawtooth": lambda n: 1.0 + np.arange(n) % 16,
-    "sawtooth of 8": lambda n: 1.0 + np.arange(n) % 8,
     "last bin": lambda n: spikes(n, n - 1),
+    "real": real,
 }
 
 
-def shares(name: str, exp: Experiment) -> Floats:
-    """A population's shares of an experiment's values, shape (domain,); "real" is air temperatures."""
-    if name == "real":
-        return _temperatures(exp)
-    out = POPULATIONS[name](exp.domain)
+def shares(name: str, domain: int) -> Floats:
+    """A population's shares of the values, shape (domain,)."""
+    out = POPULATIONS[name](domain)
     return out / out.sum()
-
-
-@cache
-def _temperatures(exp: Experiment) -> Floats:
-    low, high = exp.low / 1000, exp.high / 1000
-    scaled = (None if x is None else low + float(cast(float, x)) / 128 * (high - low) for x in temperatures())
-    counts = Recorded(tuple(scaled)).counts(exp)[:-1]
-    return counts / counts.sum()
 
 
 # --- Fleets ---------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ server's work beside the peers' is in peers.py. Writes its part of benchmarks/re
 import argparse
 import multiprocessing
 import time
-from pathlib import Path
 
 import numpy as np
+from brokers import memory_mib
 from published import experiment
 from results_file import run
 
@@ -28,25 +28,24 @@ MILLION = (
 )
 
 
-def peak_mib() -> float:
-    """Most memory that this process had resident; ru_maxrss would also count its parent's."""
-    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
-
-
 def measured(case: tuple[str, int, int, dict]) -> dict:
     """One alphabet."""
     mechanism, domain, epsilon, fields = case
     exp = experiment(mechanism, domain, epsilon, **fields)
     counts = np.random.default_rng(8).poisson(1_000_000 / exp.code_count, exp.code_count)
     row = {"mechanism": mechanism, "epsilon": epsilon / 1e6, "domain": domain, "codes": exp.code_count}
-    before, start = peak_mib(), time.perf_counter()
+    before, start = memory_mib(field="VmHWM"), time.perf_counter()
     e = estimate(exp, counts)
     e.frequency_intervals()
     row["frequencies_and_errors_s"] = time.perf_counter() - start
     e.cdf_intervals()
     e.quantile(0.5)
     e.range(domain // 8, domain // 2)
-    return row | {"all_s": time.perf_counter() - start, "peak_mib": peak_mib(), "peak_before_mib": before}
+    return row | {
+        "all_s": time.perf_counter() - start,
+        "peak_mib": memory_mib(field="VmHWM"),
+        "peak_before_mib": before,
+    }
 
 
 def million_codes(options: argparse.Namespace) -> list[dict]:

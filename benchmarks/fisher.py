@@ -2,10 +2,8 @@
 
     nice python benchmarks/fisher.py [--quick] [gain | bias | forged | coverage]
 
-coverage: 95 % intervals of olh and hh over 128 values, ε 0.5 to 7, N 1,000 to 1,000,000, nine populations.
-A configuration is a design, an ε, an N, a population and a kind of interval, 50 fleets. Those below 92 % are
-drawn anew with other seeds, 100 fleets, and if they are below again 600; the last counts. A third of all
-these of olh at ε = 7, which has 2 million codes.
+coverage: 95 % intervals of olh and hh over 128 values, ε 0.5 to 7, N 1,000 to 1,000,000, nine populations, 10
+fleets of each (4 of olh at ε = 7, which has 2 million codes); drawn and drawn again by interval_coverage.py.
 gain: variance over that of the ordinary weights, of single values and over all ranges, exact given the pilots
 that a drawn fleet gives. "Bound": the pilot is the population, which no unbiased estimate beats.
 bias: squared mean error over what chance makes of it (1 without bias), of cross-fitting, and of a pilot from
@@ -17,13 +15,13 @@ Writes benchmarks/results/fisher.json.
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from itertools import product
 
 import numpy as np
-from draws import Tally, clear_quantiles, count_intervals, counts, shares
+from draws import POPULATIONS, Tally, clear_quantiles, count_intervals, counts, shares
+from interval_coverage import EPSILONS, Configuration, asked, covered
 from published import experiment
-from results_file import CONSOLE, run
-from rich.progress import track
+from results_file import run
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
@@ -36,78 +34,35 @@ from hushmote.server.mechanisms.scored import Scored
 
 DOMAIN = 128
 DESIGNS = ("hh", "olh")
-EPSILONS = (0.5, 1.0, 2.0, 4.0, 7.0)
-SIZES = (1_000, 10_000, 100_000, 1_000_000)
-ROUNDS, ROUND = 5, 10  # of fleets
-AGAIN = (100, 600)
 SLOW = ("olh", 7.0)
-LEAST = 0.92
-# The names in the results, and of draws.POPULATIONS.
-NAMES = {name: name for name in ("uniform", "skewed", "concentrated", "sparse", "real")}
-NAMES |= {"zipf": "zipf 1.5", "sawtooth": "sawtooth of 8", "spikes": "spikes at quarters", "last": "last bin"}
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+FLEETS = 10
 KINDS = ("frequency", "range", "cdf", "quantile", "mean", "standard deviation")
 
-Cell = tuple[str, float, int, str]
 
+class Weighed(Configuration):
+    """A design, an ε, a number of reports and a population, whose estimates are weighed."""
 
-# --- Coverage -------------------------------------------------------------------------------------
-
-
-def tally_of(cell: Cell, fleets: int, seed: np.random.SeedSequence) -> Tally:
-    """The intervals of fleets of a configuration, of all kinds."""
-    design, epsilon, reports, name = cell
-    exp, rng, total = experiment(design, DOMAIN, round(epsilon * 1e6)), np.random.default_rng(seed), Tally()
-    f = shares(NAMES[name], exp)
-    for _ in range(-(-fleets // 3) if cell[:2] == SLOW else fleets):
-        count_intervals(total, fisher(exp, counts(exp, f, reports, rng)), f, clear_quantiles(f))
-    total["range"] = total["range"] + total.pop("above or below")
-    return total
-
-
-def cells() -> list[Cell]:
-    """The configurations, whatever the kind."""
-    return [(d, e, n, name) for d in DESIGNS for e in EPSILONS for n in SIZES for name in NAMES]
-
-
-def below(now: Tally) -> list[str]:
-    """Kinds that fewer intervals hold of than they may."""
-    return [kind for kind in KINDS if now.of(kind) < LEAST]
+    def tallies(self, fleets: int, rng: np.random.Generator) -> Iterator[Tally]:
+        exp = experiment(self.mechanism, self.domain, round(self.epsilon * 1e6))
+        f = shares(self.population, self.domain)
+        for _ in range(fleets):
+            tally = Tally()
+            count_intervals(tally, fisher(exp, counts(exp, f, self.reports, rng)), f, clear_quantiles(f))
+            tally["range"] = tally["range"] + tally.pop("above or below")
+            yield tally
 
 
 def coverage(options: argparse.Namespace) -> dict:
     """Coverage by kind, pooled and by column; last the configurations drawn anew."""
-    seeds, rounds = np.random.SeedSequence(20_268), 1 if options.quick else ROUNDS
-    total = {cell: Tally() for cell in cells()[:: 20 if options.quick else 1]}
-    for number in range(rounds):
-        for cell in track(list(total), f"coverage, round {number + 1}", console=CONSOLE):
-            total[cell].add(tally_of(cell, 2 if options.quick else ROUND, seeds.spawn(1)[0]))
-    found = {"fleets": rounds * ROUND, "pooled": pooled(total)}
-    suspects = {cell: below(now) for cell, now in total.items() if below(now) and not options.quick}
-    again = []
-    for cell, kinds in track(list(suspects.items()), "anew", console=CONSOLE):
-        for fleets in AGAIN:
-            now = tally_of(cell, fleets, seeds.spawn(1)[0])
-            kinds = [kind for kind in kinds if kind in below(now)]
-            if not kinds:
-                break
-        row = dict(zip(("design", "epsilon", "reports", "population"), cell, strict=True))
-        again += [row | {"kind": kind, "coverage": now.of(kind)} for kind in kinds]
-    drawn = sum(map(len, suspects.values()))
-    return found | {"configurations": len(total) * len(KINDS), "drawn_anew": drawn, "below": again}
-
-
-def pooled(total: dict[Cell, Tally]) -> dict[str, dict[str, float]]:
-    """Coverage of each kind over all cells, and over those of a design, an ε, an N, a population."""
-    groups: dict[str, Any] = {"all": None, **{design: design for design in DESIGNS}}
-    groups |= {f"ε = {e:g}": e for e in EPSILONS} | {f"N = {n:,}": n for n in SIZES} | {n: n for n in NAMES}
-    result = {}
-    for name, value in groups.items():
-        both = Tally()
-        for cell, now in total.items():
-            if value is None or value in cell:
-                both.add(now)
-        result[name] = {kind: both.of(kind) for kind in KINDS}
-    return result
+    cases = list(product(DESIGNS, EPSILONS, SIZES, POPULATIONS))[:: 20 if options.quick else 1]
+    todo = [
+        (Weighed(design, DOMAIN, *rest), 2 if options.quick else 4 if (design, rest[0]) == SLOW else FLEETS)
+        for design, *rest in cases
+    ]
+    found = covered(todo, KINDS, options)
+    result = {"fleets": FLEETS, "pooled": found.coverage(KINDS), "configurations": len(todo) * len(KINDS)}
+    return result | {"drawn_anew": sum(len(kinds) for _, kinds in found.low), "below": found.again}
 
 
 # --- Gain -----------------------------------------------------------------------------------------
@@ -146,7 +101,7 @@ def scored(e: Estimate, assumed: np.ndarray) -> Estimate:
 
 def gain(exp: Experiment, name: str, draws: int, rng: np.random.Generator) -> dict:
     """Variances over those of the ordinary weights; the bound's pilot is the population."""
-    f, row = shares(NAMES[name], exp), fields(exp, name)
+    f, row = shares(name, exp.domain), fields(exp, name)
     histogram, base = np.zeros(exp.code_count, int), np.ones(2)
     for reports in (1_000, 10_000, 100_000):
         ratios = []
@@ -170,7 +125,7 @@ def designs(quick: bool) -> Iterator[Experiment]:
 def gains(options: argparse.Namespace) -> list[dict]:
     """Of all designs and populations."""
     rng, draws = np.random.default_rng(20_269), 1 if options.quick else 2
-    return [gain(exp, name, draws, rng) for exp in designs(options.quick) for name in NAMES]
+    return [gain(exp, name, draws, rng) for exp in designs(options.quick) for name in POPULATIONS]
 
 
 # --- Bias and forged reports ----------------------------------------------------------------------
@@ -178,7 +133,7 @@ def gains(options: argparse.Namespace) -> list[dict]:
 
 def bias(exp: Experiment, name: str, reports: int, runs: int, rng: np.random.Generator) -> dict:
     """Squared mean error over its expectation without bias, and what the halves' correlation adds."""
-    f = shares(NAMES[name], exp)
+    f = shares(name, exp.domain)
     errors: dict[str, list[np.ndarray]] = {"ordinary": [], "cross_fitted": [], "own_pilot": []}
     cross = np.zeros(exp.domain)
     for _ in range(runs):
@@ -222,8 +177,8 @@ def forged(options: argparse.Namespace) -> list[dict]:
     """How much more one report moves than with the ordinary weights; the pilot is that of many reports."""
     rng, rows = np.random.default_rng(20_271), []
     for exp in designs(options.quick):
-        for name in NAMES:
-            f = shares(NAMES[name], exp)
+        for name in POPULATIONS:
+            f = shares(name, exp.domain)
             once = ordinary(exp, counts(exp, f, 100_000, rng))
             both = moved(once, f), moved(scored(once, 0.95 * f + 0.05 / exp.domain), f)
             row = fields(exp, name)
@@ -233,6 +188,12 @@ def forged(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
-if __name__ == "__main__":
+def main() -> None:
     parts = {"gain": gains, "bias": biases, "forged": forged, "coverage": coverage}
-    run(__doc__, "fisher.json", parts, own_machine=True)
+    run(__doc__, "fisher.json", parts, own_machine=True, **asked())
+
+
+if __name__ == "__main__":
+    import fisher as by_name  # by this name workers find its functions
+
+    by_name.main()

@@ -227,23 +227,20 @@ async def measure(
     return found
 
 
-async def handshake_bytes(port: int, context: ssl.SSLContext) -> dict[str, int]:
-    """Bytes of a handshake in both directions, without those of TCP and IP."""
+async def handshake(port: int, context: ssl.SSLContext, *, whole: bool = True) -> dict[str, int]:
+    """Bytes of a handshake, without those of TCP and IP, or of its part up to the broker's signature."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     come, go = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = context.wrap_bio(come, go, server_hostname="127.0.0.1")
-    sent = received = 0
-    while True:
+    tls, sent, received, done = context.wrap_bio(come, go, server_hostname="127.0.0.1"), 0, 0, False
+    while not done:
         with suppress(ssl.SSLWantReadError):
             tls.do_handshake()
-            break
-        data = go.read()
+            done = True
+        writer.write(data := go.read())
         sent += len(data)
-        writer.write(data)
-        data = await reader.read(16_384)
-        received += len(data)
-        come.write(data)
-    sent += len(go.read())
+        if not done:
+            come.write(data := await reader.read(16_384))
+            received, done = received + len(data), not whole
     writer.close()
     return {"sent": sent, "received": received}
 
@@ -269,17 +266,8 @@ async def retained_bytes(port: int, pids: list[int], count: int) -> float:
 async def hello_us(port: int, pids: list[int], context: ssl.SSLContext, count: int) -> float:
     """Processor µs for a board that asks for a handshake and goes once the broker has signed its answer."""
 
-    async def one(_: Board) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        come, go = ssl.MemoryBIO(), ssl.MemoryBIO()
-        with suppress(ssl.SSLWantReadError):
-            context.wrap_bio(come, go, server_hostname="127.0.0.1").do_handshake()
-        writer.write(go.read())
-        await reader.read(16_384)
-        writer.close()
-
     before = cpu_s(pids)
-    await each([Board(i) for i in range(count)], one)
+    await each([Board(i) for i in range(count)], lambda _: handshake(port, context, whole=False))
     await asyncio.sleep(1)
     return 1e6 * (cpu_s(pids) - before) / count
 
@@ -292,7 +280,7 @@ def measured(kind: str, tls: bool, qos: int, count: int, certificates: Certifica
         row |= asyncio.run(measure(ports, pids, nats, context, count, qos))
         if context is not None:
             row["hello_us"] = asyncio.run(hello_us(ports[0], pids, context, min(count, 500)))
-            row |= asyncio.run(handshake_bytes(ports[0], context))
+            row |= asyncio.run(handshake(ports[0], context))
     return row | {"load_average": os.getloadavg()[0]}
 
 

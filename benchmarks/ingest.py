@@ -1,4 +1,4 @@
-"""Reports a second: one aggregator beside a bare subscriber, several of a share, and a million devices.
+"""Reports a second: one aggregator beside a bare subscriber, and several of a share.
 
     python benchmarks/ingest.py [--quick] [--reports N] [part ...]
 
@@ -18,8 +18,6 @@ members: the same on NATS servers beside mosquitto, on PostgreSQL with fsync on.
 parts: on three servers, where each aggregator has a tenth of a core and no more. So the machine has cores to
 spare for four of them, and servers and database have their relation to one another as on a machine with ten
 times as many: what two and four hinder each other at the consumer and in the store shows.
-million: the same reports into stores whose dedupe table holds 100,000 and 1,000,000 devices, in turn; the
-devices that report are drawn from all. Peak memory is the aggregator's own process.
 
 Writes benchmarks/results/ingest.json, ingest_scale.json and ingest_nats.json.
 """
@@ -48,13 +46,11 @@ from brokers import (
     database,
     drain,
     publish,
-    set_up,
 )
 from results_file import run
 
 from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.store import Store
-from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire.limits import BATCH_REPORTS
 from hushmote.server.wire.subjects import STREAM, report_subject
 
@@ -90,7 +86,7 @@ def measure(
             """CPU seconds of each server of the broker so far."""
             return np.array([cpu_s(pid) for pid in pids])
 
-        set_up(url, reports.payload)
+        common.set_up(url, reports.payload)
         drain(aggregate, where, 0, url, SHARE, members=members)
         before = busy()
         seconds = published(ports, reports.messages(np.random.default_rng().permutation(count), 1))
@@ -139,39 +135,6 @@ def parts(options: argparse.Namespace) -> Row:
         return {"of a core": PART, "rounds": [{k: one(k) for k in (1, 2, 4)} for _ in range(rounds)]}
 
 
-# --- A million devices ----------------------------------------------------------------------------
-
-
-def million(options: argparse.Namespace) -> Row:
-    """Count the same number of reports with n devices in the dedupe table; sizes in turn."""
-    quick = options.quick
-    sizes, count, rounds = ((2_000, 20_000), 2_000, 1) if quick else ((100_000, 1_000_000), 100_000, 3)
-    rows, rng, seen = list[Row](), np.random.default_rng(), NumberSet().add(1)
-    fleets = {size: Reports(size) for size in sizes}
-    order = {size: rng.permutation(size) for size in sizes}
-    with tempfile.TemporaryDirectory() as folder:
-        urls = {size: f"sqlite:///{folder}/devices{size}.sqlite" for size in sizes}
-        for size, reports in fleets.items():
-            set_up(urls[size], reports.payload)
-            with Store(urls[size]) as store:
-                for start in range(0, size, 50_000):
-                    some = reports.names[start : start + 50_000]
-                    with store.ingest() as transaction:
-                        transaction.write({(FLEET, "bench", name): seen for name in some}, {}, {})
-        for number in range(rounds):
-            for size, reports in fleets.items():
-                with brokers("mosquitto") as (_, (port,), _):
-                    drain(aggregate, port, 0, urls[size])
-                    # Where the fleet is larger than the count, others each time.
-                    chosen = np.take(order[size], range(number * count, (number + 1) * count), mode="wrap")
-                    publish(port, reports.messages(chosen, 2 + number * count // size))
-                    drained = drain(aggregate, port, count, urls[size])
-                row = {"devices": size, "per_s": count / drained["seconds"]}
-                rows.append(row | {"cpu_us": 1e6 * drained["cpu_s"] / count, "peak_mib": drained["peak_mib"]})
-    one, other = (np.median([row["per_s"] for row in rows if row["devices"] == size]) for size in sizes)
-    return {"rounds": rows, "ratio": float(other / one)}
-
-
 # --- Beside a bare subscriber ---------------------------------------------------------------------
 
 
@@ -212,7 +175,7 @@ def beside_bare(kind: str, options: argparse.Namespace) -> Row:
     count = len(reports.names)
     with tempfile.TemporaryDirectory() as folder, brokers(kind) as (where, ports, _):
         url = f"sqlite:///{folder}/store.sqlite"
-        set_up(url, reports.payload)
+        common.set_up(url, reports.payload)
         # Both subscribe once, so that the broker keeps what comes while they are away.
         drain(aggregate, where, 0, url)
         drain(bare, where, 0)
@@ -235,8 +198,8 @@ def made(options: argparse.Namespace, usual: int = 0) -> Reports:
 if __name__ == "__main__":
     reports = {"type": int, "default": 60_000, "help": "of each case on NATS servers"}
     which = {kind: partial(beside_mosquitto, kind) for kind in ("sqlite", "postgresql")}
-    which |= {"million": million, "members": members, "parts": parts}
+    which |= {"members": members, "parts": parts}
     which |= {f"bare, {kind}": partial(beside_bare, kind) for kind in ("mosquitto", "nats 1", "nats 3")}
-    files = dict.fromkeys(("sqlite", "postgresql", "million"), "ingest_scale.json")
+    files = dict.fromkeys(("sqlite", "postgresql"), "ingest_scale.json")
     files |= {"bare, mosquitto": "ingest.json"}
     run(__doc__, "ingest_nats.json", which, files=files, reports=reports)

@@ -16,13 +16,14 @@ Writes benchmarks/results/interval_coverage.json; --quick takes a tenth of the f
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 
 import numpy as np
-from draws import Tally, clear_quantiles, count_intervals, counts, counts_by_law, middles, some_ranges
-from draws import shares as shares_of
+from draws import POPULATIONS, Tally, clear_quantiles, count_intervals, counts, middles, shares, some_ranges
+from draws import counts_by_law as by_law
 from published import experiment
 from results_file import CONSOLE, run, show
 from rich.progress import Progress
@@ -42,17 +43,6 @@ FLEETS = {1_000: 16, 10_000: 12, 100_000: 8, 1_000_000: 4}
 DESIGNS = (("rr", 2), ("grr", 16), ("olh", 128), ("hh", 128))
 WIDE, WIDE_FLEETS = (("olh", 4096), ("hh", 4096)), 4
 WIDE_EPSILONS, WIDE_SIZES = (1.0, 2.0, 3.0, 4.0), (1_000, 3_000)
-POPULATIONS = (
-    "uniform",
-    "skewed",
-    "zipf 1.5",
-    "concentrated",
-    "sparse",
-    "two spikes",
-    "sawtooth",
-    "last bin",
-)
-POPULATIONS += ("real",)
 LEAST = 0.92  # coverage of each kind in each configuration
 CLEARLY = 2.6  # standard errors above it at which no more fleets are drawn again
 CHUNK, MOST_AGAIN = 40, 600
@@ -75,7 +65,7 @@ def tallies(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.r
 
     def draw(f: np.ndarray, e: Experiment = exp) -> Estimates:
         # The same distribution, code by code where that is less than board by board.
-        way = counts_by_law if reports > 2 * e.code_count else counts
+        way = by_law if reports > 2 * e.code_count else counts
         return estimate(e, way(e, f, reports, rng))
 
     for _ in range(fleets):
@@ -110,7 +100,7 @@ class Configuration:
     def tallies(self, fleets: int, rng: np.random.Generator) -> Iterator[Tally]:
         """Of fresh fleets."""
         exp = experiment(self.mechanism, self.domain, round(self.epsilon * 1e6))
-        return tallies(exp, shares_of(self.population, exp), self.reports, fleets, rng)
+        return tallies(exp, shares(self.population, self.domain), self.reports, fleets, rng)
 
 
 def first(case: tuple[Configuration, int, np.random.SeedSequence]) -> Tally:
@@ -142,47 +132,22 @@ def again(case: tuple[Configuration, list[str], np.random.SeedSequence], until: 
 
 def configurations(part: float) -> Iterator[tuple[Configuration, int]]:
     """Every configuration with its number of fleets; those that take longest first."""
-    for design in WIDE:
-        for epsilon, reports, name in product(reversed(WIDE_EPSILONS), WIDE_SIZES, POPULATIONS):
-            yield Configuration(*design, epsilon, reports, name), max(1, round(WIDE_FLEETS * part))
-    for reports in reversed(FLEETS):
-        for design, epsilon, name in product(DESIGNS, EPSILONS, POPULATIONS):
-            yield Configuration(*design, epsilon, reports, name), max(1, round(FLEETS[reports] * part))
+    for design, epsilon, reports, name in product(WIDE, reversed(WIDE_EPSILONS), WIDE_SIZES, POPULATIONS):
+        yield Configuration(*design, epsilon, reports, name), max(1, round(WIDE_FLEETS * part))
+    for reports, design, epsilon, name in product(reversed(FLEETS), DESIGNS, EPSILONS, POPULATIONS):
+        yield Configuration(*design, epsilon, reports, name), max(1, round(FLEETS[reports] * part))
 
 
 def mixture(rng: np.random.Generator, fleets: int) -> dict[str, float]:
     """Coverage of frequencies in thin histograms by what the variance is taken over."""
     exp = experiment("hh", 1024, 4_000_000)
-    f, coverage, kept = shares_of("skewed", exp), Tally(), decoded.IMPLIED_SHARE
+    f, coverage, kept = shares("skewed", exp.domain), Tally(), decoded.IMPLIED_SHARE
     names = {"histogram alone": 0.0, "half of each": 0.5, "implied alone": 1.0}
     for name, decoded.IMPLIED_SHARE in names.items():
         for _ in range(fleets):
             coverage.count(name, estimate(exp, counts(exp, f, 300, rng)).frequency_intervals(), f)
     decoded.IMPLIED_SHARE = kept
     return {name: coverage.of(name) for name in names}
-
-
-def below(results: list[tuple[Configuration, Tally]]) -> list[tuple[Configuration, list[str]]]:
-    """Configurations with the kinds whose first coverage was below 92 %, the lowest first."""
-    found = [(c, [k for k in KINDS if tally.of(k) < LEAST], tally) for c, tally in results]
-    found = [(min(map(tally.of, kinds)), c, kinds) for c, kinds, tally in found if kinds]
-    return [(c, kinds) for _, c, kinds in sorted(found, key=lambda row: row[0])]
-
-
-def in_groups(results: list[tuple[Configuration, Tally]]) -> dict[str, Tally]:
-    """All together; by population, N, ε and design."""
-    groups: dict[str, Callable[[Configuration], bool]] = {"all": lambda c: True}
-    groups |= {name: lambda c, x=name: c.population == x for name in POPULATIONS}
-    groups |= {f"N = {n:,}": lambda c, x=n: c.reports == x for n in sorted({*FLEETS, *WIDE_SIZES})}
-    groups |= {f"ε = {e:g}": lambda c, x=e: c.epsilon == x for e in sorted({*EPSILONS, *WIDE_EPSILONS})}
-    groups |= {m: lambda c, x=m: c.mechanism == x and c.domain < 4096 for m, _ in DESIGNS}
-    groups |= {f"{m} {d:,}": lambda c, x=(m, d): (c.mechanism, c.domain) == x for m, d in WIDE}
-    pooled = {name: Tally() for name in groups}
-    for c, tally in results:
-        for name, wanted in groups.items():
-            if wanted(c):
-                pooled[name].add(tally)
-    return pooled
 
 
 def mapped(crew: Workers, function: Callable, cases: list, *more: object) -> list:
@@ -192,40 +157,62 @@ def mapped(crew: Workers, function: Callable, cases: list, *more: object) -> lis
         return list(crew.map(function, cases, *more, advance=lambda case: bar.advance(task)))
 
 
-def coverage(options: argparse.Namespace) -> dict:
-    start, began, quick = time.perf_counter(), time.time(), options.quick
-    todo = list(configurations(1 / 10 if quick else 1.0))
-    seeds = np.random.SeedSequence(20_262).spawn(2 * len(todo))
+@dataclass(frozen=True)
+class Found:
+    """pooled: all together, and by population, N, ε and design. low: configurations that were drawn again."""
+
+    pooled: dict[str, Tally]
+    low: list[tuple[Configuration, list[str]]]
+    again: list[dict]
+
+    def coverage(self, kinds: Sequence[str]) -> dict[str, dict[str, float]]:
+        return {name: {kind: tally.of(kind) for kind in kinds} for name, tally in self.pooled.items()}
+
+
+def covered(
+    todo: list[tuple[Configuration, int]], kinds: Sequence[str], options: argparse.Namespace
+) -> Found:
+    """Draw all fleets; what fell below 92 % again, the lowest first, unless it is to be quick."""
+    until, seeds = time.time() + 60 * options.minutes, np.random.SeedSequence(20_262).spawn(2 * len(todo))
     cases = [(*case, seed) for case, seed in zip(todo, seeds, strict=False)]
-    rows: list[dict] = []
+    pooled, low, again_ = defaultdict(Tally), [], []
     with workers(options.workers, cores=True) as crew:
-        found = zip((case[0] for case in cases), mapped(crew, first, cases), strict=True)
-        low = below(results := list(found))
-        if not quick:
+        for (c, _), tally in zip(todo, mapped(crew, first, cases), strict=True):
+            design = c.mechanism if c.domain < 4096 else f"{c.mechanism} {c.domain:,}"
+            for group in ("all", c.population, f"N = {c.reports:,}", f"ε = {c.epsilon:g}", design):
+                pooled[group].add(tally)
+            if wrong := [kind for kind in kinds if tally.of(kind) < LEAST]:
+                low.append((min(map(tally.of, wrong)), c, wrong))
+        low = [(c, wrong) for _, c, wrong in sorted(low, key=lambda row: row[0])]
+        if not options.quick:
             doubtful = [(*case, seed) for case, seed in zip(low, seeds[len(todo) :], strict=False)]
-            until = began + 60 * options.minutes
-            rows = [row for some in mapped(crew, again, doubtful, until) for row in some]
-    pooled = in_groups(results)
-    table = {name: {kind: tally.of(kind) for kind in KINDS} for name, tally in pooled.items()}
-    show("95 % intervals that hold", [{"of": k} | {n: table[n][k] for n in [*table][:10]} for k in KINDS])
-    return {
-        "seconds": time.perf_counter() - start,
-        "confidence": 0.95,
-        "discrete": DISCRETE,
-        "configurations": len(todo),
-        "below_at_first": len(low),
-        "pairs": {kind: int(pooled["all"][kind][1]) for kind in KINDS},
-        "coverage": table,
-        "drawn_again": sorted(rows, key=lambda row: row["coverage"]),
-        "thin": mixture(np.random.default_rng(1), 20 if quick else 200),
-    }
+            again_ = [row for some in mapped(crew, again, doubtful, until) for row in some]
+    return Found(pooled, low, sorted(again_, key=lambda row: row["coverage"]))
 
 
-def main() -> None:
+def coverage(options: argparse.Namespace) -> dict:
+    start, todo = time.perf_counter(), list(configurations(1 / 10 if options.quick else 1.0))
+    found = covered(todo, KINDS, options)
+    table = found.coverage(KINDS)
+    columns = ("all", *POPULATIONS)
+    show("95 % intervals that hold", [{"of": k} | {n: table[n][k] for n in columns} for k in KINDS])
+    result = {"seconds": time.perf_counter() - start, "confidence": 0.95, "discrete": DISCRETE}
+    result |= {"configurations": len(todo), "below_at_first": len(found.low)}
+    result["pairs"] = {kind: int(found.pooled["all"][kind][1]) for kind in KINDS}
+    thin = mixture(np.random.default_rng(1), 20 if options.quick else 200)
+    return result | {"coverage": table, "drawn_again": found.again, "thin": thin}
+
+
+def asked() -> dict[str, dict]:
+    """Options of what draws intervals."""
     minutes = {"type": float, "default": 20.0, "help": "after which nothing is drawn again"}
     where = "processes (without it one for each core), or a Dask scheduler's URL, whose workers have "
     crew = {"metavar": "N|URL", "help": where + "benchmarks/ in PYTHONPATH; the numbers are the same"}
-    run(__doc__, "interval_coverage.json", {"": coverage}, minutes=minutes, workers=crew)
+    return {"minutes": minutes, "workers": crew}
+
+
+def main() -> None:
+    run(__doc__, "interval_coverage.json", {"": coverage}, **asked())
 
 
 if __name__ == "__main__":

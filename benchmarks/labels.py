@@ -1,6 +1,6 @@
 """Texts: shares by a list, and discovery without one, beside the sketches that others use.
 
-    python benchmarks/labels.py [--quick]
+    python benchmarks/labels.py [--quick] [methods | mistaken | lists]
 
 The words are 2,000 of 6 letters, drawn anew for each fleet out of 64 letters (36 bits), by Zipf's law of
 exponent 1.2. Two methods are given all of them as a list, two know nothing but the letters:
@@ -18,14 +18,21 @@ A second table counts the fleets, out of 400 each, in which discovery lists what
 slots are drawn as binomials, which they are one by one; words have 6 of 8 letters, in 8,192 slots or fewer,
 where more of them share one.
 
-Writes benchmarks/results/labels.json.
+lists: errors of shares by a list beside theory's, and how often intervals hold the truth, over salts. Listed
+are all words, or all but so many of the most common, whose slots are then unknown: the worst that a list can
+lack. The error is the root mean square over rows; noise and hash are what theory says of each:
+sqrt(q (1 - q) / N) / (p - q), and the root of the sum of f^2 / m over the words that are not listed
+(hash_of_all: over all, as for a list of one word). Coverage is of intervals of 95 % for the population's
+shares: of all rows, of the ten most common that are listed, of all other words together.
+
+Writes benchmarks/results/labels.json and, of the third, candidates.json.
 """
 
 import argparse
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -38,7 +45,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import discovery, estimate
 from hushmote.server.estimate.alphabet import Alphabet
 from hushmote.server.estimate.candidates import place, shares_of
-from hushmote.server.experiments.payload import payload
+from hushmote.server.experiments.payload import chosen_fields, payload
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.choose import choose
 from hushmote.server.mechanisms.points.prefix import Prefix, SlotShares
@@ -62,13 +69,8 @@ MISTAKEN = discovery.MISTAKEN
 Found = dict[str, float]
 
 
-@dataclass(frozen=True)
-class Answered:
-    """Words listed with their shares, bytes of a code, seconds from the histogram to the list."""
-
-    listed: Found
-    code_bytes: int
-    seconds: float
+Answered = tuple[Found, int, float]
+"""Words listed with their shares, bytes of a code, seconds from the histogram to the list."""
 
 
 def made(reading: dict[str, Any], mechanism: dict[str, Any], epsilon: float) -> Experiment:
@@ -90,7 +92,7 @@ def zipf(count: int, exponent: float) -> np.ndarray:
 def timed(experiment: Experiment, answer: Callable[[], Found]) -> Answered:
     start = time.perf_counter()
     listed = answer()
-    return Answered(listed, experiment.code_bytes, time.perf_counter() - start)
+    return listed, experiment.code_bytes, time.perf_counter() - start
 
 
 def by_text(names: list[str], held: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
@@ -160,34 +162,32 @@ METHODS: dict[str, Callable[[list[str], np.ndarray, float, np.random.Generator],
 }
 
 
-def compare(runs: dict[str, int]) -> list[dict[str, Any]]:
-    rows = []
+def methods(options: argparse.Namespace) -> list[dict[str, Any]]:
+    rows, runs = [], dict.fromkeys(METHODS, 1 if options.quick else 5)
+    runs["prefix"] *= 1 if options.quick else 2
     for reports, epsilon in POINTS:
-        answered: dict[str, list[tuple[Answered, dict[str, float], list[str]]]] = {m: [] for m in METHODS}
+        answered: dict[str, list[tuple[Answered, Found, set[str]]]] = {m: [] for m in METHODS}
         for number in range(max(runs.values())):
             rng = np.random.default_rng([16, number, reports, int(epsilon)])
             names, shares = words(LETTERS, WORDS, rng), zipf(WORDS, 1.2)
-            held = rng.multinomial(reports, shares)
-            truth = dict(zip(names, shares.tolist(), strict=True))
+            held, truth = rng.multinomial(reports, shares), dict(zip(names, shares.tolist(), strict=True))
             for method, ask in METHODS.items():
                 if number < runs[method]:
-                    answered[method].append((ask(names, held, epsilon, rng), truth, names[:TOP]))
-        for method, all_runs in answered.items():
-            recall = np.mean([len(a.listed.keys() & set(top)) / TOP for a, _, top in all_runs])
-            false = np.mean([bool(a.listed.keys() - truth.keys()) for a, truth, _ in all_runs])
-            errors = [a.listed[w] - truth[w] for a, truth, _ in all_runs for w in a.listed if w in truth]
+                    answered[method].append((ask(names, held, epsilon, rng), truth, {*names[:TOP]}))
+        for method, found in answered.items():
+            listed = [(one, truth, top) for (one, _, _), truth, top in found]
+            errors = [one[w] - truth[w] for one, truth, _ in listed for w in one if w in truth]
             row = {"method": method, "reports": reports, "epsilon": epsilon, "runs": runs[method]}
-            row |= {
-                "recall": float(recall),
-                "listed": float(np.mean([len(a.listed) for a, _, _ in all_runs])),
-            }
+            row["recall"] = float(np.mean([len(one.keys() & top) / TOP for one, _, top in listed]))
+            row["listed"] = float(np.mean([len(one) for one, _, _ in listed]))
             row["error"] = float(np.sqrt(np.mean(np.square(errors)))) if errors else None
-            row |= {"false": float(false), "code_bytes": all_runs[0][0].code_bytes}
-            rows.append(row | {"seconds": float(np.median([a.seconds for a, _, _ in all_runs]))})
+            row["false"] = float(np.mean([bool(one.keys() - truth.keys()) for one, truth, _ in listed]))
+            row["code_bytes"] = found[0][0][1]
+            rows.append(row | {"seconds": float(np.median([seconds for (_, _, seconds), _, _ in found]))})
     return rows
 
 
-Population = Callable[[np.random.Generator], tuple[list[str], np.ndarray] | None]
+Population = Callable[[np.random.Generator], tuple[list[str], np.ndarray]]
 
 
 def by_zipf(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
@@ -215,17 +215,13 @@ def hidden(heavy: int, share: float, own: int = 20, own_share: float = 0.03) -> 
     return drawn
 
 
-def nothing_in_common(_: np.random.Generator) -> None:
-    return None
-
-
-FLEETS: tuple[tuple[str, Population, int, float, int], ...] = (
+FLEETS: tuple[tuple[str, Population | None, int, float, int], ...] = (
     ("Zipf 1.2", by_zipf, 26_000, 4.0, FEW_SLOTS),
     ("Zipf 1.2", by_zipf, 10**6, 2.0, FEW_SLOTS),
     ("Zipf 1.2", by_zipf, 10**5, 4.0, 1024),
     ("beginnings alike", alike, 10**5, 4.0, FEW_SLOTS),
-    ("all different", nothing_in_common, 26_000, 4.0, FEW_SLOTS),
-    ("all different", nothing_in_common, 10**6, 4.0, FEW_SLOTS),
+    ("all different", None, 26_000, 4.0, FEW_SLOTS),
+    ("all different", None, 10**6, 4.0, FEW_SLOTS),
     ("176 equal", equal, 10**6, 4.0, SLOTS),
     ("8 hidden of 5 %", hidden(8, 0.05), 300_000, 4.0, FEW_SLOTS),
     ("40 hidden of 2 %", hidden(40, 0.02, 5, 0.04), 300_000, 4.0, FEW_SLOTS),
@@ -250,54 +246,117 @@ def levels(mechanism: Prefix, held: np.ndarray, slots: np.ndarray | None, rng: A
     return result
 
 
-def mistakes(fleets: int) -> list[dict[str, Any]]:
-    rows = []
-    alphabet = Alphabet(FEW_LETTERS)
+def discovered(mechanism: Prefix, levels: list[SlotShares]) -> discovery.Discovery:
+    """What is told of a fleet whose levels say this of their slots."""
+    *search, last = levels
+    candidates = discovery.searched(mechanism, search, Alphabet(FEW_LETTERS))
+    count = discovery.compared(last, candidates)
+    at = discovery.slots_of(mechanism, len(search), candidates.rows[:count])
+    listed, statistics, least = discovery.stated(last, at)
+    texts = [candidates.rows[i].tobytes().decode() for i in listed]
+    found = tuple(discovery.FoundText(t, False, s) for t, s in zip(texts, statistics, strict=True))
+    reports = sum(level.reports for level in levels)
+    least = max(least, float(candidates.needs[count - 1]))
+    return discovery.Discovery(mechanism.experiment, reports, found, count, least)
+
+
+def mistaken(options: argparse.Namespace) -> list[dict[str, Any]]:
+    rows, fleets = [], 5 if options.quick else 400
     for name, population, reports, epsilon, slots_of_it in FLEETS:
         mechanism = mechanism_of(prefix_experiment(epsilon, slots_of_it))
         assert isinstance(mechanism, Prefix)
-        false, listed_in_all, near, near_found, covered = 0, 0, 0, 0, Tally()
+        false, listed, near, near_found, covered = 0, 0, 0, 0, Tally()
         for fleet in range(fleets):
             rng = np.random.default_rng([17, fleet, reports])
-            drawn = population(rng)
-            truth: dict[str, float] = {}
-            if drawn is None:
-                *search, last = levels(mechanism, np.array([reports]), None, rng)
-            else:
-                names, shares = drawn
+            truth: Found = {}
+            held, slots = np.array([reports]), None
+            if population is not None:
+                names, shares = population(rng)
                 truth = dict(zip(names, shares.tolist(), strict=True))
-                indices = [mechanism.experiment.bucket(name) or 0 for name in names]
-                slots = mechanism.drawable(indices)
-                *search, last = levels(mechanism, rng.multinomial(reports, shares), slots, rng)
-            candidates = discovery.searched(mechanism, search, alphabet)
-            count = discovery.compared(last, candidates)
-            at = discovery.slots_of(mechanism, len(search), candidates.rows[:count])
-            listed, statistics, least = discovery.stated(last, at)
-            least = max(least, float(candidates.needs[count - 1]))
-            texts = [candidates.rows[i].tobytes().decode() for i in listed]
-            found = tuple(discovery.FoundText(t, False, s) for t, s in zip(texts, statistics, strict=True))
-            answer = discovery.Discovery(mechanism.experiment, reports, found, count, least)
-            false += any(text not in truth for text in texts)
-            listed_in_all += len(texts)
-            for text, ends in zip(texts, answer.intervals(), strict=True):
-                if text in truth:
-                    covered.count("", ends, truth[text])
+                slots = mechanism.drawable([mechanism.experiment.bucket(one) or 0 for one in names])
+                held = rng.multinomial(reports, shares)
+            answer = discovered(mechanism, levels(mechanism, held, slots, rng))
+            texts = {one.text for one in answer.found}
+            false += bool(texts - truth.keys())
+            listed += len(texts)
+            for one, ends in zip(answer.found, answer.intervals(), strict=True):
+                if one.text in truth:
+                    covered.count("", ends, truth[one.text])
             sure = {text for text, share in truth.items() if answer.least <= share <= 1.3 * answer.least}
-            near += len(sure)
-            near_found += len(sure & {*texts})
+            near, near_found = near + len(sure), near_found + len(sure & texts)
         row = {"population": name, "reports": reports, "epsilon": epsilon, "slots": slots_of_it}
-        row |= {"fleets": fleets, "mistaken": false / fleets, "listed": listed_in_all / fleets}
+        row |= {"fleets": fleets, "mistaken": false / fleets, "listed": listed / fleets}
         row |= {"covered": covered.of("") if covered else None}
         rows.append(row | {"found_near_least": near_found / near if near else None})
     return rows
 
 
-def mistaken(options: argparse.Namespace) -> list[dict[str, Any]]:
-    return mistakes(5 if options.quick else 400)
+# --- Lists ----------------------------------------------------------------------------------------
+
+_TOP = 10
 
 
-def methods(options: argparse.Namespace) -> list[dict[str, Any]]:
-    return compare(dict.fromkeys(METHODS, 1) if options.quick else dict.fromkeys(METHODS, 5) | {"prefix": 10})
+@dataclass(frozen=True)
+class Case:
+    """Words with a Zipf exponent, how many of the most common are not listed, slots, reports and ε."""
+
+    words: int
+    exponent: float
+    unlisted: int
+    slots: int
+    reports: int
+    epsilon: float
+
+
+CASES = (
+    Case(10_000, 1.0, 0, 65_536, 100_000, 2.0),
+    Case(10_000, 1.2, 0, 65_536, 100_000, 2.0),
+    Case(10_000, 1.1, 1, 65_536, 100_000, 2.0),
+    Case(10_000, 1.1, 10, 65_536, 1_000_000, 4.0),
+    Case(1_000, 1.1, 5, 4_096, 20_000, 1.0),
+    Case(200, 1.1, 5, 256, 20_000, 2.0),
+    Case(200, 1.1, 1, 1_024, 1_000, 2.0),
+)
+
+
+def measured(case: Case, fleets: int, rng: np.random.Generator) -> dict[str, float]:
+    """Errors and coverage over fleets, each with a salt of its own."""
+    mechanism = chosen_fields(case.slots, round(case.epsilon * 1e6), FREQUENCIES)
+    names = [f"word {i}" for i in range(case.words)]
+    f = zipf(case.words, case.exponent)
+    squares, seconds, covered, rare = [], [], Tally(), 0.0
+    for fleet in range(fleets):
+        e = made({"type": "text", "salt": f"salt {fleet}", "slots": case.slots}, mechanism, case.epsilon)
+        slots = np.fromiter(map(e.bucket, names), np.int64, case.words)
+        held = np.bincount(slots, rng.multinomial(case.reports, f), case.slots).astype(np.int64)
+        histogram = vectorised.histogram(e, held, rng)
+        start = time.perf_counter()
+        shares = shares_of(estimate(e, histogram), place(names[case.unlisted :], [e]))
+        seconds.append(time.perf_counter() - start)
+        truth = np.bincount(shares.candidates.row, f[case.unlisted :], shares.candidates.rows)
+        low, high = shares.listed.interval()
+        top = shares.candidates.row[:_TOP]
+        squares.append(np.mean((shares.listed.value - truth) ** 2))
+        covered.count("coverage", (low, high), truth)
+        covered.count("top", (low[top], high[top]), truth[top])
+        covered.count("others", shares.others.interval(), f[: case.unlisted].sum())
+        rare = mechanism_of(e).decode(np.ones(e.code_count, np.int64)).rare_variance() * e.code_count
+    return {
+        "error": float(np.sqrt(np.mean(squares))),
+        "noise": float(np.sqrt(rare / case.reports)),
+        "hash": float(np.sqrt((f[: case.unlisted] ** 2).sum() / case.slots)),
+        "hash_of_all": float(np.sqrt((f**2).sum() / case.slots)),
+        **{kind: covered.of(kind) for kind in ("coverage", "top", "others")},
+        "seconds": float(np.median(seconds)),
+    }
+
+
+def lists(options: argparse.Namespace) -> list[dict]:
+    rng, rows = np.random.default_rng(20), []
+    for case in CASES:
+        fleets = max(2, min(400, 600_000 // case.words) // (10 if options.quick else 1))
+        rows.append(asdict(case) | {"fleets": fleets} | measured(case, fleets, rng))
+    return rows
 
 
 def conditions(_: argparse.Namespace) -> dict[str, int]:
@@ -305,4 +364,5 @@ def conditions(_: argparse.Namespace) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    run(__doc__, "labels.json", {"conditions": conditions, "methods": methods, "mistaken": mistaken})
+    parts = {"conditions": conditions, "methods": methods, "mistaken": mistaken, "lists": lists}
+    run(__doc__, "labels.json", parts, files={"lists": "candidates.json"}, keys={"lists": "cases"})

@@ -24,7 +24,6 @@ import argparse
 import math
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from hushmote.server.epsilon import MICRO
 from hushmote.server.estimate import Estimate, estimate
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.postprocess import METHODS
-from hushmote.server.estimate.statistic import Statistic, difference
+from hushmote.server.estimate.statistic import difference
 from hushmote.server.experiments.payload import experiment_over
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.choose import choose, designs
@@ -144,34 +143,29 @@ def fleet_of(experiment: Experiment) -> Fleets:
     return mean
 
 
-def readings(shares: np.ndarray, boards: int, rng: np.random.Generator) -> np.ndarray:
-    """Readings of a fleet in -1..1."""
-    return 2 * positions(len(shares))[rng.choice(len(shares), boards, p=shares)] - 1
-
-
-def one_bit_fleet(epsilon: float) -> Fleets:
-    c = 1 / math.tanh(epsilon / 2)
-
-    def mean(shares: np.ndarray, boards: int, rng: np.random.Generator) -> float:
-        t = readings(shares, boards, rng)
-        return float((np.where(rng.random(boards) < 0.5 + t / (2 * c), c, -c).mean() + 1) / 2)
-
-    return mean
-
-
-def piecewise_fleet(epsilon: float) -> Fleets:
-    a = math.exp(epsilon / 2)
+def peers(epsilon: float) -> dict[str, Fleets]:
+    """The means of fleets that draw by the peers' published algorithms, of readings in -1..1."""
+    bit, a = 1 / math.tanh(epsilon / 2), math.exp(epsilon / 2)
     c = (a + 1) / (a - 1)
 
-    def mean(shares: np.ndarray, boards: int, rng: np.random.Generator) -> float:
-        t = readings(shares, boards, rng)
-        left = (c + 1) / 2 * t - (c - 1) / 2
-        inside = left + (c - 1) * rng.random(boards)
-        outside = -c + (c + 1) * rng.random(boards)
-        outside += (c - 1) * (outside > left)
-        return float((np.where(rng.random(boards) < a / (a + 1), inside, outside).mean() + 1) / 2)
+    def one_bit(t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.where(rng.random(len(t)) < 0.5 + t / (2 * bit), bit, -bit)
 
-    return mean
+    def piecewise(t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        left = (c + 1) / 2 * t - (c - 1) / 2
+        inside = left + (c - 1) * rng.random(len(t))
+        outside = -c + (c + 1) * rng.random(len(t))
+        outside += (c - 1) * (outside > left)
+        return np.where(rng.random(len(t)) < a / (a + 1), inside, outside)
+
+    def of(draw: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Fleets:
+        def mean(shares: np.ndarray, boards: int, rng: np.random.Generator) -> float:
+            t = 2 * positions(len(shares))[rng.choice(len(shares), boards, p=shares)] - 1
+            return float(draw(t, rng).mean() + 1) / 2
+
+        return mean
+
+    return {"one bit": of(one_bit), "piecewise": of(piecewise)}
 
 
 def fleets(options: argparse.Namespace) -> list[Row]:
@@ -183,8 +177,8 @@ def fleets(options: argparse.Namespace) -> list[Row]:
             ways: dict[str, tuple[Fleets, float, int]] = {
                 "sw": (fleet_of(wave), deviation(wave, shares), 1000),
                 "tree for quantiles": (fleet_of(tree), deviation(tree, shares), 250),
-                "one bit": (one_bit_fleet(epsilon), one_bit(epsilon, shares), 1000),
-                "piecewise": (piecewise_fleet(epsilon), piecewise(epsilon, shares), 1000),
+                "one bit": (peers(epsilon)["one bit"], one_bit(epsilon, shares), 1000),
+                "piecewise": (peers(epsilon)["piecewise"], piecewise(epsilon, shares), 1000),
             }
             for way, (draw, predicted, many) in ways.items():
                 many //= 10 if options.quick else 1
@@ -200,24 +194,6 @@ COVERED = ((64, 0.5, 1_000), (64, 1.0, 300), (64, 1.0, 10_000), (64, 2.0, 1_000)
 COVERED += ((64, 4.0, 10_000), (16, 1.0, 1_000), (1024, 1.0, 1_000))
 
 
-def _one_fleet(
-    laws: dict, reports: int, rng: np.random.Generator, experiment: Experiment, name: str
-) -> Estimate:
-    law = laws[experiment, name]
-    return estimate(experiment, rng.multinomial(reports, law / law.sum()))
-
-
-def _statistic(
-    kind: str, e: Estimate, other: Callable[[str], Estimate], name: str, x: np.ndarray
-) -> Statistic:
-    """The mean of a window or of two versions, or its change."""
-    if kind == "window":
-        return e.linear(x)
-    if kind == "two versions":
-        return pool([e, other(name)]).linear(x)
-    return difference(e.linear(x), other("normal").linear(x))
-
-
 def coverage(options: argparse.Namespace) -> list[Row]:
     """How often intervals hold the population's mean, or the change of it."""
     rng, rows, many = np.random.default_rng(16), [], 200 if options.quick else 2000
@@ -227,17 +203,19 @@ def coverage(options: argparse.Namespace) -> list[Row]:
         other = experiment_over(domain, wave.epsilon * 3 // 4, {"mechanism": "sw", "reach": domain // 3})
         laws = {(e, name): mechanism_of(e).code_law(f) for e in (wave, other) for name, f in named.items()}
 
-        one = partial(_one_fleet, laws, reports, rng)
+        def one(e: Experiment, name: str, laws=laws, reports=reports) -> Estimate:
+            return estimate(e, rng.multinomial(reports, laws[e, name] / laws[e, name].sum()))
+
         for name, f in named.items():
-            mean = spread(f)[0]
-            truths = {"window": mean, "two versions": mean, "change": mean - spread(named["normal"])[0]}
-            tally = Tally()
-            for kind, truth in truths.items():
-                for _ in range(many):
-                    said = _statistic(kind, one(wave, name), partial(one, other), name, x)
-                    tally.count(kind, said.interval(0.95), truth)
-                row = {"domain": domain, "epsilon": epsilon, "reports": reports, "population": name}
-                rows.append(row | {"kind": kind, "fleets": many, "covered": tally.of(kind)})
+            mean, tally = spread(f)[0], Tally()
+            for _ in range(many):
+                e = one(wave, name)
+                changed = difference(e.linear(x), one(other, "normal").linear(x))
+                tally.count("window", e.linear(x).interval(), mean)
+                tally.count("two versions", pool([e, one(other, name)]).linear(x).interval(), mean)
+                tally.count("change", changed.interval(), mean - spread(named["normal"])[0])
+            row = {"domain": domain, "epsilon": epsilon, "reports": reports, "population": name}
+            rows += [row | {"kind": kind, "fleets": many, "covered": tally.of(kind)} for kind in tally]
     low, high = band(len(rows), many)
     mean = np.mean([row["covered"] for row in rows])
     CONSOLE.print(f"{len(rows)} rows, mean {mean:.2%}; right intervals lie within {low:.1%} to {high:.1%}")

@@ -127,7 +127,7 @@ class Copy:
         keep: whether compiled files are kept. A mutant's must not be: the next could be taken for it.
         """
         quick = () if all("::" in test for test in tests) else ("-m", "not slow")
-        environment = self._environment if keep else self._environment | {"PYTHONDONTWRITEBYTECODE": "1"}
+        environment = self._environment | ({} if keep else {"PYTHONDONTWRITEBYTECODE": "1"})
         process = subprocess.Popen(
             [sys.executable, *_PYTEST, *quick, *tests], cwd=self.root, env=environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,

@@ -21,12 +21,12 @@ import argparse
 import ast
 import asyncio
 import contextlib
+import json
 import multiprocessing
 import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -35,50 +35,34 @@ from urllib.parse import urlencode
 import aiohttp
 import numpy as np
 import socketio
-from brokers import NO_SAVING, aggregate, cpu_s, drain, memory_mib, publish
-from published import payload as experiment_payload
+from brokers import NO_SAVING, Reports, aggregate, cpu_s, drain, memory_mib, publish
 from results_file import run
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.wait import WebDriverWait
 
-from hushmote.device.ldp_client import Experiment
 from hushmote.server.aggregator import Counting
 from hushmote.server.store import Store
-from hushmote.server.wire import report, topics
-from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker
 
 FLEET = "simulated"
 READERS = 20
-_EXPERIMENT = """
-name = "room_temp"
-purpose = "How warm are bedrooms at night?"
-owner = "heating@example.org"
-expires = 2099-12-31
-type = "number"
-unit = "°C"
-low = -14
-high = 50
-bins = 1024
-epsilon = 1.0
-every = 90
-window = "day"
-[budget]
-rule = "sum"
-cap = 4.0
-"""
 _DRAWN = "return performance.getEntriesByName('chart drawn').map(e => e.startTime)[0]"
 _IDLE = "return performance.getEntriesByType('navigation')[0].loadEventEnd"
 
 
 def filled(folder: Path, boards: int) -> str:
     """A store with the reports of so many boards; returns its URL."""
-    (folder / "room_temp.toml").write_text(_EXPERIMENT, encoding="utf-8")
-    url = f"sqlite:///{folder / 'store.sqlite'}"
-    command = [sys.executable, "-m", "hushmote", "simulate", str(folder / "room_temp.toml"), "--to", url]
-    run = subprocess.run([*command, "--devices", str(boards)], capture_output=True, text=True, check=False)
-    if run.returncode:
-        raise SystemExit(run.stderr)
+    url, file = f"sqlite:///{folder / 'store.sqlite'}", folder / "room_temp.toml"
+    fields = {"name": "room_temp", "purpose": "How warm are bedrooms at night?", "unit": "°C", "bins": 1024}
+    fields |= {"owner": "heating@example.org", "type": "number", "low": -14, "high": 50, "epsilon": 1.0}
+    lines = [
+        f"{key} = {json.dumps(value)}" for key, value in (fields | {"every": 90, "window": "day"}).items()
+    ]
+    lines += ["expires = 2099-12-31", "[budget]", 'rule = "sum"', "cap = 4.0"]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    command = [sys.executable, "-m", "hushmote", "simulate", str(file), "--to", url]
+    subprocess.run([*command, "--devices", str(boards)], check=True, stdout=subprocess.DEVNULL)
     return url
 
 
@@ -86,13 +70,10 @@ def filled(folder: Path, boards: int) -> str:
 def paged(url: str) -> Iterator[tuple[str, int]]:
     """A process of `hushmote page`: its URL and process id."""
     command = [sys.executable, "-m", "hushmote", "page", "--store", url, "--http", "127.0.0.1:0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         yield process.stdout.readline().split()[-1].rstrip("/"), process.pid
-    finally:
         process.terminate()
-        process.wait(30)
 
 
 def first_view(url: str, done: str) -> float:
@@ -101,63 +82,48 @@ def first_view(url: str, done: str) -> float:
     options.binary_location = "/usr/bin/chromium"
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1440,900"):
         options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
-    try:
+    with webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver")) as driver:
         driver.get("about:blank")
         driver.get(url)
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            if value := driver.execute_script(done):
-                return float(value) / 1000
-            time.sleep(0.05)
-        raise SystemExit(f"nothing was drawn on {url}")
-    finally:
-        driver.quit()
+        return WebDriverWait(driver, 60, 0.05).until(lambda d: d.execute_script(done)) / 1000
 
 
-async def _reader(
-    base: str, path: str, told: list[int], stop: asyncio.Event, ready: asyncio.Semaphore
-) -> None:
-    """One reader: loads the view, follows it over a WebSocket, counts the updates that come."""
+async def _reader(base: str, path: str, stop: asyncio.Event, ready: asyncio.Semaphore) -> int:
+    """One reader: loads the view, follows it over a WebSocket; the number of updates that came."""
+    updates = 0
     async with aiohttp.ClientSession(headers={"accept": "text/html"}) as session:
         async with session.get(base + path) as answer:
-            page = await answer.text()
-        found = re.search(r"query: (\{.*?\})", page.replace("\n", " "))
+            found = re.search(r"query: (\{.*?\})", (await answer.text()).replace("\n", " "))
         assert found, "NiceGUI has another page"
         known = ast.literal_eval(found[1])
         client = socketio.AsyncClient(http_session=session, reconnection=False)
-        updates = 0
 
         async def count(message: dict) -> None:
             nonlocal updates
             updates += 1
-            await client.emit(
-                "ack", {"client_id": known["client_id"], "next_message_id": message.get("_id", 0) + 1}
-            )
+            seen = {"client_id": known["client_id"], "next_message_id": message.get("_id", 0) + 1}
+            await client.emit("ack", seen)
 
         client.on("update", count)
         query = known | {"tab_id": known["client_id"], "implicit_handshake": "true", "document_id": "bench"}
-        await client.connect(
-            f"{base}?{urlencode(query)}", transports=["websocket"], socketio_path="/_nicegui_ws/socket.io"
-        )
+        where = {"transports": ["websocket"], "socketio_path": "/_nicegui_ws/socket.io"}
+        await client.connect(f"{base}?{urlencode(query)}", **where)
         ready.release()
         await stop.wait()
         await client.disconnect()
-        told.append(updates)
+    return updates
 
 
 async def _readers(base: str, path: str, talk: Connection) -> None:
-    told: list[int] = []
     stop, ready = asyncio.Event(), asyncio.Semaphore(0)
-    tasks = [asyncio.create_task(_reader(base, path, told, stop, ready)) for _ in range(READERS)]
+    tasks = [asyncio.create_task(_reader(base, path, stop, ready)) for _ in range(READERS)]
     for _ in tasks:
         await ready.acquire()
     await asyncio.sleep(3)
     talk.send(None)
     await asyncio.to_thread(talk.recv)
     stop.set()
-    await asyncio.gather(*tasks)
-    talk.send(told)
+    talk.send(await asyncio.gather(*tasks))
 
 
 def readers(base: str, path: str, talk: Connection) -> None:
@@ -167,25 +133,16 @@ def readers(base: str, path: str, talk: Connection) -> None:
 
 def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
     """The aggregator's rates, without readers and with, in turn."""
-    rng = np.random.default_rng(1)
-    payload = experiment_payload("hh", 256, 1_000_000)
-    exp = Experiment.parse(payload)
-    names = [f"d{i:06}" for i in range(messages)]
+    rows, reports = [], Reports(messages, fleet=FLEET, keyed=False)
     with Store(url) as store:
-        store.add_experiment(FLEET, payload)
-    rows = []
+        store.add_experiment(FLEET, reports.payload)
     context = multiprocessing.get_context("spawn")
-    path = f"/experiment/{FLEET}/{exp.name}"
+    path = f"/experiment/{FLEET}/bench"
     with MosquittoBroker(settings=NO_SAVING) as broker:
         drain(_open, broker.port, 0, url)
         for number in range(1, 2 * rounds + 1):
             with_readers = number % 4 in (2, 3)
-            codes = vectorised.codes(exp, rng.integers(0, 256, messages), rng)
-            sent = [
-                (topics.report_topic(FLEET, name), report.encode(exp, number, int(code), name, None))
-                for name, code in zip(names, codes, strict=True)
-            ]
-            publish(broker.port, sent)
+            publish(broker.port, reports.messages(np.arange(messages), number))
             here, there = context.Pipe()
             watching = context.Process(target=readers, args=(base, path, there))
             if with_readers:

@@ -18,9 +18,8 @@ import argparse
 import json
 import math
 import multiprocessing
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 from draws import Tally, counts
@@ -99,15 +98,11 @@ def _variances(experiment: Experiment, shape: tuple[int, ...]) -> dict[str, floa
     cell, part = np.eye(256, 1), factors.spread_out(np.eye(16, 1), shape, (0,))
 
     def variance(statistic: Floats, shares: Floats) -> float | None:
-        if mechanism.unknown(statistic, mechanism.drawn):
-            return None
-        return float(mechanism.variances(statistic, shares)[0])
+        unknown = mechanism.unknown(statistic, mechanism.drawn)
+        return None if unknown else float(mechanism.variances(statistic, shares)[0])
 
-    return {
-        "cell": variance(cell, even),
-        "marginal": variance(part, even),
-        "cell_of_nobody": variance(cell, without),
-    }
+    asked = {"cell": (cell, even), "marginal": (part, even), "cell_of_nobody": (cell, without)}
+    return {name: variance(*of) for name, of in asked.items()}
 
 
 # --- Whether intervals hold -----------------------------------------------------------------------
@@ -130,15 +125,14 @@ class Configuration:
 
     def experiment(self) -> Experiment:
         """With its mechanism chosen."""
-        domains = (6, 2) if self.question == "crashes" else (9, 16)
-        workload = FREQUENCIES
-        if self.design == "views":
-            workload = Workload("conditional", shape=domains, of_parts=(1,), given=(0,))
-        elif self.design == "marginals too":
-            workload = Workload("tables", shape=domains)
-        return pair(
-            self.of, chosen_fields(domains[0] * domains[1], round(self.epsilon * 1e6), workload), self.epsilon
-        )
+        shape = (6, 2) if self.question == "crashes" else (9, 16)
+        workload = {
+            "flat": FREQUENCIES,
+            "views": Workload("conditional", shape=shape, of_parts=(1,), given=(0,)),
+            "marginals too": Workload("tables", shape=shape),
+        }[self.design]
+        mechanism = chosen_fields(math.prod(shape), round(self.epsilon * 1e6), workload)
+        return pair(self.of, mechanism, self.epsilon)
 
     def population(self) -> Floats:
         """Shares of the joint table, shape (domain,)."""
@@ -152,13 +146,6 @@ class Configuration:
             late = np.exp(-bins[None, :] / np.linspace(1.0, 4.0, 9)[:, None])
             table = (airlines / airlines.sum())[:, None] * late / late.sum(axis=1, keepdims=True)
         return (table / table.sum()).ravel()
-
-
-def configurations(share: float) -> Iterator[Configuration]:
-    for question, design, epsilon, reports in product(
-        ("crashes", "delays"), ("flat", "views", "marginals too"), EPSILONS, SIZES
-    ):
-        yield Configuration(question, design, epsilon, reports, max(2, round(FLEETS * share)))
 
 
 def _tables(experiment: Experiment, question: str) -> dict[str, PairTable]:
@@ -184,12 +171,7 @@ def _band(statistic: Statistic) -> str:
     return _NAMES[sum(errors > bound for bound in BANDS)]
 
 
-_NAMES = (
-    f"below {BANDS[0]:g}",
-    f"{BANDS[0]:g} to {BANDS[1]:g}",
-    f"{BANDS[1]:g} to {BANDS[2]:g}",
-    f"above {BANDS[2]:g}",
-)
+_NAMES = [f"below {BANDS[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(BANDS)), f"above {BANDS[-1]:g}"]
 
 
 def cover(configuration: Configuration) -> Tally:
@@ -226,17 +208,18 @@ def cover(configuration: Configuration) -> Tally:
 
 def coverage(options: argparse.Namespace) -> list[dict]:
     """Each kind, over all configurations, and by how far the smallest denominator is above 0."""
-    wanted = list(configurations(0.05 if options.quick else 1.0))[:: 6 if options.quick else 1]
+    grid = product(("crashes", "delays"), ("flat", "views", "marginals too"), EPSILONS, SIZES)
+    fleets = FLEETS // 20 if options.quick else FLEETS
+    wanted = [Configuration(*one, fleets) for one in grid][:: 6 if options.quick else 1]
     total, worst = Tally(), {}
     with multiprocessing.Pool(options.processes) as workers:
         found = track(workers.imap(cover, wanted), total=len(wanted), console=CONSOLE)
-        for configuration, tally in zip(wanted, found, strict=True):
+        for c, tally in zip(wanted, found, strict=True):
             total.add(tally)
             for kind in {kind for kind, _ in tally}:
                 hits, n = _hits(tally, kind)
                 if n >= 100:
-                    name = f"{configuration.question}, {configuration.design}, ε {configuration.epsilon:g}, "
-                    now = hits / n, name + f"{configuration.reports:,}"
+                    now = hits / n, f"{c.question}, {c.design}, ε {c.epsilon:g}, {c.reports:,}"
                     worst[kind] = min(worst.get(kind, (1.0, "")), now)
     rows = []
     for kind in dict.fromkeys(kind for kind, _ in total):

@@ -16,7 +16,6 @@ import argparse
 import itertools
 import math
 import time
-from dataclasses import asdict, dataclass
 
 import numpy as np
 from results_file import CONSOLE, run
@@ -36,30 +35,6 @@ GROUPS = 50  # of fleets whose levels have the same numbers of reports
 PLACES = 5  # of a group
 FLEETS = 160  # of a group at each place
 THROUGH_ESTIMATE = 3
-
-
-@dataclass(frozen=True)
-class Row:
-    """One plan: the question in words, what was planned, and the half-widths, shares of devices.
-
-    fewest: expected reports of the level that gets fewest. uncertainty: standard error of measured.
-    """
-
-    asked: str
-    domain: int
-    epsilon: float
-    mechanism: str
-    devices: int
-    fewest: float
-    fleets: int
-    predicted: float
-    measured: float
-    uncertainty: float
-
-    @property
-    def off(self) -> float:
-        """Measured over predicted, less 1."""
-        return self.measured / self.predicted - 1
 
 
 def questions(domain: int) -> list[tuple[str, Question, Question]]:
@@ -106,8 +81,11 @@ def _plan(domain: int, epsilon: float, chosen_for: Question, asked: Question, er
     return Plan(asked, devices, design, "devices", error)
 
 
-def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Row:
-    """Draw a plan's fleets."""
+def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> dict:
+    """Draw a plan's fleets; half-widths are shares of devices.
+
+    fewest: expected reports of the level that gets fewest. uncertainty: standard error of measured.
+    """
     design, mechanism = plan.design, plan.design.mechanism
     asked = expected_error.asked(design, plan.question)
     squares, variances = np.empty((groups, PLACES, FLEETS)), np.empty((groups, PLACES))
@@ -133,13 +111,12 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Ro
                 raise AssertionError(f"estimate() says {again}, its weights {constant[0] + told}: {plan}")
     ratios = squares.mean(axis=2) * plan.devices / variances
     ratio, uncertainty = ratios.mean(), ratios.mean(axis=1).std(ddof=1) / math.sqrt(groups)
-    choice = design.choice
+    choice, root = design.choice, math.sqrt(ratio)
+    row = {"asked": words, "domain": design.domain, "epsilon": plan.epsilon}
+    row["mechanism"] = " ".join([choice.mechanism, *(str(value) for _, value in choice.parameters[:1])])
     fewest = plan.devices * min(chance for chance in mechanism.drawn if chance)
-    name = " ".join([choice.mechanism, *(str(value) for _, value in choice.parameters[:1])])
-    root = math.sqrt(ratio)
-    measured, error = plan.error * root, plan.error * uncertainty / (2 * root)
-    about = (words, design.domain, plan.epsilon, name, plan.devices, fewest, squares.size)
-    return Row(*about, plan.error, measured, error)
+    row |= {"devices": plan.devices, "fewest": fewest, "fleets": squares.size, "predicted": plan.error}
+    return row | {"measured": plan.error * root, "uncertainty": plan.error * uncertainty / (2 * root)}
 
 
 def _means(law: np.ndarray, weights: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
@@ -167,18 +144,14 @@ def planned(options: argparse.Namespace) -> dict:
     groups = GROUPS // 5 if options.quick else GROUPS
     plans = plans[:: 10 if options.quick else 1]
     rows = [measure(words, plan, groups, rng) for words, plan in track(plans, "plans", console=CONSOLE)]
-    off = np.array([r.off for r in rows])
-    summary = {
-        "plans": len(rows),
-        "fewest_fleets": min(r.fleets for r in rows),
-        "worst_off": float(np.abs(off).max()),
-        "mean_off": float(off.mean()),
-        "root_mean_square_off": float(np.sqrt((off**2).mean())),
-        "largest_standard_error": max(r.uncertainty / r.predicted for r in rows),
-        "fewest_reports_of_a_level": min(r.fewest for r in rows),
-        "seconds": time.monotonic() - start,
-    }
-    return {"summary": summary, "rows": [asdict(r) for r in rows]}
+    of = {key: np.array([row[key] for row in rows]) for key in ("measured", "predicted", "uncertainty")}
+    off = of["measured"] / of["predicted"] - 1
+    summary = {"plans": len(rows), "fewest_fleets": min(row["fleets"] for row in rows)}
+    summary |= {"worst_off": float(np.abs(off).max()), "mean_off": float(off.mean())}
+    summary |= {"root_mean_square_off": float(np.sqrt((off**2).mean()))}
+    summary |= {"largest_standard_error": float((of["uncertainty"] / of["predicted"]).max())}
+    summary |= {"fewest_reports_of_a_level": min(row["fewest"] for row in rows)}
+    return {"summary": summary | {"seconds": time.monotonic() - start}, "rows": rows}
 
 
 if __name__ == "__main__":

@@ -8,20 +8,21 @@
    no tree, and least squares in the tree's metric with no share below zero.
 2. Part of a fleet forges reports that support one value: what that value gains and what the others lose.
    Cao, Jia, Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security 2021.
-3. The same with the published smoothing step, one 1-2-1 kernel whatever the data.
 
 Writes benchmarks/results/post_processing.json.
 """
 
 import argparse
-import itertools
 import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import islice, product
 
 import numpy as np
 from draws import counts_by_law as fleet
 from draws import estimates, mean_over_ranges
 from published import experiment
-from results_file import CONSOLE, run, show
+from results_file import run, show
 from scipy.optimize import nnls
 
 from hushmote.device.ldp_client import Experiment
@@ -34,6 +35,9 @@ from hushmote.server.mechanisms.tree.least_squares import Tree
 
 METHODS = {name: postprocess.METHODS[name] for name in ("raw", "nonnegative", "smooth")}
 DOMAIN = 64
+
+Rng = np.random.Generator
+Way = Callable[[Estimate], np.ndarray]
 
 
 def populations(domain: int) -> dict[str, np.ndarray]:
@@ -60,76 +64,63 @@ def populations(domain: int) -> dict[str, np.ndarray]:
     return {name: f / f.sum() for name, f in shares.items()}
 
 
+FIELDS = ("bias_empty", "bias_mode", "mse", "range_mse", "wasserstein")
+
+
 def measures(values: np.ndarray, f: np.ndarray) -> list[float]:
     """Bias on empty bins, on the mode, MSE, MSE of ranges, Wasserstein distance as a part of the range."""
-    error = values - f
-    empty = f < 1e-4 / len(f)
-    return [
-        float(error[empty].mean()) if empty.any() else np.nan,
-        float(error[np.argmax(f)]),
-        float((error**2).mean()),
-        mean_over_ranges(error),
-        float(np.abs(np.cumsum(error)).mean()),
-    ]
+    error, empty = values - f, f < 1e-4 / len(f)
+    biases = [error[empty].mean() if empty.any() else np.nan, error[np.argmax(f)]]
+    return [*biases, (error**2).mean(), mean_over_ranges(error), np.abs(np.cumsum(error)).mean()]
 
 
-FIELDS = ("bias_empty", "bias_mode", "mse", "range_mse", "wasserstein")
+def over_fleets(ways: dict[str, Way], exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: Rng):
+    """measures() of what each way makes of the same fleets, shape (fleets, 5)."""
+    found = {way: [] for way in ways}
+    for e in estimates(exp, f, reports, fleets, rng, fleet):
+        for way, process in ways.items():
+            found[way].append(measures(process(e), f))
+    return {way: np.array(values) for way, values in found.items()}
 
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 REPORTS = (1_000, 10_000, 100_000, 1_000_000)
 
 
+def cells(options: argparse.Namespace, *designs: tuple[str, int]) -> Iterator[tuple]:
+    """The experiments of all ε with their populations, numbers of reports, and what says which they are."""
+    sizes = [(1.0, 10_000)] if options.quick else [(e, n) for e in EPSILONS for n in REPORTS]
+    for (mechanism, domain), (epsilon, reports) in product(designs, sizes):
+        exp = experiment(mechanism, domain, round(epsilon * 1e6))
+        for name, f in populations(domain).items():
+            row = {"mechanism": mechanism, "domain": domain, "epsilon": epsilon, "reports": reports}
+            yield exp, f, row | {"population": name}
+
+
 def distortion(options: argparse.Namespace) -> list[dict]:
-    rng, rows, quick = np.random.default_rng(11), [], options.quick
-    for mechanism, domain, fleets in (("olh", 64, 4), ("hh", 64, 4), ("hh", 256, 2)):
-        for epsilon, reports in cells(quick):
-            exp = experiment(mechanism, domain, round(epsilon * 1e6))
-            for name, f in populations(domain).items():
-                by_method = {method: [] for method in METHODS}
-                for e in estimates(exp, f, reports, 1 if quick else fleets, rng, fleet):
-                    for method, process in METHODS.items():
-                        by_method[method].append(measures(process(e).frequencies, f))
-                for method, values in by_method.items():
-                    means = dict(zip(FIELDS, np.mean(values, axis=0).tolist(), strict=True))
-                    head = {"mechanism": mechanism, "domain": domain, "epsilon": epsilon}
-                    head |= {"reports": reports, "population": name, "method": method}
-                    rows.append(head | means)
-    against_raw(rows)
+    """Of each method, beside raw; prints the errors over raw's, the worst, and how many are above 1."""
+    rng, rows, groups = np.random.default_rng(11), [], defaultdict(list)
+    ways = {name: lambda e, process=process: process(e).frequencies for name, process in METHODS.items()}
+    for exp, f, row in cells(options, ("olh", 64), ("hh", 64), ("hh", 256)):
+        fleets = 1 if options.quick else 4 if exp.domain == 64 else 2
+        found = over_fleets(ways, exp, f, row["reports"], fleets, rng)
+        means = {way: x.mean(axis=0) for way, x in found.items()}
+        for way, values in means.items():
+            rows.append(row | {"method": way} | dict(zip(FIELDS, values.tolist(), strict=True)))
+            if way != "raw":
+                few = "few values" if row["population"] in FEW else "spread"
+                for of in (f"{exp.mechanism} {exp.domain}", f"{exp.mechanism}, {few}"):
+                    groups[of, f"{row['epsilon']:g}", way].append(values[2:] / means["raw"][2:])
+    shown = []
+    for key, ratios in sorted(groups.items()):
+        x = np.array(ratios)
+        texts = (f"{np.exp(np.log(r).mean()):.2f} {r.max():.2f} {(r > 1 + 1e-9).sum()}/{len(r)}" for r in x.T)
+        shown.append(dict(zip(("of", "ε", "method", *FIELDS[2:]), (*key, *texts), strict=True)))
+    show("over raw: geometric mean, worst, cells above 1", shown)
     return rows
 
 
-def cells(quick: bool) -> list[tuple[float, int]]:
-    """ε and N."""
-    return [(1.0, 10_000)] if quick else [(e, n) for e in EPSILONS for n in REPORTS]
-
-
 FEW = ("concentrated", "sparse", "two spikes", "all in the last")
-
-
-def against_raw(rows: list[dict]) -> None:
-    """Errors over those of raw: means over populations and N, worst cells, how many are worse than raw."""
-    raw = {_cell(row): row for row in rows if row["method"] == "raw"}
-    groups: dict[tuple, list[dict]] = {}
-    for row in rows:
-        if row["method"] != "raw":
-            sized, epsilon = f"{row['mechanism']} {row['domain']}", row["epsilon"]
-            few = f"{row['mechanism']}, {'few values' if row['population'] in FEW else 'spread'}"
-            for key in ((sized, f"{epsilon:g}"), (sized, "all"), (few, "4" if epsilon == 4 else "0.5 to 2")):
-                groups.setdefault((*key, row["method"]), []).append(row)
-    shown = []
-    for key, group in sorted(groups.items()):
-        cells: dict[str, str] = dict(zip(("of", "ε", "method"), key, strict=True))
-        for field in ("mse", "range_mse", "wasserstein"):
-            ratio = np.array([row[field] / raw[_cell(row)][field] for row in group])
-            worse = (ratio > 1 + 1e-9).sum()
-            cells[field] = f"{np.exp(np.log(ratio).mean()):.2f} {ratio.max():.2f} {worse}/{len(ratio)}"
-        shown.append(cells)
-    show("over raw: geometric mean, worst, cells above 1", shown)
-
-
-def _cell(row: dict) -> tuple:
-    return tuple(row[key] for key in ("mechanism", "domain", "epsilon", "reports", "population"))
 
 
 def in_the_metric(tree: Tree, leaves: np.ndarray) -> np.ndarray:
@@ -144,66 +135,44 @@ def in_the_metric(tree: Tree, leaves: np.ndarray) -> np.ndarray:
     return nnls(design, design @ leaves)[0]
 
 
-WAYS = {
+WAYS: dict[str, Way] = {
+    "raw": lambda e: e.frequencies,
     "nonnegative": lambda e: METHODS["nonnegative"](e).frequencies,
     "simplex": lambda e: simplex(e.frequencies),
     "metric": lambda e: in_the_metric(Hierarchy(e.experiment).tree(e.decoded.reports), e.frequencies),
 }
+_KEYS = ("ranges", "se", "bins", "empty", "mode")
 
 
 def ranges(options: argparse.Namespace) -> list[dict]:
     """Ratios to raw of hierarchies, 40 fleets a cell; where nonnegative exceeds 1.05, 200 fleets again."""
-    rng, rows, quick = np.random.default_rng(11), [], options.quick
-    for domain in (64,) if quick else (64, 100, 256):
-        for epsilon, reports in cells(quick):
-            exp = experiment("hh", domain, round(epsilon * 1e6))
-            for name, f in populations(domain).items():
-                head = {"domain": domain, "epsilon": epsilon, "reports": reports, "population": name}
-                row = head | _ratios(exp, f, reports, 3 if quick else 40, rng)
-                if row["nonnegative_ranges"] > 1.05 and not quick:
-                    row["again"] = _ratios(exp, f, reports, 200, rng)["nonnegative_ranges"]
-                rows.append(row)
-    show_ranges(rows)
+    rng, rows = np.random.default_rng(11), []
+    domains = (64,) if options.quick else (64, 100, 256)
+    for exp, f, row in cells(options, *(("hh", domain) for domain in domains)):
+        del row["mechanism"]
+        row |= _ratios(exp, f, row["reports"], 3 if options.quick else 40, rng)
+        if row["nonnegative_ranges"] > 1.05 and not options.quick:
+            row["again"] = _ratios(exp, f, row["reports"], 200, rng)["nonnegative_ranges"]
+        rows.append(row)
+    shown = []
+    for name, way in product((*dict.fromkeys(row["population"] for row in rows), "all"), [*WAYS][1:]):
+        group = [row for row in rows if name in (row["population"], "all")]
+        of = {key: np.array([row[f"{way}_{key}"] for row in group]) for key in _KEYS}
+        means = {key: float(np.exp(np.log(of[key]).mean())) for key in ("ranges", "bins")}
+        worst = f"{of['ranges'].max():.2f} ± {of['se'][np.argmax(of['ranges'])]:.2f}"
+        ends = {"above 1.05": int((of["ranges"] > 1.05).sum()), "empty at most": np.nanmax(of["empty"])}
+        cells_of = {"population": name, "way": way} | means | {"worst": worst} | ends
+        shown.append(cells_of | {"empty": np.nanmean(of["empty"]), "mode at least": of["mode"].min()})
+    show("over raw: ranges, bins; biases in units of raw's error", shown)
     return rows
 
 
-def show_ranges(rows: list[dict]) -> None:
-    """By population and over all: ranges, mean and worst cell with its standard error, and mean of bins."""
-    shown = []
-    for name in (*dict.fromkeys(row["population"] for row in rows), "all"):
-        group = [row for row in rows if name in (row["population"], "all")]
-        cells = {"population": name}
-        for way in WAYS:
-            worst = max(group, key=lambda row: row[f"{way}_ranges"])
-            mean, bins = (
-                np.exp(np.mean([np.log(r[f"{way}_{k}"]) for r in group])) for k in ("ranges", "bins")
-            )
-            cells[way] = f"{mean:.2f}, {worst[f'{way}_ranges']:.2f} ± {worst[f'{way}_se']:.2f}"
-            cells[f"{way}: bins"] = f"{bins:.2f}"
-        shown.append(cells)
-    show("over raw: ranges, worst cell", shown)
-    for way in WAYS:
-        empty, mode = (np.array([row[f"{way}_{key}"] for row in rows]) for key in ("empty", "mode"))
-        above = sum(row[f"{way}_ranges"] > 1.05 for row in rows)
-        text = f"empty bins {np.nanmean(empty):.3f}, at most {np.nanmax(empty):.3f}"
-        text += f"; mode {mode.mean():.3f}, at least {mode.min():.3f}"
-        CONSOLE.print(f"{way}: {above} of {len(rows)} cells above 1.05; in units of raw's error {text}")
-
-
-_KEYS = ("ranges", "se", "bins", "empty", "mode")
-
-
-def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.random.Generator) -> dict:
+def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: Rng) -> dict:
     """Of each way: squared errors over raw's, the standard error of ranges', biases over raw's RMSE."""
-    found: dict[str, list[list[float]]] = {way: [] for way in ("raw", *WAYS)}
-    for e in estimates(exp, f, reports, fleets, rng, fleet):
-        found["raw"].append(measures(e.frequencies, f))
-        for way, process in WAYS.items():
-            found[way].append(measures(process(e), f))
-    raw = np.array(found.pop("raw"))
+    found = over_fleets(WAYS, exp, f, reports, fleets, rng)
+    raw = found.pop("raw")
     row = {"raw_range_mse": raw[:, 3].mean()}
-    for way, values in found.items():
-        x = np.array(values)
+    for way, x in found.items():
         ratio = x[:, 3].mean() / raw[:, 3].mean()
         error = (x[:, 3] - ratio * raw[:, 3]).std(ddof=1) / np.sqrt(fleets) / raw[:, 3].mean()
         empty, mode = x[:, :2].mean(axis=0) / np.sqrt(raw[:, 2].mean())
@@ -212,33 +181,13 @@ def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.r
     return row
 
 
-def fixed_kernel(options: argparse.Namespace) -> list[dict]:
-    rng, rows = np.random.default_rng(11), []
-    for mechanism in ("olh", "hh"):
-        exp = experiment(mechanism, DOMAIN, 1_000_000)
-        for name in ("concentrated", "normal"):
-            f = populations(DOMAIN)[name]
-            (e,) = estimates(exp, f, 10_000 if options.quick else 1_000_000, 1, rng, fleet)
-            start = np.full(DOMAIN, 1 / DOMAIN)
-            ways = {"fixed": postprocess._fixed_point(tuple(postprocess._histograms(e)), start, 1.0)}
-            ways |= {"smooth": postprocess.smooth(e).frequencies, "raw": e.frequencies}
-            mode = int(np.argmax(f))
-            row = {"mechanism": mechanism, "population": name, "mode": f[mode]}
-            row |= {f"{way}_mode": ways[way][mode] for way in ("fixed", "smooth")}
-            rows.append(row | {f"{way}_mse": float(((x - f) ** 2).mean()) for way, x in ways.items()})
-    return rows
-
-
 def forged(exp: Experiment, target: int, reports: int, rng: np.random.Generator) -> np.ndarray:
     """Codes that support target and are otherwise drawn evenly; of a hierarchy, levels as the boards draw."""
     counts = np.zeros(exp.code_count, dtype=np.int64)
     shares = np.array([level.weight for level in exp.levels]) / exp.weight_sum
     for level, part in zip(exp.levels, rng.multinomial(reports, shares), strict=True):
-        one = np.zeros(level.domain)
-        one[target // level.width] = 1
-        supporting = level.offset + np.flatnonzero(
-            butterfly.expand(level, butterfly.class_weights(level, one)) > 0.5
-        )
+        of_classes = butterfly.class_weights(level, np.eye(level.domain)[target // level.width])
+        supporting = level.offset + np.flatnonzero(butterfly.expand(level, of_classes) > 0.5)
         np.add.at(counts, rng.choice(supporting, part), 1)
     return counts
 
@@ -246,24 +195,23 @@ def forged(exp: Experiment, target: int, reports: int, rng: np.random.Generator)
 def poisoning(options: argparse.Namespace) -> list[dict]:
     """Forgers are a share of all reports; changes are against the same fleet with honest ones instead."""
     rng, rows, target, honest = np.random.default_rng(11), [], DOMAIN * 3 // 4 + 1, 100_000
-    for mechanism, epsilon in (("grr", 1.0), ("olh", 1.0), ("hh", 1.0), ("olh", 4.0)):
-        exp = experiment(mechanism, DOMAIN, round(epsilon * 1e6))
-        for name, f in itertools.islice(populations(DOMAIN).items(), 5):
-            for share in (0.01, 0.05):
-                by_method: dict[str, list[list[float]]] = {method: [] for method in METHODS}
-                bad = round(honest * share)
-                for _ in range(1 if options.quick else 5):
-                    common = fleet(exp, f, honest - bad, rng)
-                    clean = estimate(exp, common + fleet(exp, f, bad, rng))
-                    dirty = estimate(exp, common + forged(exp, target, bad, rng))
-                    for method, process in METHODS.items():
-                        change = process(dirty).frequencies - process(clean).frequencies
-                        others = np.delete(change, target)
-                        by_method[method].append([change[target], np.abs(others).sum(), others.sum()])
-                for method, values in by_method.items():
-                    row = {"mechanism": mechanism, "epsilon": epsilon, "population": name, "forged": share}
-                    found = zip(("gain", "others", "net_of_others"), np.mean(values, axis=0), strict=True)
-                    rows.append(row | {"method": method} | dict(found))
+    designs = (("grr", 1.0), ("olh", 1.0), ("hh", 1.0), ("olh", 4.0))
+    first = islice(populations(DOMAIN).items(), 5)
+    for (mechanism, epsilon), (name, f), share in product(designs, first, (0.01, 0.05)):
+        exp, bad = experiment(mechanism, DOMAIN, round(epsilon * 1e6)), round(honest * share)
+        by_method: dict[str, list[list[float]]] = {method: [] for method in METHODS}
+        for _ in range(1 if options.quick else 5):
+            common = fleet(exp, f, honest - bad, rng)
+            clean = estimate(exp, common + fleet(exp, f, bad, rng))
+            dirty = estimate(exp, common + forged(exp, target, bad, rng))
+            for method, process in METHODS.items():
+                change = process(dirty).frequencies - process(clean).frequencies
+                others = np.delete(change, target)
+                by_method[method].append([change[target], np.abs(others).sum(), others.sum()])
+        for method, values in by_method.items():
+            row = {"mechanism": mechanism, "epsilon": epsilon, "population": name, "forged": share}
+            found = zip(("gain", "others", "net_of_others"), np.mean(values, axis=0), strict=True)
+            rows.append(row | {"method": method} | dict(found))
     return rows
 
 
@@ -274,7 +222,7 @@ def times(options: argparse.Namespace) -> list[dict]:
     for mechanism, domain in sizes[: 1 if options.quick else None]:
         exp = experiment(mechanism, domain, 1_000_000)
         f = 1 / (1.0 + np.arange(domain)) ** 1.1
-        e: Estimate = estimate(exp, fleet(exp, f / f.sum(), 1_000_000, rng))
+        e = estimate(exp, fleet(exp, f / f.sum(), 1_000_000, rng))
         assert e.spread is not None  # the estimate's own errors are computed once, and not timed here
         row: dict = {"mechanism": mechanism, "domain": domain, "codes": exp.code_count}
         for name in ("nonnegative", "smooth", "top"):
@@ -286,5 +234,5 @@ def times(options: argparse.Namespace) -> list[dict]:
 
 
 if __name__ == "__main__":
-    parts = (times, poisoning, distortion, ranges, fixed_kernel)
+    parts = (times, poisoning, distortion, ranges)
     run(__doc__, "post_processing.json", {p.__name__: p for p in parts}, own_machine=True)

@@ -84,13 +84,15 @@ def run(
     own_machine: bool = False,
     head: dict[str, Any] | None = None,
     files: Mapping[str, str] | None = None,
+    keys: Mapping[str, str] | None = None,
     **more: dict[str, Any],
 ) -> dict[str, Any]:
     """Run a benchmark: each part that was asked for, its table, and results/name after each of them.
 
     A part gets the options and returns rows, or a dict. The part "" returns the file's own fields.
     own_machine: each part has a machine and its seconds of its own. head: what a file begins with in place of
-    its machine. files: of parts that are not in `name`. Returns what was found by part.
+    its machine. files: of parts that are not in `name`. keys: what a file calls a part, if not by its name.
+    Returns what was found by part.
     """
     asked, found = options(doc, parts, **more), {}
     for part, function in parts.items():
@@ -106,7 +108,8 @@ def run(
                     rows = value if isinstance(value, dict) else {"rows": value}
                     about = {part: about | {"seconds": round(seconds)} | rows}
                 else:
-                    about |= {part: value} if part else value
+                    own = (keys or {}).get(part, part)
+                    about |= {own: value} if own else value
                 file = (files or {}).get(part, name)
                 write(file, read(file) | about)
     return found

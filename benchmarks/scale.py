@@ -18,7 +18,6 @@ from statistics import median
 from typing import Any
 
 from results_file import options, read
-from scale_runs import BINS, DAYS, STORE_FEW, STORE_MANY
 
 from hushmote.studies import fleet_needs as scale
 
@@ -29,6 +28,8 @@ COST = ROOT / "docs" / "cost.md"
 BROKERS = ("mosquitto", "nats 1", "nats 3")
 FEW, MANY = 500, 2000  # connections: of the constants, of the check
 AWAY = 20_000
+BINS, DAYS = 1024, 50
+STORE_FEW, STORE_MANY = 50_000, 200_000  # devices: of the constants, of the check
 LISTED = (10_000, 100_000)
 ARRIVED = {"half_s": "half are back, s", "all_s": "all are back, s"}
 

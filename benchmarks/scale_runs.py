@@ -1,8 +1,8 @@
 """Two runs for the page on scale: what stores take on disk, and boards that all come back at once, simulated.
 
-    python benchmarks/scale_runs.py             some minutes; needs PostgreSQL
-    python benchmarks/scale_runs.py --quick     few devices and boards; writes no file
+    python benchmarks/scale_runs.py [--quick] [stores | arrivals]
 
+It takes some minutes and needs PostgreSQL.
 Writes benchmarks/results/store_bytes.json, benchmarks/results/arrival_simulated.json and docs/scale.png. Then
 `python benchmarks/scale.py` makes the page's tables.
 """
@@ -10,21 +10,22 @@ Writes benchmarks/results/store_bytes.json, benchmarks/results/arrival_simulated
 import argparse
 import tempfile
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
-from results_file import machine, write
+from brokers import database, fill
+from published import payload as experiment_payload
+from results_file import run
+from scale import BINS, DAYS, STORE_FEW, STORE_MANY
 
 from hushmote.server.store import Store
-from hushmote.server.store.number_set import NumberSet
 from hushmote.studies import fleet_needs as scale
 from hushmote.studies.arrival import draw as plot
 from hushmote.studies.arrival import numbers_of
 from hushmote.studies.power_cut import Boards, Server, simulate, spread_for
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "scale.png"
-BINS, DAYS = 1024, 50
-STORE_FEW, STORE_MANY = 50_000, 200_000
 
 
 # --- Bytes on disk --------------------------------------------------------------------------------
@@ -32,27 +33,16 @@ STORE_FEW, STORE_MANY = 50_000, 200_000
 
 def store_bytes(url: str, devices: int) -> dict[str, float]:
     """Fill a new store: bytes for a device that was heard of, and for a code of a window."""
-    from published import payload as experiment_payload
-
     with Store(url) as store:
         store.add_fleet("home", keyed=True)
         store.add_experiment("home", experiment_payload("hh", 256, 1_000_000))
-        version = store.experiments("home")[0]
         empty = size(store)
-        seen = NumberSet().add(1)
-        for start in range(0, devices, 20_000):
-            names = [f"{number:016x}" for number in range(start, min(start + 20_000, devices))]
-            with store.ingest() as transaction:
-                transaction.write({("home", "bench", name): seen for name in names}, {}, {})
+        fill(store, "home", [f"{number:016x}" for number in range(devices)], {})
         with_devices = size(store)
-        for day in range(DAYS):
-            window = f"2026-{1 + day // 28:02}-{1 + day % 28:02}"
-            with store.ingest() as transaction:
-                transaction.write({}, {(version.id, window, code): 1000 for code in range(BINS)}, {})
-        return {
-            "device": (with_devices - empty) / devices,
-            "bin": (size(store) - with_devices) / (BINS * DAYS),
-        }
+        days = (f"2026-{1 + day // 28:02}-{1 + day % 28:02}" for day in range(DAYS))
+        fill(store, "home", [], {day: np.full(BINS, 1000) for day in days})
+        each = (size(store) - with_devices) / (BINS * DAYS)
+        return {"device": (with_devices - empty) / devices, "bin": each}
 
 
 def size(store: Store) -> int:
@@ -67,17 +57,12 @@ def size(store: Store) -> int:
         return int(connection.exec_driver_sql(total).scalar_one())
 
 
-def measure_stores(counts: tuple[int, ...]) -> list[dict]:
-    """Rows of results/store_bytes.json."""
-    from brokers import database
-
-    rows = []
+def stores(options: argparse.Namespace) -> list[dict]:
+    rows, counts = [], (2_000,) if options.quick else (STORE_FEW, STORE_MANY)
     with tempfile.TemporaryDirectory() as folder:
-        for kind in ("sqlite", "postgresql"):
-            for count in counts:
-                with database(kind, folder, f"bytes{count}") as (url, _):
-                    rows.append({"store": kind, "devices": count} | store_bytes(url, count))
-                    print(rows[-1], flush=True)
+        for kind, count in product(("sqlite", "postgresql"), counts):
+            with database(kind, folder, f"bytes{count}") as (url, _):
+                rows.append({"store": kind, "devices": count} | store_bytes(url, count))
     return rows
 
 
@@ -95,35 +80,22 @@ def ways(count: int, server: Server) -> dict[str, Boards]:
     }
 
 
-def simulate_arrivals(cases: tuple[tuple[str, int, int], ...], picture: Path | None) -> list[dict]:
-    """Rows of results/arrival_simulated.json, and the picture of the last case."""
+def arrivals(options: argparse.Namespace) -> list[dict]:
+    """Boards that are simulated, and the picture of the last case."""
     rows, runs = [], {}
-    for kind, cores, count in cases:
+    cases = (("mosquitto", 1, 20_000), ("nats 3", 6, 60_000))
+    for kind, cores, count in (("mosquitto", 1, 500),) if options.quick else cases:
         server = scale.server(kind, cores)
-        runs = {}
-        for way, boards in ways(count, server).items():
-            run = simulate(boards, server, seed=1, most_s=300.0)
-            runs[way] = run
-            there = float(np.isfinite(run.connected_s).mean())
-            rows.append({"broker": kind, "cores": cores, "way": way, "there": there} | numbers_of(run))
-            print(rows[-1], flush=True)
-    if picture is not None:
-        plot(picture, runs)
+        boards_of = ways(count, server)
+        runs = {way: simulate(boards, server, seed=1, most_s=300.0) for way, boards in boards_of.items()}
+        for way, one in runs.items():
+            there = float(np.isfinite(one.connected_s).mean())
+            rows.append({"broker": kind, "cores": cores, "way": way, "there": there} | numbers_of(one))
+    if not options.quick:
+        plot(PICTURE, runs)
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Runs for the page on scale.")
-    parser.add_argument("--quick", action="store_true", help="few devices and boards; writes no file")
-    if parser.parse_args().quick:
-        simulate_arrivals((("mosquitto", 1, 500),), None)
-        measure_stores((2_000,))
-        return
-    rows = measure_stores((STORE_FEW, STORE_MANY))
-    write("store_bytes.json", {"machine": machine(), "rows": rows})
-    rows = simulate_arrivals((("mosquitto", 1, 20_000), ("nats 3", 6, 60_000)), PICTURE)
-    write("arrival_simulated.json", {"machine": machine(), "rows": rows})
-
-
 if __name__ == "__main__":
-    main()
+    files = {"stores": "store_bytes.json", "arrivals": "arrival_simulated.json"}
+    run(__doc__, "", {"stores": stores, "arrivals": arrivals}, files=files, keys=dict.fromkeys(files, "rows"))

@@ -3,26 +3,24 @@
 Prints bytes above those before; about 3 seconds. Skips where mosquitto or that runtime is missing.
 """
 
-import getpass
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion
 from published import payload
 from results_file import options, show
 
-from hushmote.server.ingest.tls import client_context
 from hushmote.server.provisioning import fleet_folder, master_key
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.wire import keys, topics
-from hushmote.simulator.broker import find_mosquitto, free_port
+from hushmote.simulator.broker import find_mosquitto
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+from fleet_broker import FLEET, Visitor, context, make_fleet, running  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNTIME = ROOT / ".rig" / "mp32" / "micropython"
@@ -32,73 +30,40 @@ _IN_USE = re.compile(r"Arena 0:\nsystem bytes += +(\d+)\nin use bytes += +(\d+)"
 
 
 def publish(folder: fleet_folder.FleetFolder, signing_key: bytes) -> None:
-    """Put the experiment there as the aggregator would, once mosquitto listens."""
-    own = folder.path / "aggregator/aggregator_1.pem"
-    client = paho.Client(CallbackAPIVersion.VERSION2)
-    client.tls_set_context(client_context(folder.path / "aggregator/ca.pem", own, own))
-    for _ in range(100):
-        try:
-            client.connect("localhost", folder.fleet.port)
-            break
-        except OSError:
-            time.sleep(0.1)
-    client.loop_start()
+    """Put the experiment there as the aggregator would."""
+    aggregator = Visitor(folder.fleet.port, context(folder, folder.path / "aggregator/aggregator_1.pem"))
     more = {"high": 40_000, "budget": {"rule": "sum", "cap": 3_000_000}}
     asked = payload("grr", 8, 1_000_000, name="room_temp", **more)
-    topic = topics.experiment_topic("home", "room_temp")
-    signed = keys.sign_experiment(signing_key, topic, asked, serial=1)
-    client.publish(topic, signed, qos=1, retain=True).wait_for_publish(10)
-    client.disconnect()
-    client.loop_stop()
+    topic = topics.experiment_topic(FLEET, "room_temp")
+    aggregator.publish(topic, keys.sign_experiment(signing_key, topic, asked, serial=1), retain=True)
+    aggregator.close()
 
 
 def measure(path: Path) -> dict[str, dict[str, int]]:
     """Step -> mbedTLS's bytes, the most they ever were, and the heap's, all above those before."""
-    fleet = fleet_folder.FleetSpec("home", ("localhost",), free_port(), broker_user=getpass.getuser())
-    folder = fleet_folder.make(path / "fleet", fleet, write_master=True)
+    folder = make_fleet(path / "fleet")
     fleet_keys = master_key.load_keys(folder.master_file())
     assert fleet_keys is not None
-    settings = path / "settings.json"
-    provision.provision_device(
-        fleet_keys,
-        "home",
-        "k3f9",
-        provision.Network(
-            mqtt_host="localhost",
-            mqtt_port=fleet.port,
-            mqtt_ca=folder.path / "broker/ca.pem",
-            certificate=folder.issue_device("k3f9", fleet_folder.now_utc()),
-        ),
-        path=settings,
-    )
-    broker = subprocess.Popen(
-        [str(find_mosquitto()), "-c", str(folder.path / "broker/mosquitto.conf")], stderr=subprocess.DEVNULL
-    )
-    try:
+    settings, authority = path / "settings.json", folder.path / "broker/ca.pem"
+    own = folder.issue_device("k3f9", fleet_folder.now_utc())
+    where = {"mqtt_host": "localhost", "mqtt_port": folder.fleet.port, "mqtt_ca": authority}
+    network = provision.Network(**where, certificate=own)
+    provision.provision_device(fleet_keys, FLEET, "k3f9", network, path=settings)
+    with running(folder):
         publish(folder, fleet_keys.signing)
+        environment = os.environ | {"MICROPYPATH": f"{UMQTT}:{ROOT / 'device'}"}
+        command = [str(RUNTIME), str(SCRIPT), str(settings)]
         done = subprocess.run(
-            [str(RUNTIME), str(SCRIPT), str(settings)],
-            env={**os.environ, "MICROPYPATH": f"{UMQTT}:{ROOT / 'device'}"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
+            command, env=environment, capture_output=True, text=True, timeout=60, check=True
         )
-    finally:
-        broker.terminate()
-        broker.wait(10)
     said = json.loads(done.stdout)
     if said["sent"] != 1:
         sys.exit(f"the board sent {said['sent']} reports: {said['error']}")
     sizes = [(int(system), int(used)) for system, used in _IN_USE.findall(done.stderr)]
-    heap = dict(said["heap"])
+    (_, used_before), (_, heap_before) = sizes[0], said["heap"][0]
     return {
-        name: {
-            "mbedtls": used - sizes[0][1],
-            "most": system - sizes[0][1],
-            "heap": heap[name] - heap["before"],
-        }
-        for name, (system, used) in zip(heap, sizes, strict=True)
+        name: {"mbedtls": used - used_before, "most": system - used_before, "heap": heap - heap_before}
+        for (name, heap), (system, used) in zip(said["heap"], sizes, strict=True)
         if name != "before"
     }
 

@@ -3,8 +3,7 @@
     python benchmarks/top_k.py [--quick]
 
 Fleets of random mechanism (grr, olh, hh), D (16, 64, 256), ε (0.5, 1, 2, 3, 4) and N (10^3 to 10^6), over
-populations of two sets. What there is to choose in server/estimate/top_k.py was chosen on the first; the
-second was looked at once, with the result that is written down. The probabilities of the listed values are
+populations that nothing in server/estimate/top_k.py was chosen on. The probabilities of the listed values are
 put into bins; each bin's mean is compared with the share that belongs to the population's true top k. Answers
 about one fleet are correlated: a standard error is that of a ratio of sums over fleets.
 
@@ -15,9 +14,7 @@ import argparse
 import csv
 import time
 from collections.abc import Callable
-from functools import partial
 from importlib import resources
-from typing import cast
 
 import numpy as np
 from published import experiment
@@ -26,9 +23,9 @@ from results_file import run
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.top_k import top
 from hushmote.simulator import vectorised
-from hushmote.simulator.demo_questions import temperatures
 
 KS = (1, 3, 5, 10)
+EACH = 75  # fleets of each population
 MECHANISMS = ("grr", "olh", "hh")
 DOMAINS = {16: 0.4, 64: 0.4, 256: 0.2}  # with how often each is drawn
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)
@@ -72,11 +69,6 @@ def spikes(*parts: tuple[float, float]) -> Population:
     return shares
 
 
-def real_temperatures(i: np.ndarray, _: np.random.Generator) -> Shares:
-    readings = [float(cast(float, reading)) for reading in temperatures() if reading is not None]
-    return np.histogram(readings, bins=len(i))[0].astype(float)
-
-
 def real_flights(i: np.ndarray, _: np.random.Generator) -> Shares:
     """Flights of each day of a year; days next to each other are put together."""
     text = resources.files("hushmote.studies").joinpath("flights_2013.csv").read_text()
@@ -84,30 +76,7 @@ def real_flights(i: np.ndarray, _: np.random.Generator) -> Shares:
     return np.add.reduceat(days, np.arange(len(i)) * len(days) // len(i))
 
 
-CHOSEN_ON: dict[str, Population] = {
-    "Zipf 0.5": zipf(0.5),
-    "Zipf 0.8": zipf(0.8),
-    "Zipf 1.1": zipf(1.1),
-    "Zipf 1.3": zipf(1.3),
-    "Zipf 2": zipf(2),
-    "geometric 0.8": geometric(0.8),
-    "geometric 0.9": geometric(0.9),
-    "normal": normal((1, 0.45, 1 / 16)),
-    "two normals": normal((1, 0.3, 0.1), (0.6, 0.7, 0.05)),
-    "rising by half": lambda i, _: 1 + i / len(i),
-    "even ± 2 %": nearly_even(0.02),
-    "even ± 20 %": nearly_even(0.2),
-    "three spikes": spikes((1 / 3, 0.75), (0.5, 0.2), (0.95, 0.05)),
-    "two spikes": spikes((0.2, 0.35), (0.5, 0.25)),
-    "sawtooth of 8": lambda i, _: 1.0 + i % 8,
-    "Dirichlet 0.2": dirichlet(0.2),
-    "Dirichlet 0.5": dirichlet(0.5),
-    "Dirichlet 1": dirichlet(1),
-    "Dirichlet 3": dirichlet(3),
-    "lognormal": lambda i, rng: np.exp(rng.standard_normal(len(i))),
-    "temperatures": real_temperatures,
-}
-UNSEEN: dict[str, Population] = {
+POPULATIONS: dict[str, Population] = {
     "Zipf 0.7": zipf(0.7),
     "Zipf 1": zipf(1),
     "Zipf 1.7": zipf(1.7),
@@ -159,11 +128,8 @@ def answers(name: str, population: Population, rng: np.random.Generator) -> Cell
             if one in result.listed:
                 keys = [("all", "all"), ("k", str(k)), ("mechanism", mechanism), ("population", name)]
             for key in keys:
-                cells.setdefault(key, np.zeros((len(BINS) - 1, 3)))[at] += (
-                    1,
-                    one.probability,
-                    truth[one.index],
-                )
+                cell = cells.setdefault(key, np.zeros((len(BINS) - 1, 3)))
+                cell[at] += (1, one.probability, truth[one.index])
     return cells
 
 
@@ -173,31 +139,22 @@ def rows_of(fleets: list[Cells]) -> list[dict]:
         parts = np.array([cells[kind, name] for cells in fleets if (kind, name) in cells])
         for low, of_bin in zip(BINS[:-1], parts.transpose(1, 0, 2), strict=True):
             count, said, belonged = of_bin.sum(axis=0)
-            if not count:
-                continue
-            said, belonged = said / count, belonged / count
-            off = of_bin[:, 2] - of_bin[:, 1] - (belonged - said) * of_bin[:, 0]
-            error = float(np.sqrt((off**2).sum()) / count)
-            row = {"by": kind, "name": name, "from": float(low), "listed": int(count)}
-            row |= {"fleets": int((of_bin[:, 0] > 0).sum()), "said": said, "belonged": belonged}
-            rows.append(row | {"error": error, "off": bool(abs(belonged - said) > WANTED + 3 * error)})
+            if count:
+                said, belonged = said / count, belonged / count
+                off = of_bin[:, 2] - of_bin[:, 1] - (belonged - said) * of_bin[:, 0]
+                error = float(np.sqrt((off**2).sum()) / count)
+                row = {"by": kind, "name": name, "from": float(low), "listed": int(count)}
+                row |= {"fleets": int((of_bin[:, 0] > 0).sum()), "said": said, "belonged": belonged}
+                rows.append(row | {"error": error, "off": bool(abs(belonged - said) > WANTED + 3 * error)})
     return rows
 
 
-def measure(populations: dict[str, Population], each: int, rng: np.random.Generator) -> list[dict]:
-    return rows_of(
-        [answers(name, population, rng) for _ in range(each) for name, population in populations.items()]
-    )
-
-
-def part(populations: dict[str, Population], each: int, seed: int, options: argparse.Namespace) -> dict:
-    """A set of populations, each of them so many times."""
-    start = time.process_time()
-    rows = measure(populations, 2 if options.quick else each, np.random.default_rng(seed))
+def unseen(options: argparse.Namespace) -> dict:
+    start, rng, each = time.process_time(), np.random.default_rng(31), 2 if options.quick else EACH
+    rows = rows_of([answers(name, of, rng) for _ in range(each) for name, of in POPULATIONS.items()])
     spent = time.process_time() - start
-    return {"fleets": each * len(populations), "cpu_seconds": spent, "rows": rows}
+    return {"fleets": each * len(POPULATIONS), "cpu_seconds": spent, "rows": rows}
 
 
 if __name__ == "__main__":
-    sets = {"unseen": partial(part, UNSEEN, 75, 31), "chosen_on": partial(part, CHOSEN_ON, 30, 32)}
-    run(__doc__, "top_k.json", sets)
+    run(__doc__, "top_k.json", {"unseen": unseen})

@@ -31,6 +31,7 @@ from results_file import read, run
 
 from hushmote.device import ldp_client
 from hushmote.device.async_reporter import AsyncReporter
+from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.simulator.faithful import MemoryStorage
 from hushmote.studies.power_cut import Boards, Server, simulate, spread_for
 
@@ -60,7 +61,8 @@ def reporters(count: int, port: int, context: ssl.SSLContext, **settings: int) -
         storage = MemoryStorage()
         ldp_client.provision(storage)
         client = ldp_client.Client(POLICY, storage, f"board{number}", fleet=FLEET)
-        made.append(Counted(client, "127.0.0.1", port, ssl=context, **settings))
+        kept = KeptExperiments(client, None)
+        made.append(Counted(client, "127.0.0.1", port, ssl=context, kept=kept, **settings))
     return made
 
 

@@ -143,7 +143,7 @@ def drain(
     *rest: object,
     members: int = 1,
     part: float | None = None,
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Run bare(), aggregate() or their like until they have counted `wanted`.
 
     part: of a core, which each has at most; None for all that the machine gives. Returns seconds, their CPU

@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from results_file import run
 
@@ -131,7 +132,9 @@ def campaigns(options: argparse.Namespace) -> dict:
 
 
 if __name__ == "__main__":
-    more = {name: {"type": int, "default": default} for name, default in (("kills", 240), ("seed", 1))}
+    more: dict[str, Any] = {
+        name: {"type": int, "default": default} for name, default in (("kills", 240), ("seed", 1))
+    }
     more["jobs"] = {"type": int, "default": 1, "help": "campaigns at once"}
     more["broker"] = {"choices": ["mosquitto", "nats"], "default": "mosquitto"}
     name = "chaos_nats.json" if "nats" in sys.argv else "chaos.json"

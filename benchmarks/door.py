@@ -139,7 +139,7 @@ def posted(door: Process) -> dict[str, int]:
     return {status: int(float(count)) for status, count in counts}
 
 
-def flood(folder: str, seconds: int) -> dict[str, object]:
+def flood(folder: str, seconds: int) -> dict:
     """What a door with its usual limits does under FLOOD requests a second."""
     made = requests(Reports(0, keyed=False).messages(np.arange(FLOOD * seconds), 1))
     slowest = {"door": 0.0, "aggregator": 0.0}

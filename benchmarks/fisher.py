@@ -56,10 +56,10 @@ class Weighed(Configuration):
 def coverage(options: argparse.Namespace) -> dict:
     """Coverage by kind, pooled and by column; last the configurations drawn anew."""
     cases = list(product(DESIGNS, EPSILONS, SIZES, POPULATIONS))[:: 20 if options.quick else 1]
-    todo = [
-        (Weighed(design, DOMAIN, *rest), 2 if options.quick else 4 if (design, rest[0]) == SLOW else FLEETS)
-        for design, *rest in cases
-    ]
+    todo: list[tuple[Configuration, int]] = []
+    for design, epsilon, reports, name in cases:
+        fleets = 2 if options.quick else 4 if (design, epsilon) == SLOW else FLEETS
+        todo.append((Weighed(design, DOMAIN, epsilon, reports, name), fleets))
     found = covered(todo, KINDS, options)
     result = {"fleets": FLEETS, "pooled": found.coverage(KINDS), "configurations": len(todo) * len(KINDS)}
     return result | {"drawn_anew": sum(len(kinds) for _, kinds in found.low), "below": found.again}

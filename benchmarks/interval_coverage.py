@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from draws import POPULATIONS, Tally, clear_quantiles, count_intervals, counts, middles, shares, some_ranges
@@ -203,7 +204,7 @@ def coverage(options: argparse.Namespace) -> dict:
     return result | {"coverage": table, "drawn_again": found.again, "thin": thin}
 
 
-def asked() -> dict[str, dict]:
+def asked() -> dict[str, Any]:
     """Options of what draws intervals."""
     minutes = {"type": float, "default": 20.0, "help": "after which nothing is drawn again"}
     where = "processes (without it one for each core), or a Dask scheduler's URL, whose workers have "

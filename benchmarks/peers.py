@@ -193,7 +193,7 @@ def multi_freq(domain: int, epsilon: float) -> list[Method]:
                 counts = rng.binomial(sizes, p) + rng.binomial(n - sizes, q)
             return MI(counts, n, p, q)
 
-        about = {"unbiased": False, "quadratic": name == "OLH"}
+        about: dict[str, Any] = {"unbiased": False, "quadratic": name == "OLH"}
         return Method(f"multi-freq {name}", make, lambda: aggregate, draw, **about)
 
     direct, kept = e / (e + domain - 1), e / (e + cells - 1)

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from brokers import FLEET, MASTER, Process, set_up
@@ -89,7 +90,7 @@ def sample(serve: Process, store: Path) -> dict:
 def trend(seconds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     """Slope of values an hour and the half width of its 95 % interval, from block means."""
     x, y = (np.array([part.mean() for part in np.array_split(z, _BLOCKS)]) for z in (seconds / 3600, values))
-    line = stats.linregress(x, y)
+    line: Any = stats.linregress(x, y)
     return float(line.slope), float(stats.t.ppf(0.975, _BLOCKS - 2) * line.stderr)
 
 

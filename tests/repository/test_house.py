@@ -26,9 +26,9 @@ MOST_LINES = 400
 MOST_ATTRIBUTES = 20
 MOST_ROOMS = 20
 # What there may be, and it may only become less: who needs more takes as much out elsewhere.
-CODE_LINES = {"product": 42_255, "tests": 45_870, "benchmarks": 6_210}
-COMMANDS = {"commands": 36, "options": 305}
-LONG_FUNCTIONS = {"above 60 lines": 14, "above 8 parameters": 16}
+CODE_LINES = {"product": 40_600, "tests": 45_100, "benchmarks": 4_800}
+COMMANDS = {"commands": 34, "options": 240}
+LONG_FUNCTIONS = {"above 60 lines": 4, "above 8 parameters": 3}
 NO_CODE = {
     tokenize.COMMENT,
     tokenize.NL,

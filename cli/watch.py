@@ -57,12 +57,12 @@ class SeenStore:
         self._seen: Watched | None = None
         self._before: deque[tuple[float, dict[tuple[str, str], int]]] = deque()
 
-    def look(self, store: Store, state: StoreState) -> Watched:
-        """Return what there is to see now; raises StoreError."""
+    def look(self, store: Store, state: StoreState, facts: Facts | None = None) -> Watched:
+        """Return what there is to see now; facts: what was read of the store before. Raises StoreError."""
         last = self._seen if store is self._store else None
         if last is None or last.overview is None or state.version != last.state.version:
             now = datetime.datetime.now(datetime.UTC)
-            seen, facts = overview(store, now, last and last.overview), Facts(store)
+            seen, facts = overview(store, now, last and last.overview), facts or Facts(store)
             results = {
                 (e.fleet, e.name): result_of(store, e.fleet, e.name, now, live=True, facts=facts)
                 for f in seen.fleets

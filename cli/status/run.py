@@ -37,8 +37,9 @@ def run(store: str, follow: bool, aggregator: str | None, broker: str | None, as
         watch.follow(store, url)
         return
     with Store(store, read_only=True) as opened:
-        fleets, rejects, lines = opened.fleets(), opened.rejects(), _lines(opened)
-        seen = None if as_json else watch.SeenStore().look(opened, StoreState("ready", "", 0))
+        facts = Facts(opened)
+        fleets, rejects, lines = opened.fleets(), opened.rejects(), _lines(facts)
+        seen = None if as_json else watch.SeenStore().look(opened, StoreState("ready", "", 0), facts)
     boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
     if seen is None:
@@ -71,9 +72,9 @@ def _print(
     show.out.print(none if none and not table.row_count else table)
 
 
-def _lines(store: Store) -> list[dict[str, Any]]:
+def _lines(facts: Facts) -> list[dict[str, Any]]:
     """What was accepted of each version of the experiments."""
-    facts, lines = Facts(store), []
+    store, lines = facts.store, []
     for v in store.experiments():
         counts = store.histogram(v.fleet, v.experiment.digest)
         lines.append(

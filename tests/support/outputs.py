@@ -1,6 +1,6 @@
 """What every command prints, recorded at one commit and compared with another's: a move changes none of it.
 
-python tests/support/outputs.py record FOLDER [--only TEXT]  run outputs.txt, write FOLDER/NAME.txt for each line
+python tests/support/outputs.py record FOLDER [--only TEXT]  run outputs.txt, write FOLDER/NAME.txt of each
 python tests/support/outputs.py compare BEFORE AFTER         print what differs; exit 1 where anything does
 
 A line of outputs.txt is `name: command`. Lines run in order in one folder, on 1 June 2026, so that later

@@ -8,7 +8,7 @@ histogram of `hh` with a day's window for each of 30 days, 10,000 revoked device
 after the system was asked to forget it; the clock runs from before the start to the line `ready`, which
 follows the broker's answer to the subscription and the publication of the experiment. Beside it: the same
 with an empty store, and Python alone.
-commands: help, an estimate, a status and refusals, beside their budgets, each a process of its own, in turn with
+commands: help, an estimate, a status and refusals, with budgets, each a process of its own, in turn with
 `python -c pass`; user and system time of each, the least of 15 runs: a busy machine makes a run slower.
 Compiled modules are in Python's cache, as after a first start. The store (SQLite) holds 30 days of 20,000
 devices' reports to `hh` over 1,024 values.

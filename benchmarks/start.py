@@ -39,14 +39,8 @@ DAYS = 30
 REVOKED = 10_000
 BUDGETS_S = {"--help": 0.15, "status": 0.7, "estimate": 1.0}
 REFUSAL_S = 0.3
-REFUSALS = (
-    "plan --devices x",
-    "experiment show nothing.toml",
-    "simulate nothing.toml",
-    "estimate nothing",
-    "serve --nothing",
-    "flash",
-)
+REFUSALS = ("plan --devices x", "serve --nothing", "flash", "estimate nothing")
+REFUSALS += ("experiment show nothing.toml", "simulate nothing.toml")
 
 
 def make_store(url: str, devices: int) -> int:

@@ -99,7 +99,10 @@ def bare(port: int, out: Connection, number: int) -> None:
         nonlocal seen
         seen += 1
 
-    client.on_connect = lambda *_: client.subscribe(topics.report_filter(FLEET), qos=1)
+    def on_connect(*_: object) -> None:
+        client.subscribe(topics.report_filter(FLEET), qos=1)
+
+    client.on_connect = on_connect
     client.on_subscribe, client.on_message = lambda *_: subscribed.set(), on_message
     properties = Properties(PacketTypes.CONNECT)
     properties.SessionExpiryInterval, properties.ReceiveMaximum = 3600, 2 * BATCH_REPORTS

@@ -9,6 +9,7 @@ import math
 from fractions import Fraction
 
 import pytest
+from enumeration import distribution
 from experiments import experiment_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,6 +83,12 @@ def test_defaults_are_every_1_and_equal_weights():
     assert parse().every == 1
     assert [level.weight for level in parse(**HH).levels] == [1, 1, 1, 1]
     assert [level.weight for level in parse(**HH, weights=[0, 5, 65535, 1]).levels] == [0, 5, 65535, 1]
+
+
+def test_a_level_is_drawn_as_often_as_its_weight_says():
+    exp = parse(**{**HH, "bins": 27, "fanout": 3, "cells": [3, 2, 2]}, weights=[2, 3, 1])
+    chances = distribution(lambda rng: ldp_client.pick(exp, rng).weight)
+    assert chances == {2: Fraction(1, 3), 3: Fraction(1, 2), 1: Fraction(1, 6)}
 
 
 def test_any_kind_of_bytes_is_the_same_experiment():

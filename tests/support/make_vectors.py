@@ -22,7 +22,9 @@ import reference_board as ref
 PATH = Path(__file__).parents[1] / "vectors.json"
 FURTHER_PATH = PATH.with_name("vectors_further.json")
 # What ldp_client.py itself does not know: files beside it do.
-FURTHER = re.compile(r'"(type|mechanism)": ?"(text|pair|sw|pgr|prefix|views)"')
+_ENTERED = re.compile(r'(?:TYPES|MECHANISMS)\["(\w+)"\] = ')
+_BESIDE = "".join(path.read_text("utf-8") for path in PATH.parents[1].glob("device/ldp_*.py"))
+FURTHER = re.compile(rf'"(type|mechanism)": ?"({"|".join(_ENTERED.findall(_BESIDE))})"')
 KEY = bytes(range(32))
 SIGNING_KEY = 0x1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF
 

@@ -25,6 +25,7 @@ from hushmote.server.errors import UsageError
 from hushmote.server.service.http_access import check_token, is_loopback
 from hushmote.server.store.store import Store
 from hushmote.web.access import _own_path
+from hushmote.web.frame import VIEWS
 from hushmote.web.limits import MOST_SOCKETS
 
 TOKEN = "0123456789abcdef-a-token"
@@ -98,11 +99,8 @@ def handshake(page, **headers):
 
 
 BEHIND = (
-    "/",
-    "/budget",
-    "/plan",
+    *(path for _, path in VIEWS),
     "/experiment/home/temp",
-    "/board/",
     "/board/config.json",
     "/api/home/temp.json",
     "/v1/home/experiment",

@@ -150,7 +150,8 @@ def test_a_page_whose_process_has_ended_says_so(browser, url):
     Store(url).close()
     with paged(url) as page:
         browser.open(page)
-        browser.says("updated ")
+        # "updated" comes with the HTML; a browser without a connection yet would only load the page again.
+        browser.until(lambda: browser.script("return window.did_handshake"), "the page is not connected")
     browser.says("The page's process does not answer. What you see is of ")
 
 

@@ -93,8 +93,12 @@ def thresholds(experiment: Any) -> list[int]:
     return [level.threshold for level in levels]
 
 
+def parse(shape: dict[str, Any], epsilon: int) -> Any:
+    return Experiment.parse(experiment_json(epsilon=epsilon, **shape, budget={"rule": "unlimited"}))
+
+
 def check(shape: dict[str, Any], epsilon: int) -> None:
-    experiment = Experiment.parse(experiment_json(epsilon=epsilon, **shape, budget={"rule": "unlimited"}))
+    experiment = parse(shape, epsilon)
     indices = range(experiment.domain)
     exact = {i: distribution(lambda rng, i=i: experiment.randomize(i, rng)) for i in (None, *indices)}
     ratio = assert_private(exact, epsilon)
@@ -112,6 +116,31 @@ def check(shape: dict[str, Any], epsilon: int) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_no_code_is_more_than_e_to_the_epsilon_likelier_for_one_index_than_for_another(name, epsilon):
     check(SHAPES[name], epsilon)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("name", ["rr", "grr-3", "grr-16", "grr-64"])
+def test_a_lie_drawn_from_all_cells_fails_the_check(name, epsilon):
+    experiment = parse(SHAPES[name], epsilon)
+    (level,) = experiment.levels
+
+    def broken(index, rng):
+        return index if rng.bernoulli(level.threshold) else rng.below(level.g)
+
+    exact = {i: distribution(lambda rng, i=i: broken(i, rng)) for i in range(experiment.domain)}
+    with pytest.raises(AssertionError, match=r"^ratio .* is above e\^"):
+        assert_private(exact, epsilon)
+
+
+@pytest.mark.parametrize("name", ["grr-3", "sw-5-2"])
+def test_a_threshold_one_unit_too_high_fails_the_check(name):
+    """One more in 2^30: the bound is met as closely as integers allow."""
+    experiment = parse(SHAPES[name], 1_000_000)
+    level = experiment.levels[0] if experiment.levels else experiment
+    level.threshold += 1
+    exact = {i: distribution(lambda rng, i=i: experiment.randomize(i, rng)) for i in range(experiment.domain)}
+    with pytest.raises(AssertionError, match=r"^ratio .* is above e\^"):
+        assert_private(exact, 1_000_000)
 
 
 @pytest.mark.slow

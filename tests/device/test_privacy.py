@@ -19,7 +19,7 @@ from enumeration import (
     memory,
     worst_ratio,
 )
-from experiments import experiment_json
+from experiments import TEXTS, experiment_json
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused
@@ -40,17 +40,6 @@ def hh(domain, fanout, cells, **more):
 
 
 TEXT = {"type": "text", "salt": "pepper", "slots": 8}
-TEXTS = (
-    None,
-    "1.2.3",
-    "",
-    "x" * 300,
-    "ä" * 200,  # 400 bytes: the 255th is the first half of a letter
-    "\ud800",  # half of a surrogate pair
-    "a\0b",
-    b"\xff\xfe not UTF-8",
-    bytearray(b"1.2.3"),
-)
 PAIR = {
     "type": "pair",
     "of": [
@@ -72,7 +61,7 @@ def readings(exp) -> list[Any]:
     if exp.type == "choice":
         return [*exp.labels, "not listed", "", "é" * 99, None, math.nan]
     if exp.type == "text":
-        return [*TEXTS]
+        return [None, *TEXTS]
     if exp.type == "pair":
         return [*PAIRS]
     step = (exp.high - exp.low) / exp.domain / 1000

@@ -6,23 +6,12 @@ from typing import Any
 
 import pytest
 from enumeration import POLICY, memory
-from experiments import experiment_json
+from experiments import TEXTS, experiment_json
 from reference_board import slot_of
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused
 
-TEXTS: tuple[Any, ...] = (
-    "1.2.3",
-    "",
-    "x" * 300,
-    "ä" * 200,  # 400 bytes: the 255th is the first half of a letter
-    "\ud800",  # half of a surrogate pair
-    "a\0b",
-    b"\xff\xfe not UTF-8",
-    bytearray(b"1.2.3"),
-    b"\x00" * 1000,
-)
 each_text = pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
 
 

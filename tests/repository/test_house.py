@@ -201,6 +201,11 @@ def test_a_circle_over_three_files_is_found_and_one_of_a_file_with_itself_is_non
     assert circle(graph | {"d": set()}) == []
 
 
+def test_one_module_of_the_command_line_draws_progress_bars():
+    drawing = {name_of(path) for path in MODULES if "rich.progress" in path.read_text()}
+    assert drawing == {"cli/progress.py"}
+
+
 def test_no_class_name_stands_for_two_things():
     where: dict[str, list[str]] = defaultdict(list)
     for module, node in classes():

@@ -45,3 +45,17 @@ def number_json(bins: int, **changes: Any) -> bytes:
     """The same of a number from 0 to 1 over bins, answered directly (grr); its budget is unlimited."""
     number = {"name": "x", "type": "number", "low": 0, "high": 1000, "bins": bins, "mechanism": "grr"}
     return experiment_json(**number | {"budget": {"rule": "unlimited"}} | changes)
+
+
+TEXTS: tuple[Any, ...] = (
+    "1.2.3",
+    "",
+    "x" * 300,
+    "ä" * 200,  # 400 bytes: the 255th is the first half of a letter
+    "\ud800",  # half of a surrogate pair
+    "a\0b",
+    b"\xff\xfe not UTF-8",
+    bytearray(b"1.2.3"),
+    b"\x00" * 1000,
+)
+"""What a board may be given for a text."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import hushmote
-from enumeration import distribution
+from enumeration import distribution, worst_ratio
 from experiments import experiment_json
 from own_channels import EXAMPLES
 from scipy.stats import binom, binomtest
@@ -28,6 +28,7 @@ from hushmote.server.privacy.audit import (
     AuditError,
     Finding,
     channel,
+    exact_epsilon,
     favoured_codes,
     judge,
     learn_event,
@@ -45,6 +46,32 @@ def audit(client: Path, *payload: bytes, whole=False, draws=6_000, runtime=CPYTH
     subjects = [subject(p, whole) for p in payload]
     tallies = audit_runtimes.run(runtime, [Job(s, (draws // 2, draws // 2)) for s in subjects], client=client)
     return [judge(s, t.runtime, t.halves, FALSE_ALARM) for s, t in zip(subjects, tallies, strict=True)]
+
+
+NUMBER = {"type": "number", "low": 0, "high": 64_000}
+EXACT = [
+    experiment_json(),
+    experiment_json(type="choice", labels=["a", "b"], mechanism="grr", epsilon=2_000_000),
+    experiment_json(**NUMBER, bins=10, mechanism="olh", g=3),
+    experiment_json(**NUMBER, bins=16, mechanism="olh", g=5, epsilon=300_000),
+    experiment_json(**NUMBER, bins=5, mechanism="hh", fanout=2, cells=[2, 2, 5], weights=[3, 0, 1]),
+    experiment_json(**NUMBER, bins=27, mechanism="hh", fanout=5, cells=[2, 3, 7]),
+]
+
+
+@pytest.mark.parametrize("payload", EXACT)
+def test_the_exact_channel_and_epsilon_are_those_of_the_enumerated_code(payload):
+    experiment = subject(payload, False).experiment
+    every = {i: distribution(lambda rng, i=i: experiment.randomize(i, rng)) for i in range(experiment.domain)}
+    for index, codes in every.items():
+        wanted = [float(codes.get(code, 0)) for code in range(experiment.code_count)]
+        assert channel(experiment, index) == pytest.approx(wanted, rel=1e-12)
+    ratio = worst_ratio(every)
+    if ratio is None:  # a level of weight 0: its codes never occur
+        drawn = [code for code in range(experiment.code_count) if every[0].get(code)]
+        ratio = max(a[c] / b[c] for c in drawn for a in every.values() for b in every.values())
+    assert exact_epsilon(experiment) == pytest.approx(math.log(ratio), abs=1e-12)
+    assert experiment.epsilon / 1e6 - 1e-6 < exact_epsilon(experiment) < experiment.epsilon / 1e6
 
 
 @pytest.mark.parametrize(("hits", "misses"), [(0, 0), (1, 0), (40, 7), (500, 500), (1000, 0), (1000, 1000)])

@@ -201,6 +201,26 @@ def test_a_database_of_another_program_is_left_alone(tmp_path):
     assert tables == [("photographs",)]
 
 
+def test_no_table_links_a_device_to_a_code_a_window_or_an_order_of_arrival(sqlite_store):
+    links = {"code", "window", "count", "value", "address", "time"}
+    for table in schema.metadata.tables.values():
+        columns = {c.name for c in table.columns}
+        assert not ("device" in columns and columns & links), table.name
+    with sqlite_store.engine.connect() as connection:
+        sql = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = 'dedupe'").scalar()
+    assert "WITHOUT ROWID" in sql
+
+
+def test_a_store_whose_pages_are_garbage_is_one_line(tmp_path):
+    with Store(url(tmp_path)) as store:
+        store.add_fleet("home", keyed=False)
+    path = tmp_path / "store.sqlite"
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    with fails("the file is damaged; restore a backup"), Store(url(tmp_path)) as store:
+        store.experiments()
+
+
 def test_another_schema_version_is_refused(tmp_path):
     Store(url(tmp_path)).close()
     with sqlite3.connect(tmp_path / "store.sqlite") as connection:

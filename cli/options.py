@@ -34,8 +34,6 @@ AggregatorUrl = Annotated[
         show_default=False,
     ),
 ]
-
-
 ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"

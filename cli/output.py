@@ -17,19 +17,23 @@ OVERWRITE = "HUSHMOTE_OVERWRITE"
 """The variable that lets commands overwrite files, at any value but none."""
 
 
-def output_option(*suffixes: str) -> typer.models.OptionInfo:
-    """The option --output, for commands that write these; --plot is its older name."""
-    kinds = ", ".join(suffixes)
+def output_option(kinds: str) -> typer.models.OptionInfo:
+    """The option --output of a command that writes these kinds of files; --plot is its older name."""
     return typer.Option(
         "--output",
         "--plot",
         metavar="FILE",
-        help=f"Write a file: {kinds}, by its name's end. May be repeated. HUSHMOTE_OVERWRITE=1 overwrites.",
+        help=f"Write a file: {kinds}. May be repeated. HUSHMOTE_OVERWRITE=1 overwrites.",
     )
 
 
-Pictures = Annotated[list[Path] | None, output_option(*PICTURES)]
-Results = Annotated[list[Path] | None, output_option(".csv", ".json", *PICTURES)]
+def by_name(*suffixes: str) -> str:
+    """Kinds of files that the end of a name tells apart, for output_option."""
+    return f"{', '.join(suffixes)}, by its name's end"
+
+
+Pictures = Annotated[list[Path] | None, output_option(by_name(*PICTURES))]
+Results = Annotated[list[Path] | None, output_option(by_name(".csv", ".json", *PICTURES))]
 
 
 def checked(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:

@@ -16,7 +16,7 @@ from ..studies.catalogue import STUDIES
 from ..studies.frame import Running
 from . import tables
 from .options import AsJson, print_json
-from .output import PICTURES, checked, output_option
+from .output import PICTURES, by_name, checked, output_option
 from .progress import progress
 from .workers import WhichWorkers
 
@@ -38,7 +38,7 @@ def study_command(
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
     ] = None,
-    output: Annotated[list[Path] | None, output_option(".csv", *PICTURES)] = None,
+    output: Annotated[list[Path] | None, output_option(by_name(".csv", *PICTURES))] = None,
     crew: WhichWorkers = None,
     as_json: AsJson = False,
 ) -> None:

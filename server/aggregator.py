@@ -129,7 +129,7 @@ class Aggregator:
         )
         pace = functools.partial(Pace, counting.batch_reports, counting.batch_s)
         self._source: Source[Any]
-        if not isinstance(broker, NatsAddress):
+        if not nats:
             # Twice the batch: the broker goes on sending while one is committed.
             most = min(2 * counting.batch_reports, _MOST_IN_FLIGHT)
             self._source = MqttSource(

@@ -6,10 +6,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ...server.planning.wish import Wish
 from ..options import AsJson
+from ..output import output_option
 
 EXPERIMENT = ".toml"
 """The end of an experiment file's name."""
@@ -21,13 +20,7 @@ class PlanOptions(Wish):
 
     output: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--output",
-            "--plot",
-            metavar="FILE",
-            help="Write a file: the experiment as .toml, a picture as .png, .pdf or .svg. May be repeated. "
-            "HUSHMOTE_OVERWRITE=1 overwrites.",
-        ),
+        output_option("the experiment as .toml, a picture as .png, .pdf or .svg"),
     ] = None
     as_json: AsJson = False
 

@@ -10,7 +10,7 @@ import typer
 
 from ..broker import FILE, URLS
 from ..options import AsJson, ExperimentFile
-from ..output import PICTURES
+from ..output import PICTURES, by_name, output_option
 from ..workers import WhichWorkers
 
 WRITTEN = (".csv", ".json", *PICTURES)
@@ -51,13 +51,7 @@ class SimulateOptions:
     ] = None
     output: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--output",
-            "--plot",
-            metavar="FILE",
-            help=f"Write a file: {', '.join(WRITTEN)}, by its name's end. {CONVERGENCE}.png shows the "
-            "estimates as the reports come in. May be repeated. HUSHMOTE_OVERWRITE=1 overwrites.",
-        ),
+        output_option(f"{by_name(*WRITTEN)}. {CONVERGENCE}.png shows the estimates as the reports come in"),
     ] = None
     faithful: Annotated[bool, typer.Option("--faithful", help="Run the real client on every device.")] = False
     faults: Annotated[

@@ -99,7 +99,7 @@ class Door:
             return
         # The whole path as it was sent, also mounted at /v1: in no name is anything to be decoded.
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
-        scope |= {"path": path, "root_path": scope.get("root_path", "").removesuffix("/v1")}
+        scope = scope | {"path": path, "root_path": scope.get("root_path", "").removesuffix("/v1")}
         request = Request(scope, receive)
         try:
             answer = await self._answer(request)

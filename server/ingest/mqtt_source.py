@@ -57,13 +57,16 @@ class MqttSource:
         if before == self._said or not self._connector.accepted(connection):
             return False
         if before[0] is None:
-            (self._retire if self._session.retire else self._subscribe)(connection, now)
+            if self._session.retire:
+                self._retire(connection, now)
+            else:
+                self._subscribe(connection)
         elif connection.granted is not None:
             self._check(connection)
             return True
         return False
 
-    def _subscribe(self, connection: BrokerConnection, _now: float) -> None:
+    def _subscribe(self, connection: BrokerConnection) -> None:
         """Ask for the reports."""
         if self._session.group is not None:
             # Left by a time without the group: all reports would come here as well as this one's part.

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from .numbers import ENGLISH, Numbers, few_boards, two_digits
+from .numbers import ENGLISH, Numbers, counted, few_boards, two_digits
 
 _CHANGED, _CHANCE = "It changed.", "That may be chance."
 
@@ -212,12 +212,7 @@ def change(of: Change, name: str, unit: str | None, confidence: float, rows: int
     return f"{name} {said}. {chance}. {verdict}"
 
 
-def reports(count: int, write: Numbers) -> str:
-    """A number of reports: "1 report", "2,000 reports"."""
-    return f"{write.number(count, 0)} report{'' if count == 1 else 's'}"
-
-
 def too_few(count: int, write: Numbers) -> str:
     """Said instead of an estimate of so many reports."""
-    counted = reports(count, write) if count else "No report"
-    return f"{counted} {'has' if count <= 1 else 'have'} been counted so far. An estimate needs 2 reports."
+    so_far = counted(count, write=write) if count else "No report"
+    return f"{so_far} {'has' if count <= 1 else 'have'} been counted so far. An estimate needs 2 reports."

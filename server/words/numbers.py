@@ -44,9 +44,9 @@ ENGLISH: Numbers = _English()
 """As the command line writes them."""
 
 
-def counted(count: int, noun: str = "report") -> str:
+def counted(count: int, noun: str = "report", write: Numbers = ENGLISH) -> str:
     """A number of things: "1 report", "2,000 reports"."""
-    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{write.number(count, 0)} {noun}{'' if count == 1 else 's'}"
 
 
 def expected(count: float) -> str:

@@ -18,7 +18,7 @@ from ...server.plain_text import visible
 from ...server.results.result import LIVE
 from ...server.words import answers as words
 from ...server.words.epsilon import belief, own_reports, rounded_up
-from ...server.words.numbers import Numbers
+from ...server.words.numbers import Numbers, counted
 from .choices import ends
 
 BEFOREHAND = (
@@ -110,11 +110,11 @@ def head(of: Selected, today: datetime.date, reader: Numbers) -> list[str]:
     """Who asks what until when, and how many reports came: a line for each."""
     version = of.newest
     asks = f"Asked by {visible(version.owner)}. " if version.owner else ""
-    of_today, counted = _reports_on(of, today), f"{words.reports(of.reports, reader)} in all"
+    of_today, in_all = _reports_on(of, today), f"{counted(of.reports, write=reader)} in all"
     return [
         *([visible(version.purpose)] if version.purpose else []),
         f"{asks}{_until(of, today, reader)}",
-        counted if of_today is None else f"{reader.number(of_today, 0)} reports today, {counted}",
+        in_all if of_today is None else f"{reader.number(of_today, 0)} reports today, {in_all}",
     ]
 
 

@@ -81,7 +81,7 @@ NATS_CAMPAIGNS = (
     Campaign("SQLite, 2 aggregators", 0.35, _SHARED_ANY | _COMMITS | _NODES, False, _CLUSTER),
     Campaign("PostgreSQL, 2 aggregators", 0.3, _SHARED_ANY | _DATABASE | _NODES, True, _CLUSTER),
     Campaign("SQLite, disks replaced", 0.05, _NODES | _DISKS, False, _REPLACED),
-    # The stream as the servers make it may miss reports on a new disk: docs/exactly-once.md.
+    # The stream as the servers make it may miss reports on a new disk: docs/survives.md.
     Campaign("disks replaced, stream as made", 0.05, _NODES | _DISKS, False, _CLUSTER, False),
     # Split networks, full disks, power cuts; the servers sync before they acknowledge.
     Campaign("SQLite, split, full, unplugged", 0.25, _SHARED_ANY | _NODES | _SITES, False, _AT_SITES),

@@ -198,14 +198,6 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def constants_table() -> str:
-    rows = []
-    for name, c in scale.constants().items():
-        value = f"{c.value:,.0f}" if c.value >= 100 else f"{c.value:.3g}"
-        rows.append((name, value, c.unit.replace("us", "µs"), f"`{c.source}`", c.conditions))
-    return table(("constant", "value", "", "from", "conditions"), rows)
-
-
 def checks_table() -> str:
     heads = ("run", "predicted", "measured", "ratio", "from")
     numbers = ((c, (short(c.predicted), short(c.measured), f"{c.ratio:.2f}")) for c in checks())
@@ -243,7 +235,6 @@ def fleets_table() -> str:
 
 
 TABLES = {
-    "constants": constants_table,
     "checks": checks_table,
     "fleets": fleets_table,
     "arrivals": arrivals_table,

@@ -384,7 +384,11 @@ def page(costs: Costs) -> str:
         f"| {w.name} | {w.record} bytes | {w.programmed_bytes} | {w.each:.3f} | {w.reports:,} |"
         for w in costs.wear
     ]
-    text += ["", "The ledger is two records in turn. More on wear is in [power-cuts.md](power-cuts.md).", ""]
+    text += [
+        "",
+        "The ledger is two records in turn. More on wear is in [what survives what](survives.md#a-boards-power).",
+        "",
+    ]
     return "\n".join(text)
 
 

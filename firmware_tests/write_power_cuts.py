@@ -1,19 +1,23 @@
 # ruff: noqa: E501 (lines of prose)
-"""Measure power cuts and wear on the runtime that is most like a board, and write docs/power-cuts.md.
+"""Measure power cuts and wear on the runtime that is most like a board, and write its part of docs/survives.md.
 
 python firmware_tests/write_power_cuts.py
 """
 
-import ast
 import sys
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import run
 import runtimes
 
-TARGET = runtimes.ROOT / "docs" / "power-cuts.md"
+TARGET = runtimes.ROOT / "docs" / "survives.md"
+_BEGIN, _END = (
+    "<!-- power cuts: written by firmware_tests/write_power_cuts.py -->\n",
+    "<!-- end of the power cuts -->",
+)
 FILES = (
     "measure_fat.py",
     "test_emulated_power_cuts.py",
@@ -65,84 +69,55 @@ def measure() -> tuple[str, dict[str, list[list[str]]]]:
     return found["unix32f"].version, lines
 
 
-def page(version: str, lines: dict[str, list[list[str]]]) -> str:
-    """The document, from the lines that the on-device files printed."""
+def part(version: str, lines: dict[str, list[list[str]]]) -> str:
+    """The page's part, from the lines that the on-device files printed."""
     text = [
-        "# Power cuts and flash wear",
+        f"Measured with `ldp_client` as compiled for boards on MicroPython {version} (32 bits, single floats). The file systems are"
+        " MicroPython's own, over a NOR flash or disk in memory whose power fails.",
         "",
-        "Written by `firmware_tests/write_power_cuts.py`; every number is measured, with `ldp_client` as compiled"
-        f" for boards on MicroPython {version} (32 bits, single floats). The file systems are MicroPython's own, over"
-        " a NOR flash or disk in memory whose power fails.",
+        "The life that is cut: provision, enroll three experiments, report, send, an outage with unsent reports and a reboot,"
+        " acknowledgements out of order, opting out, a reboot, opting in, more reports. The power fails at **every** erase and"
+        " program operation: before it, half-way through, and right after. Then the board must hold:",
         "",
-        "The board's life that is cut: provision, enroll three experiments, report, send, an outage with several"
-        " unsent reports and a reboot in it, acknowledgements out of order, opting out, a reboot, opting in, more"
-        " reports. The power fails at **every** erase and program operation of it: before the operation, half-way"
-        " through, and right after. Then the file system is mounted again and must hold:",
-        "",
-        "* the ledger holds no more budget than before, and no report was handed out that is not debited;",
-        "* no report number ever comes with other bytes, no unsent report is lost;",
+        "* the ledger has no more budget than before, and every report that was handed out is debited;",
+        "* no report number comes with other bytes, and no unsent report is lost;",
         "* opting out is not forgotten, and what it dropped never comes back;",
-        "* the board works: it is not locked, and reports exactly as long as its budget lasts. A first provision"
-        " that was cut short can be repeated without a flag.",
-        "",
-        "## The client",
+        "* the board is not locked, and reports exactly as long as its budget lasts.",
         "",
         "| storage | after the cut | operations in the life | cuts | lost |",
         "|---|---|---|---|---|",
     ]
-    text += [_cut_row(fields) for fields in lines["CUTS"] if not fields[0].startswith("FAT")]
+    text += [_cut_row(fields) for fields in lines["CUTS"]]
     for name, cuts, broken in lines["BLIPS"]:
         text.append(
             f"| {name} | an operation fails once, the power one or two operations later | | {cuts} | {broken} |"
         )
+    in_place = lines["IN PLACE"][0]
     text += [
         "",
-        "The emulated Pico is MicroPython's own firmware for the RP2040 with its flash in a file (`make pico`): one life is"
-        " recorded there, and cut before and half-way through each operation.",
+        "* The emulated Pico runs MicroPython's own firmware for the RP2040 with its flash in a file (`make pico`).",
+        "* A board whose flash has no power hands out nothing: it reads a record back before `report()` returns.",
+        "* **FAT keeps no order of writes, and nothing is promised there.** Use littlefs, which ESP32 and Pico firmware format"
+        f" by themselves. What broke there: {_broken(lines['BROKEN'])}.",
+        "* littlefs replaces a file as a whole, so a damaged slot is no power cut and could be the newest: the board locks"
+        f" instead of taking a debit back. On raw flash whose slots are overwritten in place, {in_place[1]} of {in_place[0]} cuts"
+        " lock the board, and none gives budget back.",
         "",
-        "A board that runs on without power at its flash hands out nothing: a record is read back before its report"
-        " leaves `report()`.",
+        "The same test finds clients with a mistake:",
         "",
-        "## Clients with a mistake, under the same test",
-        "",
-        "| mistake | storage | cuts | found | what broke |",
-        "|---|---|---|---|---|",
+        "| mistake | storage | cuts | found |",
+        "|---|---|---|---|",
     ]
-    in_place = lines["IN PLACE"][0]
     mistakes = {
         "DebitAfterSending": "debit after sending",
         "TrustAfterFailure": "going on from what the flash did not take",
         "CountAfterFailure": "a failed commit is counted",
     }
-    for name, storage, cuts, found, broken in lines["CONTROL"]:
-        reasons = "; ".join(f"{reason} ({count})" for reason, count in ast.literal_eval(broken).items())
-        text.append(f"| {mistakes[name]} | {storage} | {cuts} | {found} | {reasons or 'nothing'} |")
+    text += [f"| {mistakes[f[0]]} | {f[1]} | {f[2]} | {f[3]} |" for f in lines["CONTROL"]]
     text += [
         "",
-        "## Storage that overwrites in place: the board locks",
-        "",
-        "littlefs replaces a file as a whole: whenever the power fails, each slot is whole, old or new. So a slot that is"
-        " lost or damaged is no power cut, and it could be the newest: the board locks instead of taking a debit back. On"
-        f" raw flash whose slots are overwritten in place, {in_place[1]} of {in_place[0]} cuts lock the board, and none"
-        " gives budget back.",
-        "",
-        "## FAT: no promise",
-        "",
-        "FAT keeps no such order. The same test, cut before and half-way through each sector write:",
-        "",
-        "| storage | after the cut | operations in the life | cuts | lost |",
-        "|---|---|---|---|---|",
-    ]
-    text += [_cut_row(fields) for fields in lines["CUTS"] if fields[0].startswith("FAT")]
-    text += ["", "What broke:", ""]
-    text += [f"* {name}: {reason} ({count})" for name, _, count, reason in lines["BROKEN"]] or ["* nothing"]
-    text += [
-        "",
-        "Use littlefs, which ESP32 and Pico firmware format by themselves.",
-        "",
-        "## Wear",
-        "",
-        "Three experiments in turn; a report is `report()` and `sent()`, two commits.",
+        "**Wear**, three experiments in turn; a report is `report()` and `sent()`, two commits of the ledger. Flash is usually"
+        " rated for 100,000 erases per block.",
         "",
         "| storage | reports | erases | erases per report | most-worn block | bytes programmed per report | record |",
         "|---|---|---|---|---|---|---|",
@@ -152,8 +127,15 @@ def page(version: str, lines: dict[str, list[list[str]]]) -> str:
         text.append(
             f"| {name} | {reports} | {erases} | {each:.3f} | {worst} erases | {programmed} | {longest} bytes |"
         )
-    text += ["", "Flash is usually rated for 100,000 erases per block.", ""]
-    return "\n".join(text)
+    return "\n".join(["", *text, "", ""])
+
+
+def _broken(lines: list[list[str]]) -> str:
+    """Each reason once, with how often all storages together saw it."""
+    counts: Counter[str] = Counter()
+    for _, _, count, reason in lines:
+        counts[reason.rpartition(": ")[2]] += int(count)
+    return ", ".join(f"{reason} ({count})" for reason, count in counts.items()) or "nothing"
 
 
 def _cut_row(fields: list[str]) -> str:
@@ -162,7 +144,8 @@ def _cut_row(fields: list[str]) -> str:
 
 
 def main() -> None:
-    TARGET.write_text(page(*measure()))
+    before, _, rest = TARGET.read_text().partition(_BEGIN)
+    TARGET.write_text(before + _BEGIN + part(*measure()) + _END + rest.partition(_END)[2])
     print(f"wrote {TARGET.relative_to(runtimes.ROOT)}")
 
 

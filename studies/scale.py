@@ -82,7 +82,7 @@ def run(asked: ScaleParameters, running: Running) -> StudyResult:
         _breaks(fleet, chosen, machine),
         *(disks if chosen.setup is CLUSTER else []),
         f"one machine has {asked.cores} cores and {asked.memory:g} GiB, used to a half in the busiest second",
-        "docs/scale.md has the model's constants, docs/set-ups.md what each set-up survives",
+        "docs/scale.md says how far to trust this model, docs/survives.md what each set-up survives",
     )
     return StudyResult({"chosen": chosen.setup.name, "setups": [_plain(one) for one in found]}, shown)
 

@@ -1,4 +1,4 @@
-"""What a broker holds and what not, each a fact of a run: the columns of the table in docs/brokers.md.
+"""What a broker holds and what not, each a fact of a run: the columns of the table in docs/survives.md.
 
 facts() does the same to every broker: reports at QoS 1 while nobody is there, SIGTERM, SIGKILL, a group of
 two readers. tests/server/ingest/test_brokers.py compares with the page, make_brokers.py writes it.

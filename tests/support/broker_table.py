@@ -1,4 +1,4 @@
-"""The brokers of the table in docs/brokers.md: how each is started, and its column as the page has it."""
+"""The brokers of the table in docs/survives.md: how each is started, and its column as the page has it."""
 
 import signal
 import subprocess
@@ -16,7 +16,7 @@ from rabbitmq import RabbitMq, find_rabbitmq
 from hushmote.simulator.broker import Broker, MosquittoBroker, find_mosquitto, free_port
 from hushmote.simulator.nats_servers import NatsServers, find_nats_server
 
-PAGE = Path(__file__).parents[2] / "docs" / "brokers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "survives.md"
 _BEGIN, _END = "<!-- table: tests/support/make_brokers.py -->\n", "<!-- end of the table -->"
 _EMBEDDED = """
 import signal, sys
@@ -102,7 +102,7 @@ COLUMNS = (
 
 
 def columns_of_page() -> dict[str, dict[str, str]]:
-    """Title -> row -> cell, as docs/brokers.md has them."""
+    """Title -> row -> cell, as docs/survives.md has them."""
     lines = PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip().splitlines()
     if not lines:
         return {}

@@ -1,4 +1,4 @@
-"""Starts every broker of docs/brokers.md, does the same to each, and writes what held into the table.
+"""Starts every broker of docs/survives.md, does the same to each, and writes what held into the table.
 
 python tests/support/make_brokers.py [TITLE ...]
 

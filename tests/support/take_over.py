@@ -1,4 +1,4 @@
-"""How NATS servers take over the boards of a fleet on mosquitto: the commands of docs/set-ups.md."""
+"""How NATS servers take over the boards of a fleet on mosquitto: the commands of docs/scale.md."""
 
 from __future__ import annotations
 

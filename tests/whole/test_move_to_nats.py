@@ -1,4 +1,4 @@
-"""A fleet moves from mosquitto and SQLite to NATS and PostgreSQL while its boards report: docs/set-ups.md."""
+"""A fleet moves from mosquitto and SQLite to NATS and PostgreSQL while its boards report: docs/scale.md."""
 
 from __future__ import annotations
 

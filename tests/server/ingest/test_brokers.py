@@ -1,4 +1,4 @@
-"""Brokers that boards and aggregators may meet: each, really run, holds what docs/brokers.md says of it."""
+"""Brokers that boards and aggregators may meet: each, really run, holds what docs/survives.md says of it."""
 
 import pytest
 from broker_facts import ROWS

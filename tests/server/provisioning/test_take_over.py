@@ -1,4 +1,4 @@
-"""A fleet's boards go from mosquitto to NATS servers: the commands of docs/set-ups.md."""
+"""A fleet's boards go from mosquitto to NATS servers: the commands of docs/scale.md."""
 
 from pathlib import Path
 

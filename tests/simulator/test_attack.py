@@ -164,7 +164,7 @@ def test_the_page_says_what_theory_and_the_checks_say(name: str):
     Shifts are left out of what is seen: some come near the alarm.
     """
     experiment, rng = TABLE[name], np.random.default_rng(2)
-    page = (Path(__file__).parents[2] / "docs" / "poisoning.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
     _, worth, *cells = (cell.strip() for cell in row.strip("|").split("|"))
     channel = level_channel(experiment.levels[-1])

@@ -23,7 +23,9 @@ URLS = (
     "mqtt://[user@]host[:1883], or mqtts://[user@]host[:8883] for TLS; NATS servers: "
     "nats://[user@]host[:4222],host,...[?mqtt=1883], or tls://"
 )
-FILE = "or a file with url, password_file, ca, cert, cert_key (HUSHMOTE_BROKER_CA, ...: docs/environment.md)"
+FILE = (
+    "or a file with url, password_file, ca, cert, cert_key (HUSHMOTE_BROKER_CA, ...: docs/commands-fleet.md)"
+)
 PASSWORD = "HUSHMOTE_BROKER_PASSWORD"
 FILES = ("password_file", "ca", "cert", "cert_key")
 VARIABLES = {name: f"HUSHMOTE_BROKER_{name.upper()}" for name in FILES} | {

@@ -208,7 +208,7 @@ def hushmote(
 ) -> None:
     """Private telemetry for fleets of microcontrollers.
 
-    Settings that are the same each time can be HUSHMOTE_* variables: docs/environment.md lists them all.
+    Settings that are the same each time can be HUSHMOTE_* variables: docs/commands-fleet.md lists them all.
     """
 
 

@@ -96,7 +96,7 @@ def test_the_page_of_help_names_every_command(tmp_path: Path):
     page = hushmote("--help", cwd=tmp_path)
     names = [line.split()[0] for line in page.splitlines() if line.startswith("  ") and line[2:3].isalpha()]
     assert [name for name in names if name in cli.COMMANDS] == list(cli.COMMANDS)
-    assert "docs/environment.md" in page
+    assert "docs/commands-fleet.md" in page
 
 
 @pytest.mark.parametrize(

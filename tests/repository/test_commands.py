@@ -29,12 +29,12 @@ ROOT = Path(__file__).parents[2]
 LONG = bool(os.environ.get("LONG"))
 PATTERNS = ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/**/*.md")
 # Made from the help of the commands, with their usage; its examples are held to what is understood.
-HELP = ROOT / "docs" / "command-line.md"
+HELP = sorted(ROOT.glob("docs/commands-*.md"))
 PAGES = [
     path
     for pattern in PATTERNS
     for path in sorted(ROOT.glob(pattern))
-    if path.name != "CHANGELOG.md" and path != HELP
+    if path.name != "CHANGELOG.md" and path not in HELP
 ]
 
 
@@ -99,7 +99,9 @@ def test_what_is_not_run_is_understood_by_the_shell_and_the_command_line(path: P
 
 
 def test_the_examples_of_the_help_are_understood():
-    lines = re.findall(r"^ {4}(hushmote .*)$", HELP.read_text(), re.MULTILINE)
+    lines = [
+        line for page in HELP for line in re.findall(r"^ {4}(hushmote .*)$", page.read_text(), re.MULTILINE)
+    ]
     assert len(lines) > 30
     faults = [misunderstood(words) for line in lines for _, words in page_blocks.Block(1, line).programs()]
     assert [fault for fault in faults if fault] == []

@@ -1,20 +1,27 @@
-"""Reference pages say what the code says: docs/command-line.md and docs/environment.md."""
+"""Reference pages say what the code says: docs/commands-*.md."""
 
 import re
 from pathlib import Path
 
 import make_command_line
+import pytest
+
+from hushmote.cli import main
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("cli", "server", "simulator", "studies", "device", "hushmote", "deploy", "firmware_tests", "tests")
 NAME = re.compile(r"(?<![A-Z_])_?HUSHMOTE_[A-Z_]*[A-Z]")
 
 
-def test_the_page_of_the_command_line_is_that_of_the_commands():
-    wanted = make_command_line.text()
-    assert make_command_line.FILE.read_text(encoding="utf-8") == wanted, (
-        "run tests/support/make_command_line.py"
-    )
+@pytest.mark.parametrize("page", make_command_line.PAGES, ids=lambda page: page.stem)
+def test_a_page_of_commands_is_that_of_the_commands(page: Path):
+    wanted = make_command_line.text(page)
+    assert page.read_text(encoding="utf-8") == wanted, "run tests/support/make_command_line.py"
+
+
+def test_every_command_has_its_page():
+    groups = [group for of_page in make_command_line.PAGES.values() for group in of_page]
+    assert sorted(groups) == sorted({group for group, _, _ in main.COMMANDS.values()})
 
 
 def test_every_variable_of_the_code_is_on_the_page_and_no_other():
@@ -23,5 +30,5 @@ def test_every_variable_of_the_code_is_on_the_page_and_no_other():
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and path.suffix not in (".pyc", ".png", ".bin", ".gz"):
                 used |= set(NAME.findall(path.read_text(encoding="utf-8", errors="replace")))
-    page = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "commands-fleet.md").read_text(encoding="utf-8")
     assert set(NAME.findall(page)) == used

@@ -1,8 +1,9 @@
-"""Writes docs/command-line.md from the commands themselves: python tests/support/make_command_line.py."""
+"""Writes the commands into docs/commands-*.md from themselves: python tests/support/make_command_line.py."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,15 @@ from hushmote.cli import main
 from hushmote.cli.study import write_help
 from hushmote.studies.catalogue import STUDIES
 
-FILE = Path(__file__).parents[2] / "docs" / "command-line.md"
-
-_TOP = """# Command line
-
-<!-- Made by tests/support/make_command_line.py from the commands themselves: change their help instead. -->
-
-All commands and their options, as `hushmote COMMAND --help` (or `-h`) shows them. Settings that are the same
-each time can be [environment variables](environment.md). Every command that prints a result takes `--json`. A
-mistake is one line on standard error and exit status 1; a mistake in the command line itself has status 2.
-
-`hushmote --install-completion` has bash, zsh or fish complete commands and options, in shells that are opened
-afterwards.
-"""
+DOCS = Path(__file__).parents[2] / "docs"
+# Each page, and the groups of `hushmote --help` on it.
+PAGES = {
+    DOCS / "commands-ask.md": ("Start", "Plan", "Read results", "Study"),
+    DOCS / "commands-fleet.md": ("Run a fleet", "Look after"),
+    DOCS / "commands-boards.md": ("Boards",),
+}
+_BEGIN = "<!-- Below: made by tests/support/make_command_line.py from the commands; change their help. -->\n"
+_SAME = re.compile(r"^  -h, --help +Show this message and exit\.\n?", re.MULTILINE)  # of every command
 
 
 def helps() -> Iterator[tuple[str, Any, str]]:
@@ -53,17 +50,22 @@ def studies() -> Iterator[str]:
         yield f"```text\n{formatter.getvalue().strip()}\n```\n"
 
 
-def text() -> str:
-    """The whole document."""
-    parts = [_TOP]
+def text(page: Path) -> str:
+    """The whole page: what stands above the mark as it is, and every command of its groups."""
+    written = page.read_text(encoding="utf-8").partition(_BEGIN)[0]
+    parts = [written + _BEGIN]
     for path, _, shown in helps():
+        group = main.COMMANDS[path.split()[0]][0] if path else "Start"
+        if group not in PAGES[page]:
+            continue
         if path:
             parts.append(f"{'#' * min(2 + path.count(' '), 4)} hushmote {path}\n")
-        parts.append(f"```text\n{shown.strip()}\n```\n")
+        parts.append(f"```text\n{_SAME.sub('', shown).strip()}\n```\n")
         if path == "study":
             parts += studies()
     return "\n".join(parts)
 
 
 if __name__ == "__main__":
-    FILE.write_text(text(), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(text(page), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""docs/study-ranges.md: its tables and numbers, made anew from cells of the very run that its command makes.
+"""docs/ranges.md: its tables and numbers, made anew from cells of the very run that its command makes.
 
 A cell of a study has a seed of its own, so that a part of `hushmote study ranges --seed 1` is exactly that
 part of the whole.
@@ -33,7 +33,7 @@ from hushmote.studies.structures import LocalFlat, LocalHierarchy, Structure
 
 pytestmark = pytest.mark.long
 
-PAGE = Path(__file__).parents[2] / "docs" / "study-ranges.md"
+PAGE = Path(__file__).parents[2] / "docs" / "ranges.md"
 SEED = 1
 SIZES = tuple(FULL.lengths)
 

@@ -57,6 +57,7 @@ check: $(VENV)/.test
 
 # The documentation as a site, in build/site; a dead link or anchor is an error. The tests build it, too.
 docs: $(VENV)/.test
+	-$(BIN)/python web/board/fetch.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Everything that is generated and kept: vectors, what the browser board asks, the commands' page, the mechanisms'.

@@ -4,14 +4,20 @@ MkDocs knows one folder of pages. Here a page keeps its path from the project's 
 between docs/, benchmarks/ and the files at the top are the same on the site as in a clone.
 
 [a] [b] stays text, as elsewhere: mkdocstrings would take it for a link to a name of the code.
+
+A comment stands for what a page has on the site alone: <!-- buttons --> makes the next line's links buttons,
+<!-- board --> is the board in the browser. Links to the notebook lead to a page that has its answers, too.
 """
 
+import re
 from pathlib import Path
 
+import tour
 from markdown import Extension, Markdown
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from hushmote.web.board.files import files as board_files
 
@@ -42,6 +48,12 @@ PATTERNS = (
     "tests/vectors_further.json",
 )
 
+_NOTEBOOK, _TOUR = "examples/tour.ipynb", "examples/tour.md"
+_BUTTONS = re.compile(r"<!-- buttons -->\n(.*\n)")
+_BOARD = (
+    '<iframe class="board" src="board/index.html" title="A board in this browser" loading="lazy"></iframe>'
+)
+
 
 class PlainBrackets(Extension):
     """Takes away what the plugin of mkdocstrings adds for brackets."""
@@ -61,7 +73,20 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     paths = sorted({path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()})
     theme = [file for file in files if file.src_dir != config.docs_dir]
     board = (_board_file(path, file, config) for path, file in board_files())
-    return Files([*theme, *(_file(path.relative_to(root), config) for path in paths), *board])
+    made = Files([*theme, *(_file(path.relative_to(root), config) for path in paths), *board])
+    if (root / _NOTEBOOK).is_file():
+        shown = tour.page(root / _NOTEBOOK, root / "build" / "tour")
+        made.append(File.generated(config, _TOUR, content=shown))
+    return made
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """What a page has on the site alone; links lead to the notebook's page, where it is not that itself."""
+    del config, files
+    if page.file.src_uri == _TOUR:
+        return markdown
+    markdown = _BUTTONS.sub(lambda line: re.sub(r"(\]\([^)]*\))", r"\1{ .md-button }", line[1]), markdown)
+    return markdown.replace("<!-- board -->", _BOARD).replace(f"{_NOTEBOOK})", f"{_TOUR})")
 
 
 def _board_file(path: str, file: Path, config: MkDocsConfig) -> File:

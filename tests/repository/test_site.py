@@ -1,5 +1,6 @@
 """The documentation as a site: it builds, every link leads somewhere, and nothing comes from elsewhere."""
 
+import contextlib
 import json
 import os
 import re
@@ -10,8 +11,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from browser import browsing, needs_chromium
+from browser_board import fetched, static
 from markdown import Markdown
 from markdown_it import MarkdownIt
+
+from hushmote.web.board.fetch import CannotFetch, fetch
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md")), ROOT / "benchmarks/README.md"]
@@ -48,6 +53,8 @@ def build(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with contextlib.suppress(CannotFetch):
+        fetch()  # before the site is built, which has the board as it is
     site = tmp_path_factory.mktemp("site") / "site"
     built = build(ROOT, site)
     assert built.returncode == 0, built.stderr
@@ -106,6 +113,31 @@ def test_the_public_names_of_python_are_described(site: Path):
     assert {"hushmote.server.estimate.estimate.estimate", "hushmote.device.ldp_client.Client.report"} <= ids
 
 
+@pytest.mark.slow
+def test_the_tour_stands_there_with_what_it_shows(site: Path):
+    page = (site / "examples/tour.html").read_text()
+    tags = Html(page).tags
+    assert tags["table"] > 10
+    assert tags["img"] == page.count("data:image/png;base64,") == 3
+    assert "a trend needs at least 2 windows with reports" in page
+    assert 'href="examples/tour.html"' in (site / "python.html").read_text()
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_start_page_has_a_board_that_reports_without_a_server(site: Path, tmp_path: Path):
+    fetched()
+    with static(site) as url, browsing(tmp_path) as chromium:
+        chromium.open(f"{url}index.html")
+        chromium.named("Try it in this browser").click()
+        chromium.driver.switch_to.frame(chromium.find("iframe.board"))
+        chromium.until(lambda: chromium.find("#report").is_displayed(), "the board is not ready")
+        chromium.find("#report").click()
+        chromium.says("One report was made.")
+        chromium.driver.switch_to.default_content()
+        assert chromium.errors() == []
+
+
 # A link that leads nowhere, and what the build says of it.
 DEAD = {
     "[a](none.md)": "'docs/none.md' is not found",
@@ -121,7 +153,7 @@ def test_a_dead_link_stops_the_build(tmp_path: Path):
     settings, _, _ = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")
     (tmp_path / "mkdocs.yml").write_text(settings)
     (tmp_path / "docs/site").mkdir(parents=True)
-    for file in ("files.py", "site.css"):
+    for file in ("files.py", "site.css", "tour.py"):
         (tmp_path / "docs/site" / file).write_text((ROOT / "docs/site" / file).read_text())
     (tmp_path / "docs/other.md").write_text("# Other\n")
     page = tmp_path / "docs/index.md"

@@ -28,12 +28,19 @@ def served(folder: Path) -> Iterator[str]:
     """The board's files under /a/board/ of Python's own static server, by their URL."""
     fetched()
     copy(folder / "a" / "board")
+    with static(folder) as url:
+        yield f"{url}a/board/"
+
+
+@contextlib.contextmanager
+def static(folder: Path) -> Iterator[str]:
+    """A folder on Python's own static server, by its URL."""
     quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(quiet, directory=folder))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/a/board/"
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
     finally:
         server.shutdown()
         server.server_close()

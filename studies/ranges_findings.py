@@ -270,13 +270,16 @@ def flaw_fanout_errors(study: RangeStudy, flaws: Flaws) -> dict[int, float]:
 def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int | None:
     """The shortest length from which on, by theory, the hierarchy errs less than flat; None where never.
 
-    epsilon: nats; for lengths up to half of the days.
+    epsilon: nats; for lengths up to half of the days. Every place of a range counts: in a sample of them the
+    ratio of both errors would jump from one length to the next.
     """
     tree = FlawedStructure(fanout, flaws)
     lengths = range(1, len(series.counts) // 2 + 1)
 
     def better(length: int) -> bool:
-        return _theory(tree, series, epsilon, length) < _theory(tree.beside, series, epsilon, length)
+        places = len(series.counts) - length + 1
+        ours, flat = (predicted(s, series, epsilon, length, places) for s in (tree, tree.beside))
+        return ours < flat
 
     return _first(lengths, better) if better(lengths[-1]) else None
 

@@ -95,7 +95,7 @@ def test_its_figures(domain: int, epsilon: int, q: int, codes: int, variance: fl
     assert frequency_variance(pgr.codes[0].channel, 0.0) <= variance * 1.0001
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "design-codes.md"
+PAGE = Path(__file__).parents[3] / "docs" / "mathematics.md"
 LINES = PAGE.read_text("utf-8").splitlines()
 ROWS = [line.strip("|").split("|") for line in LINES if line[:3].strip("| ").isdigit()]
 

@@ -12,8 +12,6 @@ from unittest import mock
 import typer
 
 from hushmote.cli import main
-from hushmote.cli.study import write_help
-from hushmote.studies.catalogue import STUDIES
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Each page, and the groups of `hushmote --help` on it.
@@ -39,17 +37,6 @@ def helps() -> Iterator[tuple[str, Any, str]]:
                 yield path, command, command.get_help(above[path])
 
 
-def studies() -> Iterator[str]:
-    """What each study takes, as `hushmote study NAME --help` says it."""
-    context = typer.Context(main.load("study"))
-    for name in STUDIES:
-        formatter = context.make_formatter()
-        formatter.width = 80
-        write_help(name, formatter)
-        yield f"### hushmote study {name}\n"
-        yield f"```text\n{formatter.getvalue().strip()}\n```\n"
-
-
 def text(page: Path) -> str:
     """The whole page: what stands above the mark as it is, and every command of its groups."""
     written = page.read_text(encoding="utf-8").partition(_BEGIN)[0]
@@ -61,8 +48,6 @@ def text(page: Path) -> str:
         if path:
             parts.append(f"{'#' * min(2 + path.count(' '), 4)} hushmote {path}\n")
         parts.append(f"```text\n{_SAME.sub('', shown).strip()}\n```\n")
-        if path == "study":
-            parts += studies()
     return "\n".join(parts)
 
 

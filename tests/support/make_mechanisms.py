@@ -34,16 +34,16 @@ WANTS = {
     "frequency": (
         "how many boards hold a value, or each value",
         "few values or a large ε: a board names its value. Many values: it names something that many values"
-        " have in common, so that the error does not grow with their number",
+        " share, so the error does not grow with their number",
     ),
     "range": (
         "how many lie between two limits",
-        "a range adds up few nodes of a tree instead of many values, and each board answers for one level"
+        "a range adds up a few nodes of a tree instead of many values, and each board answers for one level"
         " ([ranges](ranges.md))",
     ),
     "quantile": (
         "the median, or another quantile",
-        "the same, with weights of levels for sums from the left",
+        "the same tree, with its levels weighted for sums from the left",
     ),
     "mean": (
         "the mean",
@@ -51,7 +51,7 @@ WANTS = {
         " ([means](means.md))",
     ),
     "labels": (
-        "how often words occur that nobody listed beforehand",
+        "how often words occur that nobody listed",
         "a board hashes the word into a slot, and the slot is a value like any other ([labels](labels.md))",
     ),
     "pairs": (
@@ -113,6 +113,10 @@ def _questions() -> Iterator[str]:
     yield from _table(*rows)
 
 
+def _points(variance: float) -> str:
+    return percent(half_width(variance, DEVICES)).removeprefix("±").removesuffix(" %")
+
+
 def _errors() -> Iterator[str]:
     for asked in ASKED:
         found = {e: _found(asked, e) for e in EPSILONS}
@@ -120,12 +124,12 @@ def _errors() -> Iterator[str]:
         for word in dict.fromkeys(one.word for each in found.values() for one in each.listed):
             by = {e: one for e, each in found.items() for one in each.listed if one.word == word}
             at = by.get(BITS_AT)
-            errors = [percent(half_width(by[e].variance, DEVICES)) if e in by else "–" for e in EPSILONS]
+            errors = [_points(by[e].variance) if e in by else "–" for e in EPSILONS]
             bits = f"{math.ceil(math.log2(at.codes))}" if at else "–"
             rows.append((at.variance if at else math.inf, [f"`{word}`", *errors, bits]))
         at = found[BITS_AT]
         for peer in at.peers:
-            errors = [percent(half_width(each.peer_variance(peer), DEVICES)) for each in found.values()]
+            errors = [_points(each.peer_variance(peer)) for each in found.values()]
             bits = f"{math.ceil(peer.bits(at.domain, BITS_AT)):,}"
             rows.append((at.peer_variance(peer), [f"*{peer.name}*", *errors, bits]))
         rows.sort(key=lambda row: row[0])
@@ -139,7 +143,7 @@ def _each() -> Iterator[str]:
         words = [word for word, one in MECHANISMS.items() if one is mechanism]
         said = about(mechanism)
         yield f"**{', '.join(f'`{word}`' for word in words)}.** {said.what}\n"
-        for name in ("privacy", "utility", "cost", "citation"):
+        for name in ("privacy", "utility", "citation"):
             part = getattr(said, name)
             if part:
                 yield f"* {name.capitalize()}: {part}"
@@ -147,9 +151,12 @@ def _each() -> Iterator[str]:
 
 
 def _missing() -> Iterator[str]:
-    head = ["", "for", "a board draws", "the server computes", "why it is missing", "from"]
-    rows = ([f"*{p.name}*", p.asked, p.board, p.server, p.missing, p.citation] for p in PEERS)
-    yield from _table(head, *rows)
+    rows: dict[str, list[str]] = {}
+    for peer in PEERS:
+        row = rows.setdefault(peer.name, [f"*{peer.name}*", peer.asked, peer.missing, peer.citation])
+        if peer.asked not in row[1]:
+            row[1] += f", {peer.asked}"
+    yield from _table(["", "for", "why it is missing", "from"], *rows.values())
 
 
 MADE: dict[str, Callable[[], Iterator[str]]] = {

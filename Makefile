@@ -41,7 +41,7 @@ long: $(VENV)/.test
 firmware: $(VENV)/.test
 	$(BIN)/python firmware_tests/run.py
 
-# MicroPython's own firmware on an emulated Raspberry Pi Pico, for make firmware and docs/cost.md: some minutes, 300 MB.
+# MicroPython's own firmware on an emulated Raspberry Pi Pico, for make firmware and docs/reporter.md: some minutes, 300 MB.
 pico: $(VENV)/.test
 	$(BIN)/python firmware_tests/runtimes.py --pico
 

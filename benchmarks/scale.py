@@ -3,7 +3,7 @@
     python benchmarks/scale.py              write studies/scale.csv and the tables; print the checks
     python benchmarks/scale.py --quick      print the checks; write nothing
 
-Nothing is typed twice: each constant is read from a file of benchmarks/results, or from docs/cost.md. What
+Nothing is typed twice: each constant is read from a file of benchmarks/results, or docs/reporter.md. What
 the model is checked against are runs that gave it no constant.
 """
 
@@ -24,7 +24,7 @@ from hushmote.studies import fleet_needs as scale
 ROOT = Path(__file__).resolve().parents[1]
 CSV = ROOT / "studies" / "scale.csv"
 PAGE = ROOT / "docs" / "scale.md"
-COST = ROOT / "docs" / "cost.md"
+COST = ROOT / "docs" / "reporter.md"
 BROKERS = ("mosquitto", "nats 1", "nats 3")
 FEW, MANY = 500, 2000  # connections: of the constants, of the check
 AWAY = 20_000
@@ -94,7 +94,7 @@ def collect() -> Iterator[tuple[str, float, str, str, str]]:
     found = re.search(r"`report\(\)` with hh takes ([\d.]+) ms and `sent\(\)` ([\d.]+) ms", COST.read_text())
     assert found is not None
     said = "hh over 1,024 values, ledger in littlefs, the emulated Pico at 125 MHz"
-    yield "board report", float(found[1]) + float(found[2]), "ms", "docs/cost.md", said
+    yield "board report", float(found[1]) + float(found[2]), "ms", "docs/reporter.md", said
 
 
 def text() -> str:

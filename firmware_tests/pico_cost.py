@@ -128,17 +128,15 @@ def _median(times: dict[int, list[float]], number: int) -> float:
     return median(times[number])
 
 
-def page(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
-    """The two sections of docs/cost.md; smallest: heap in KiB for importing ldp_client, by kind."""
+def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
+    """What docs/reporter.md has of it; smallest: heap in KiB for importing ldp_client, by kind."""
     text = [
-        "## Time on a Pico",
+        "### Time on a Pico",
         "",
         "Cycles of MicroPython's own firmware for the RP2040, in an emulator, as milliseconds at 125 MHz; medians of"
-        f" {pico.turns}. The emulator knows no waits for the external flash, whose cache mostly holds what runs: a chip"
-        f" takes longer, not less. One SHA-256 of 64 bytes takes {pico.sha256_ms:.2f} ms, by mbedTLS at `-Os`, as MicroPython"
-        " builds it. `-O2`, `-O3`, rounds unrolled, or MicroPython's own code without mbedTLS change that by at most an eighth;"
-        " at `-Og`, as in a debug build, its code takes 1.4 times as long, at `-O0` 3.3 times. The ledger is in memory, so"
-        " that no flash is in these numbers.",
+        f" {pico.turns}; the ledger in memory. The emulator knows no waits for the external flash: a chip takes longer, not less."
+        f" One SHA-256 of 64 bytes takes {pico.sha256_ms:.2f} ms, by mbedTLS at `-Os`, as MicroPython builds it. Other ways change"
+        " that by at most an eighth; a debug build (`-Og`) takes 1.4 times as long, `-O0` 3.3 times.",
         "",
         "| mechanism | `report()`, keyed | `report()`, open | `sent()` | `enroll()` |",
         "|---|---|---|---|---|",
@@ -154,12 +152,11 @@ def page(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
         " a page in 0.4 ms and erases a sector in 45 ms, typically).",
         f"* The signature of an experiment takes {pico.verify_ms / 1000:.2f} s, once for each new version.",
         "",
-        "## Frozen",
+        "### Frozen into the firmware",
         "",
-        "`device/manifest.py` freezes the modules into the firmware, where they run from flash:"
-        " `make BOARD=RPI_PICO_W FROZEN_MANIFEST=.../device/manifest.py` in `ports/rp2` of MicroPython's sources. For the"
-        " emulated Pico `make pico` does it. What importing costs there, in bytes of heap that are kept and in"
-        " milliseconds at each start:",
+        "**Frozen modules take a quarter of the heap.** `device/manifest.py` freezes them: `make BOARD=RPI_PICO_W"
+        " FROZEN_MANIFEST=.../device/manifest.py` in `ports/rp2` of MicroPython's sources; for the emulated Pico `make pico` does it."
+        " Importing costs there, in bytes of heap that are kept and in milliseconds at each start:",
         "",
         "| module | source | | `.mpy` | | frozen | |",
         "|---|---|---|---|---|---|---|",
@@ -172,9 +169,8 @@ def page(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
     text.append("| together | " + " | ".join(cells) + " |")
     text += [
         "",
-        "Each after those above it. Compiling source takes more while it lasts: `ldp_client.py` can be imported in a heap of"
+        "Each after those above it. `ldp_client.py` can be imported in a heap of"
         f" {smallest['source']} KiB, `ldp_client.mpy` in {smallest['compiled']} KiB. So `hushmote flash` and"
         " `make mip` put compiled files on boards.",
-        "",
     ]
     return text

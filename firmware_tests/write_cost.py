@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (lines of prose)
-"""Measure what the client costs a board, and write docs/cost.md: memory on the runtime that is most like one,
+"""Measure what the client costs a board, and write its part of docs/reporter.md: memory on the runtime that is most like one,
 time and frozen modules on the emulated Pico (make pico).
 
 python firmware_tests/write_cost.py      prints the targets; exits 1 where one is missed
@@ -28,7 +28,8 @@ from hushmote.server.provisioning import usb as board
 from hushmote.server.provisioning.flash import MODULES
 from hushmote.server.wire.board_files import needed, shipped, with_imports
 
-TARGET = runtimes.ROOT / "docs" / "cost.md"
+TARGET = runtimes.ROOT / "docs" / "reporter.md"
+_BEGIN, _END = "<!-- cost: written by firmware_tests/write_cost.py -->\n", "<!-- end of the cost -->"
 DOMAIN = 1024
 EPSILON = 1_000_000  # micro-nats
 CAP = 10**16  # no budget ends while this measures
@@ -293,27 +294,19 @@ def _from(smallest_kib: int | None) -> str:
     return f"no heap up to {HEAPS_KIB[-1]} KiB" if smallest_kib is None else f"{smallest_kib} KiB"
 
 
-def page(costs: Costs) -> str:
-    """The document."""
+def part(costs: Costs) -> str:
+    """The page's part."""
+    smallest = {with_reporter: life.smallest_kib for with_reporter, life in costs.lives.items()}
     text = [
-        "# What it costs a board",
-        "",
-        "Written by `firmware_tests/write_cost.py`; every number is measured, on MicroPython"
+        "Every number is measured, on MicroPython"
         f" {costs.version} built as a board's is (32 bits, 31-bit small integers, single floats, heap blocks of 16"
-        " bytes), with the modules compiled as `hushmote flash` does it (`mpy-cross -O3`). What runs on a board"
-        " beside them (Wi-Fi, TLS, the application) is not in these numbers.",
+        " bytes), with the modules compiled as `hushmote flash` does it (`mpy-cross -O3`). Wi-Fi, TLS and the application are"
+        " not in them.",
         "",
-        "## Targets",
-        "",
-        "| | target | measured | |",
-        "|---|---|---|---|",
-    ]
-    text += [
-        f"| {a} | {b} | {c} | {'reached' if good else '**missed**'} |" for a, b, c, good in targets(costs)
-    ]
-    text += [
-        "",
-        "## Files",
+        f"**A whole life works in a heap of {_from(smallest[False])}, with the reporter in {_from(smallest[True])}**: import,"
+        " provision a folder, enroll three experiments, 16 reports without a broker, acknowledgements, a restart, 60 more reports."
+        f" Every heap from {HEAPS_KIB[0]} to {HEAPS_KIB[-1]} KiB was tried {LIVES} times, without a connection;"
+        f" {' and '.join(f'{life.own:,}' for life in costs.lives.values())} bytes of it are the measuring code.",
         "",
         "| file | source | `.mpy`, armv6m (Pico) | `.mpy`, xtensawin (ESP32) | heap kept after import |",
         "|---|---|---|---|---|",
@@ -324,13 +317,10 @@ def page(costs: Costs) -> str:
         text.append(f"| `{name}` | {source:,} | {mpy} | {kept} |")
     text += [
         "",
-        "In bytes. The heap is the difference of `gc.mem_alloc()` after `gc.collect()`, code included, of each module"
-        " after those above it. `main.py` is copied as source.",
+        "In bytes. The heap is that of each module after those above it, code included. `main.py` is copied as source.",
         "",
-        "## One report",
-        "",
-        f"Epsilon {EPSILON / 1e6:g}, with the parameters that the server chooses for {DOMAIN:,} values, or a small example where"
-        " readings are no numbers; signed, one experiment enrolled, the files of its mechanism imported.",
+        f"**One report**, at ε = {EPSILON / 1e6:g}, with the parameters that the server chooses for {DOMAIN:,} values, or a small"
+        " example where readings are no numbers; signed, one experiment enrolled:",
         "",
         "| mechanism | values | heap kept | room needed | peak | garbage per report | SHA-256 | report | ledger record |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -344,57 +334,24 @@ def page(costs: Costs) -> str:
         )
     text += [
         "",
-        "In bytes, but SHA-256.",
+        "In bytes, but SHA-256, which is how often `report()` and `sent()` compute it, the most of 40.",
         "",
-        "* heap kept: by client and experiment between two reports, beyond the import.",
-        "* room needed: the smallest hole in an otherwise full heap in which 40 times `report()` and `sent()` pass,"
-        " ledger in a folder; by bisection, to a heap block. The host's file system takes none of this heap; littlefs"
-        " on a board takes the cache of the open file more, four times its program size.",
-        "* peak: import of the client and of the mechanism's files, heap kept and room needed together.",
-        "* garbage per report: what `report()` and `sent()` allocate with the collector off and the ledger in memory,"
-        " the most of 40. None of it lives on (`test_heap.py`).",
-        "* SHA-256: how often it is computed for `report()` and `sent()`, the most of 40.",
+        "* Heap kept: by client and experiment between two reports, beyond the import.",
+        "* Room needed: the smallest hole in a full heap in which 40 times `report()` and `sent()` pass, ledger in a folder. littlefs"
+        " takes the cache of the open file more, four times its program size.",
+        "* Peak: import of the client and of the mechanism's files, heap kept and room needed together.",
+        "* Garbage per report: what `report()` and `sent()` allocate with the collector off, the most of 40. None of it lives on"
+        " (`test_heap.py`).",
         "",
-        *pico_cost.page(costs.pico, costs.imports),
-        "## A whole life in a small heap",
-        "",
-        "Import, provision a folder, enroll three experiments, 16 reports without a broker, acknowledgements, a"
-        " restart, 60 more reports, each sent. Every heap from"
-        f" {HEAPS_KIB[0]} to {HEAPS_KIB[-1]} KiB in steps of 1 KiB is tried {LIVES} times; smallest is the one from which on all pass.",
-        "",
-        "| | smallest heap | of it the measuring code |",
-        "|---|---|---|",
+        *pico_cost.part(costs.pico, costs.imports),
     ]
-    for with_reporter, life in costs.lives.items():
-        what = "client, `mqtt_reporter` and a `Reporter`" if with_reporter else "client"
-        text.append(f"| {what} | {_from(life.smallest_kib)} | {life.own:,} bytes |")
-    text += [
-        "",
-        "No connection is open in this life; the reporter at work with a real broker in 64 KiB is a test of"
-        " `tests/device/test_reporter.py`.",
-        "",
-        "## Flash",
-        "",
-        "Three experiments in turn; a report is `report()` and `sent()`, two commits of the ledger.",
-        "",
-        "| storage | ledger record | bytes programmed per report | erases per report | reports |",
-        "|---|---|---|---|---|",
-    ]
-    text += [
-        f"| {w.name} | {w.record} bytes | {w.programmed_bytes} | {w.each:.3f} | {w.reports:,} |"
-        for w in costs.wear
-    ]
-    text += [
-        "",
-        "The ledger is two records in turn. More on wear is in [what survives what](survives.md#a-boards-power).",
-        "",
-    ]
-    return "\n".join(text)
+    return "\n".join(["", *text, "", ""])
 
 
 def main() -> int:
     costs = measure()
-    TARGET.write_text(page(costs))
+    before, _, rest = TARGET.read_text().partition(_BEGIN)
+    TARGET.write_text(before + _BEGIN + part(costs) + _END + rest.partition(_END)[2])
     print(f"wrote {TARGET.relative_to(runtimes.ROOT)}")
     rows = targets(costs)
     for what, target, measured, good in rows:

@@ -1,4 +1,4 @@
-"""The model of `hushmote study scale`: its constants, its checks, and the tables of docs/scale.md.
+"""The model of `hushmote study scale`: its constants, its checks, and the tables of its two pages.
 
     python benchmarks/scale.py              write studies/scale.csv and the tables; print the checks
     python benchmarks/scale.py --quick      print the checks; write nothing
@@ -23,7 +23,7 @@ from hushmote.studies import fleet_needs as scale
 
 ROOT = Path(__file__).resolve().parents[1]
 CSV = ROOT / "studies" / "scale.csv"
-PAGE = ROOT / "docs" / "scale.md"
+PAGES = (ROOT / "docs" / "scale.md", ROOT / "benchmarks" / "results" / "scale.md")
 COST = ROOT / "docs" / "reporter.md"
 BROKERS = ("mosquitto", "nats 1", "nats 3")
 FEW, MANY = 500, 2000  # connections: of the constants, of the check
@@ -243,12 +243,12 @@ TABLES = {
 
 
 def page(content: str) -> str:
-    """The page with its tables made anew."""
+    """A page with its tables made anew."""
     for name, make in TABLES.items():
         begin, end = f"<!-- {name}: made by benchmarks/scale.py -->\n", "\n<!-- end -->"
         head, found, rest = content.partition(begin)
-        assert found, name
-        content = head + begin + make() + end + rest.partition(end)[2]
+        if found:
+            content = head + begin + make() + end + rest.partition(end)[2]
     return content
 
 
@@ -259,7 +259,8 @@ def main() -> None:
         scale.constants.cache_clear()
     print(checks_table())
     if not quick:
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        for path in PAGES:
+            path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

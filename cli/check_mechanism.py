@@ -13,7 +13,7 @@ from ..server.errors import HushmoteError, UsageError
 from ..server.experiments.definition import load
 from ..server.mechanisms import MECHANISMS, class_of
 from ..server.privacy import audit_runtimes
-from ..server.privacy.audit import AuditError, Finding, judge, subject
+from ..server.privacy.audit import AuditError, AuditFinding, judge, subject
 from ..server.privacy.audit_runtimes import Job
 from ..simulator.contract.check import Property, check
 from .options import AsJson, print_json
@@ -135,7 +135,7 @@ def _audit(
     subjects = [subject(payload, whole) for payload in of for whole in (False, True)]
     jobs = [Job(s, (draws // 2, draws - draws // 2)) for s in subjects]
     error = (1 - confidence) / (len(where) * len(jobs))
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
     for runtime in where:
         with progress(f"drawing on {runtime.name}", 2 * draws * len(jobs)) as advance:
             tallies = audit_runtimes.run(runtime, jobs, drawn=advance)
@@ -151,13 +151,13 @@ def _audit(
         raise PrivacyViolated(f"not {worst.nominal:g}-LDP: {worst.name} {words}; do not let it report")
 
 
-def _exact(finding: Finding) -> str:
+def _exact(finding: AuditFinding) -> str:
     """The exact ε by how far it is from the nominal one."""
     over = finding.exact - finding.nominal
     return f"{finding.nominal:g} {'-' if over <= 0 else '+'} {abs(over):.1g}"
 
 
-def _print(findings: list[Finding], confidence: float) -> None:
+def _print(findings: list[AuditFinding], confidence: float) -> None:
     for runtime in dict.fromkeys(f.runtime for f in findings):
         rows = [f for f in findings if f.runtime == runtime]
         made = table(f"{runtime}: {rows[0].draws:,} draws of each of two inputs", _HEADINGS, 2, no_wrap=True)

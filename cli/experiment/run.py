@@ -36,6 +36,7 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "digest": experiment.digest.hex(),
         "purpose": words.purpose,
         "owner": words.owner,
+        "asks": words.asked.splitlines(),
         "type": experiment.type,
         "unit": words.unit,
         "low": experiment.low / MILLI if number else None,

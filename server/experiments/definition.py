@@ -27,6 +27,8 @@ from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
 from ..mechanisms.own import need_private
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.experiments import is_own, parse_experiment
+from .asking import NotAnswered
+from .asks import asks_of
 from .budget import ExperimentBudget, Quantity
 from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
@@ -40,6 +42,7 @@ _LISTS = {
     "prefixes": "whole numbers such as [2, 3, 4, 4]",
     "labels": 'texts such as ["eco", "boost"]',
     "ranges": 'texts such as ["18:22"]',
+    "asks": 'texts such as ["24:", "median"]',
 }
 _WORKLOADS = {"ranges": ALL_RANGES, "frequencies": FREQUENCIES, "quantiles": PREFIXES, "mean": MEAN}
 
@@ -54,6 +57,7 @@ class Definition(ReadingDefinition):
     statistics: Literal[*_WORKLOADS, *PAIR_STATISTICS] | None = None  # pyright: ignore[reportInvalidTypeForm]
     given: str | None = None
     ranges: tuple[str, ...] | None = None
+    asks: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = Field((), max_length=8)
     mechanism: str = AUTO
     parameters: dict[str, Any] = Field(default_factory=dict)
     epsilon: Quantity
@@ -169,6 +173,10 @@ class Definition(ReadingDefinition):
             if self.statistics not in answers:
                 only = f"{self.mechanism} answers {' and '.join(sorted(answers))}, not {self.statistics}"
                 raise DefinitionError(f"{only}: leave the mechanism out, or the statistics")
+        try:
+            asks_of(experiment, self.asks)
+        except (UnitsError, NotAnswered) as e:
+            raise DefinitionError(f"asks: {e}") from None
         if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
             raise DefinitionError(
                 "the budget's cap is below the cost of one report: no board would ever report"
@@ -207,7 +215,7 @@ class Definition(ReadingDefinition):
         """The words for it that a store keeps: the unit, why it is asked, by whom."""
         from ..store.versions import Description  # only here: planning has no store, and it loads slowly
 
-        return Description(self.unit, self.purpose, self.owner)
+        return Description(self.unit, self.purpose, self.owner, "\n".join(self.asks))
 
     def guarantee(self) -> Guarantee:
         """What holds for all of a board's reports to this experiment together."""

@@ -168,7 +168,7 @@ def favoured_codes(favoured: Floats, other: Floats) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """What an audit found of one subject on one runtime; ε in nats.
 
     draws     of each input
@@ -223,7 +223,7 @@ class Finding:
         }
 
 
-def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error: float) -> Finding:
+def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error: float) -> AuditFinding:
     """What two halves of tallies say, each one tally for each input.
 
     error: probability that the lower bound is above the true ε, at most; shared among the four bounds made
@@ -243,7 +243,7 @@ def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error
         draws = sum(training[first].values()), sum(training[second].values())
         event = learn_event(training[first], training[second], draws, alpha)
         learned = max(learned, _bound(event, held_out[first], held_out[second], alpha))
-    return Finding(
+    return AuditFinding(
         name=experiment.name,
         mechanism=experiment.mechanism,
         path=audited.path,

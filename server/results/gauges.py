@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .publication import Findings, Gauge
+from .publication import Gauge, Scrape
 
 WORDS = {
     "hushmote_estimate": "A statistic: a reading in its unit, or a share of the fleet, 0 to 1.",
@@ -30,7 +30,7 @@ WORDS = {
 class Gauges(Collector):
     """The gauges that findings() returns, for a registry."""
 
-    def __init__(self, findings: Callable[[], Findings]) -> None:
+    def __init__(self, findings: Callable[[], Scrape]) -> None:
         self._findings = findings
 
     def describe(self) -> list[Metric]:

@@ -50,7 +50,7 @@ class Gauge(NamedTuple):
     value: float
 
 
-class Findings(NamedTuple):
+class Scrape(NamedTuple):
     """What a scrape shows: gauges, the unix time of their look, whether the last look failed."""
 
     gauges: Sequence[Gauge] = ()

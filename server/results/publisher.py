@@ -19,7 +19,7 @@ from typing import Any
 
 from ..ingest.pacing import Backoff
 from ..wire.experiments import FOLDERS
-from .publication import Findings, Gauge, Publication
+from .publication import Gauge, Publication, Scrape
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Publisher:
         self._noted: set[str] = set()
         self._trouble = ""
         self.retained: Mapping[str, bytes] = MappingProxyType({})
-        self.findings = Findings()
+        self.findings = Scrape()
 
     def __enter__(self) -> Publisher:
         self._thread.start()
@@ -107,7 +107,7 @@ class Publisher:
                 self._noted.add(note)
                 log.warning("%s", note)
         self.retained = MappingProxyType({t: payload.encode() for t, payload in said["retained"].items()})
-        self.findings = Findings([Gauge(*gauge) for gauge in said["gauges"]], said["at"])
+        self.findings = Scrape([Gauge(*gauge) for gauge in said["gauges"]], said["at"])
 
     def _fail(self, text: str) -> None:
         if text != self._trouble:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy import event
 
-VERSION = 6
+VERSION = 7
 BASELINE = 5
 """The oldest version that is upgraded: what came before was never released."""
 
@@ -40,7 +40,7 @@ device = sa.Table(
 
 # A version of an experiment is immutable. `current` marks the one that is published: one of a name or none.
 # Serials are unix times, or the fleet's last and one where that is more: they tell what came after what.
-# unit, purpose and owner are the analyst's words: boards never see them, they may change, empty is not known.
+# unit, purpose, owner and asked are the analyst's words: boards never see them; they may change.
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -60,6 +60,7 @@ experiment = sa.Table(
     sa.Column("unit", sa.Text, nullable=False, server_default=""),
     sa.Column("purpose", sa.Text, nullable=False, server_default=""),
     sa.Column("owner", sa.Text, nullable=False, server_default=""),
+    sa.Column("asked", sa.Text, nullable=False, server_default=""),  # what its finding says, a line each
     sa.UniqueConstraint("fleet", "digest"),
 )
 

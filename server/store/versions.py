@@ -20,11 +20,15 @@ class VersionRefused(StoreError):
 
 @dataclass(frozen=True)
 class Description:
-    """What boards never see of an experiment: its readings' unit, purpose, owner; empty where not known."""
+    """What boards never see of an experiment: its readings' unit, purpose, owner; empty where not known.
+
+    asked: what its finding is to say, a line each; empty for what is usual of its kind.
+    """
 
     unit: str = ""
     purpose: str = ""
     owner: str = ""
+    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Version:
 
     expires: the last day, UTC, on which it is published, None for good. counted_until: the last day, UTC, on
     which its reports count, None for good. first_serial, serial: what it was published under at first and
-    last; both grow with time over all versions of a fleet. unit, purpose, owner: its Description's.
+    last; both grow with time over all versions of a fleet. unit, purpose, owner, asked: its Description's.
     """
 
     id: int
@@ -48,11 +52,12 @@ class Version:
     unit: str = ""
     purpose: str = ""
     owner: str = ""
+    asked: str = ""
 
     @property
     def description(self) -> Description:
         """Its words."""
-        return Description(self.unit, self.purpose, self.owner)
+        return Description(self.unit, self.purpose, self.owner, self.asked)
 
     def published_on(self, day: datetime.date) -> bool:
         """Whether boards are to take part on that day, UTC."""
@@ -72,9 +77,9 @@ def version_of(row: RowMapping) -> Version:
         name: None if row[name] is None else datetime.date.fromisoformat(row[name])
         for name in ("expires", "counted_until")
     }
-    texts = {name: row[name] for name in ("unit", "purpose", "owner")}
+    texts = {name: row[name] for name in ("unit", "purpose", "owner", "asked")}
     if not all(isinstance(text, str) for text in texts.values()):
-        raise TypeError("its unit, purpose or owner is no text")
+        raise TypeError("its unit, purpose, owner or question is no text")
     serials = {name: int(row[name]) for name in ("first_serial", "serial")}
     payload, current = bytes(row["payload"]), bool(row["current"])
     experiment = parse_experiment(payload)
@@ -86,7 +91,7 @@ def version_of(row: RowMapping) -> Version:
 def row_of(version: Version) -> dict[str, Any]:
     """Return a version as the table of experiments has it, without its id."""
     e = version.experiment
-    same = ("fleet", "payload", "current", "first_serial", "serial", "unit", "purpose", "owner")
+    same = ("fleet", "payload", "current", "first_serial", "serial", "unit", "purpose", "owner", "asked")
     row = {name: getattr(version, name) for name in same} | {"name": e.name}
     row |= {"digest": e.digest, "sha256": e.sha256}
     return row | {name: day_text(getattr(version, name)) for name in ("expires", "counted_until")}

@@ -25,6 +25,7 @@ def fill(
     shares: ArrayLike | Mapping[str, ArrayLike] | None = None,
     unit: str = "",
     seed: int = 1,
+    asked: str = "",
 ) -> Experiment:
     """Add an experiment to a fleet, and to each window its number of reports.
 
@@ -33,7 +34,7 @@ def fill(
     rng = np.random.default_rng(seed)
     if fleet not in store.fleets():
         store.add_fleet(fleet, keyed=False)
-    experiment = store.add_experiment(fleet, payload, description=Description(unit))
+    experiment = store.add_experiment(fleet, payload, description=Description(unit, asked=asked))
     version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
     even = np.full(experiment.domain, 1 / experiment.domain)
     counts = {}

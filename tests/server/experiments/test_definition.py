@@ -83,7 +83,12 @@ def test_what_the_analyst_chose_is_kept():
 
 def test_choice_and_bool_have_their_own_domains():
     number = 'type = "number"        # "bool", "choice" with labels = [...], or "number"'
-    bare = ROOM.replace("low = -14 ", "# ").replace("high = 50", "").replace("bins = 256", "")
+    bare = (
+        ROOM.replace("low = -14 ", "# ")
+        .replace("high = 50", "")
+        .replace("bins = 256", "")
+        .replace("asks =", "# ")
+    )
     choice = bare.replace(number, 'type = "choice"\nlabels = ["ok", "warm", "hot"]')
     assert parse(choice).experiment().domain == 4
     assert parse(bare.replace(number, 'type = "bool"')).experiment().mechanism == "rr"
@@ -137,6 +142,12 @@ def test_caps_are_rounded_down():
         ("bins = 256", 'bins = 256\nranges = ["0:5"]\nmechanism = "grr"', "leave the mechanism out"),
         ("bins = 256", 'bins = 256\nstatistics = "median"', "statistics: Input should be 'ranges'"),
         ("expires = 2027-12-31", 'expires = "soon"', "expires: Input should be a valid date"),
+        ('asks = ["24:", "median"]', 'asks = ["warm"]', "asks: a range reads low:high"),
+        (
+            'asks = ["24:", "median"]',
+            'asks = "median"',
+            'asks must be a list of texts such as ["24:", "median"]',
+        ),
         ('name = "room_temp"', 'name = "Room Temp"', "name: String should match pattern"),
         (
             'unit = "°C"',

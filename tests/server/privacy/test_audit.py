@@ -26,7 +26,7 @@ from hushmote.server.privacy import audit_runtimes
 from hushmote.server.privacy.audit import (
     SILENCE,
     AuditError,
-    Finding,
+    AuditFinding,
     channel,
     exact_epsilon,
     favoured_codes,
@@ -42,7 +42,7 @@ FALSE_ALARM = 1e-10  # of one finding
 SHAPES = {x.split(b'"name": "')[1].split(b'"')[0].decode(): x for x in payloads(None)}
 
 
-def audit(client: Path, *payload: bytes, whole=False, draws=6_000, runtime=CPYTHON) -> list[Finding]:
+def audit(client: Path, *payload: bytes, whole=False, draws=6_000, runtime=CPYTHON) -> list[AuditFinding]:
     subjects = [subject(p, whole) for p in payload]
     tallies = audit_runtimes.run(runtime, [Job(s, (draws // 2, draws // 2)) for s in subjects], client=client)
     return [judge(s, t.runtime, t.halves, FALSE_ALARM) for s, t in zip(subjects, tallies, strict=True)]
@@ -307,7 +307,9 @@ def test_a_channel_above_the_nominal_epsilon_fails_whatever_is_counted(
 
 
 def test_a_rounding_of_floats_is_no_excess_and_what_is_unbounded_is_one():
-    finding = Finding("x", "x", "randomize()", "cpython", (0, 1), 10, 2.0, 2.0 * (1 + 5e-13), 0.1, 0.1, 1.0)
+    finding = AuditFinding(
+        "x", "x", "randomize()", "cpython", (0, 1), 10, 2.0, 2.0 * (1 + 5e-13), 0.1, 0.1, 1.0
+    )
     assert finding.private
     assert not replace(finding, exact=2.0 * (1 + 2e-12)).private
     for exact in (math.inf, math.nan):

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hushmote.server.planning import remaining
 from hushmote.server.results.gauges import WORDS, Gauges
 from hushmote.server.results.look import budgets, look
-from hushmote.server.results.publication import Findings, Gauge, Publication
+from hushmote.server.results.publication import Gauge, Publication, Scrape
 from hushmote.server.service.metrics import CertificateEnds
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
@@ -42,7 +42,7 @@ def test_a_unit_of_any_text_is_one_label(store: Store):
     unit = "°C\"\n} 7\nx{a='{{ 1 }}'\\"
     fill(store, "home", payload_of(experiment()), DAYS, unit=unit)
     found = look(store, Publication(), NOON)
-    samples = scraped(Gauges(lambda: Findings(found.gauges, NOON.timestamp())))
+    samples = scraped(Gauges(lambda: Scrape(found.gauges, NOON.timestamp())))
     (info,) = [key for key in samples if key[0] == "hushmote_experiment_info"]
     assert set(info[1:]) == {"home", "temp", "number", found.results["home", "temp"].unit}
     of_the_publisher = {"hushmote_results_failing", "hushmote_results_timestamp_seconds"}
@@ -51,11 +51,11 @@ def test_a_unit_of_any_text_is_one_label(store: Store):
 
 
 def test_scraping_shows_what_is_there_and_asks_for_nothing_else():
-    shown = [Findings(failing=True)]
+    shown = [Scrape(failing=True)]
     collector = Gauges(lambda: shown[0])
     assert scraped(collector) == {("hushmote_results_failing",): 1}
     labels = {"fleet": "home", "experiment": "temp"}
-    shown[0] = Findings([Gauge("hushmote_estimate_reports", labels, 7)], 5.0)
+    shown[0] = Scrape([Gauge("hushmote_estimate_reports", labels, 7)], 5.0)
     assert scraped(collector) == {
         ("hushmote_estimate_reports", "temp", "home"): 7,
         ("hushmote_results_failing",): 0,

@@ -117,7 +117,7 @@ def described(url):
 
 
 # Schema version -> table -> the columns that it brought to tables that were there.
-NEW_COLUMNS = {6: {"dedupe": {"beyond"}}}
+NEW_COLUMNS = {6: {"dedupe": {"beyond"}}, 7: {"experiment": {"asked"}}}
 
 
 def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(old, version):

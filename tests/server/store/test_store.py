@@ -82,7 +82,7 @@ def test_words_that_are_no_text_are_damage_and_the_check_says_where(sqlite_store
     sqlite_store.add_experiment("home", experiment_payload())
     with sqlite_store.writing() as connection:
         connection.exec_driver_sql("UPDATE experiment SET owner = x'ff'")
-    with pytest.raises(StoreError, match=r"does not parse .*its unit, purpose or owner is no text"):
+    with pytest.raises(StoreError, match=r"does not parse .*its unit, purpose, owner or question is no text"):
         sqlite_store.experiments()
     assert check(sqlite_store).violations == (
         "version 1 of temp in fleet home has days, serials or words that cannot be",
@@ -225,7 +225,7 @@ def test_another_schema_version_is_refused(tmp_path):
     Store(url(tmp_path)).close()
     with sqlite3.connect(tmp_path / "store.sqlite") as connection:
         connection.execute("UPDATE schema_version SET version = 99")
-    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 6: use the Hushmote"):
+    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 7: use the Hushmote"):
         Store(url(tmp_path))
 
 

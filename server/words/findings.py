@@ -1,0 +1,94 @@
+"""A finding in words: what is known now, whether it moved, how sure; or how many reports it still needs."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+
+from .answers import Interval, digits, often, reading
+from .numbers import ENGLISH, Numbers, counted, two_digits
+
+STEADY = "steady"
+
+
+def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
+    """A share of devices, or a reading, with its interval: "24 % of devices (17 to 30 %)", "up to 6.8 %".
+
+    unit: of a reading; None of a share.
+    """
+    if unit is None and of.low <= 0:
+        return f"up to {_percent(of.high, of, write)} of devices"
+    if unit is None and of.high >= 1:
+        return f"at least {_percent(of.low, of, write)} of devices"
+    if unit is None:
+        value, high = (_percent(x, of, write) for x in (of.value, of.high))
+        return f"{value} of devices ({_percent(of.low, of, write).removesuffix(' %')} to {high})"
+    places = _places(of.low, of.high)
+    value, low, high = (write.number(x, places) for x in (of.value, of.low, of.high))
+    return f"{reading(of.value, unit, write, places)} ({low} to {high})" if low != high else f"{value} {unit}"
+
+
+def _places(low: float, high: float) -> int:
+    """The digits behind the point that an interval leaves a meaning: one of its half or two."""
+    places = digits(low, high)
+    return places if (high - low) / 2 * 10**places < 30 else max(0, places - 1)
+
+
+def _percent(share: float, of: Interval, write: Numbers) -> str:
+    low, high = max(of.low, 0.0), min(of.high, 1.0)
+    return write.percent(share, _places(100 * low, 100 * high))
+
+
+def moved(by: Interval, p: float, unit: str | None, apart: str, write: Numbers = ENGLISH) -> str:
+    """That it moved, and how often chance alone does that: "up 12 points in 20 days; chance alone: ..."."""
+    scale, of = (100, "points") if unit is None else (1, unit)
+    size = two_digits(abs(by.value) * scale, write)
+    return f"{'up' if by.value > 0 else 'down'} {size} {of}".rstrip() + f" in {apart}; {chance(p, write)}"
+
+
+def apart(hours: float) -> str:
+    """A length of time as people say it: hours up to two days, then days."""
+    return counted(round(hours), "hour") if hours < 48 else counted(round(hours / 24), "day")
+
+
+def pair(
+    cases: Sequence[tuple[str, Interval]], of: str, unit: str | None, p: float, write: Numbers = ENGLISH
+) -> str:
+    """What holds in two cases: "crashed=yes: 12 % (10 to 14 %) with version=1.2; 4 % (3 to 5 %) with ..."."""
+    told = "; ".join(
+        f"{amount(row, unit, write).replace(' of devices', '')} with {name}" for name, row in cases
+    )
+    return f"{of}: {told}; {chance(p, write) if p < 0.05 else 'chance alone could make that difference'}."
+
+
+def chance(p: float, write: Numbers = ENGLISH) -> str:
+    """How often chance alone does as much: "chance alone: less than 1 in 10,000"."""
+    return f"chance alone: {often(p, write).replace(' time in', ' in')}"
+
+
+def too_few(
+    reports: int, needed: float, target: str, a_day: float, now: datetime.datetime, write: Numbers = ENGLISH
+) -> str:
+    """Said while an answer would say nothing: how many reports one takes, and when they will be there.
+
+    needed: reports for the target, such as "±10 points". a_day: how many come; 0 where that is not known.
+    """
+    so_far = f"{counted(reports, write=write)} so far"
+    if not math.isfinite(needed) or needed <= reports:
+        return f"{so_far}: too few to tell anything yet."
+    text = f"{so_far}. {target} needs about {write.number(_round(needed), 0)}"
+    if not a_day:
+        return f"{text}."
+    days = (needed - reports) / a_day
+    if days > 730:
+        return f"{text}: more than 2 years at this rate."
+    day = (now + datetime.timedelta(days=days)).date()
+    when = "today" if day == now.date() else f"{day:%A}" if days < 6 else write.day(day)
+    return f"{text}; at this rate {when if when == 'today' else f'on {when}'}."
+
+
+def _round(count: float) -> int:
+    """A number with two digits, never less than it is."""
+    unit = 10 ** max(0, math.floor(math.log10(count)) - 1)
+    return math.ceil(count / unit) * unit

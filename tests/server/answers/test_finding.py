@@ -1,0 +1,173 @@
+"""Findings: one sentence a question, honest about change, few reports, and what they cannot tell."""
+
+import datetime
+import re
+
+import numpy as np
+import pytest
+from experiments import experiment_json, number_json
+from filled import fill
+from kinds import fill_kinds
+
+from hushmote.server.answers.finding import changed, find, looks, thirds
+from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.estimate import estimate
+from hushmote.server.experiments.asks import asks_of
+from hushmote.server.experiments.units import UnitsError
+from hushmote.server.store.store import Store
+from hushmote.server.wire.experiments import parse_experiment
+from hushmote.simulator import vectorised
+
+DAYS = [f"2026-11-{day:02}" for day in range(1, 31)]
+NOON = datetime.datetime(2026, 11, 30, 12, tzinfo=datetime.UTC)
+ROOM = number_json(
+    16, name="room", low=0, high=16_000, epsilon=2_000_000, mechanism="hh", fanout=4, cells=[4, 16]
+)
+YES = experiment_json(name="door", epsilon=2_000_000)
+MODES = experiment_json(
+    name="mode", type="choice", labels=["eco", "boost"], mechanism="grr", epsilon=4_000_000
+)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as opened:
+        yield opened
+
+
+def finding(store, name, *windows):
+    return find(Facts(store, NOON), Selection(name, "home", windows))
+
+
+def room(mean):
+    shares = np.exp(-0.5 * ((np.arange(16) + 0.5 - mean) / 2) ** 2)
+    return shares / shares.sum()
+
+
+def test_a_change_is_told_of_the_newest_third_with_its_size_and_its_time(store):
+    shares = {day: room(6 if int(day[-2:]) <= 15 else 10) for day in DAYS}
+    fill(store, "home", ROOM, dict.fromkeys(DAYS, 4000), shares, "°C", asked="8:\nmedian\nmean")
+    told = finding(store, "room")
+    share, median, mean = told.findings
+    assert re.fullmatch(
+        r"8 °C and above: 8\d\.\d % of devices \(8\d\.\d to 8\d\.\d %\), up (6\d|70) points in 20 days; "
+        r"chance alone: less than 1 in 10,000\.",
+        share.sentence,
+    )
+    assert (share.moved, share.quantity, len(share.series)) == ("up", "share", 30)
+    assert share.low < 0.843 < share.high  # of the newest days, not of all
+    assert median.sentence.startswith("Median: 10.5 °C (9.0 to 11.0), up 5 °C in 20 days; ")
+    assert re.search(r", up [34](\.\d)? °C in 20 days; chance alone: less than 1 in 10,000\.$", mean.sentence)
+    assert told.sentence == f"{share.sentence} {median.sentence} {mean.sentence}"
+
+
+def test_what_does_not_change_is_steady_and_told_of_all_windows(store):
+    fill(store, "home", YES, dict.fromkeys(DAYS, 2000), [0.9, 0.1])
+    (told,) = finding(store, "door").findings
+    assert re.fullmatch(r"Yes: (9|10)\.\d % of devices \(\d+\.\d to 1\d\.\d %\), steady\.", told.sentence)
+    assert told.moved == "steady"
+    (one,) = finding(store, "door", DAYS[0]).findings
+    assert (one.moved, "steady" in one.sentence) == ("", False)
+
+
+@pytest.mark.parametrize(("shares", "start"), [([1, 0], "Yes: up to "), ([0, 1], "Yes: at least ")])
+def test_an_end_where_no_share_is_becomes_up_to_or_at_least(store, shares, start):
+    fill(store, "home", YES, {DAYS[0]: 3000}, shares)
+    told = finding(store, "door")
+    assert told.sentence.startswith(start)
+    assert told.sentence.endswith(" % of devices.")
+
+
+def test_too_few_reports_say_how_many_it_takes_and_when(store):
+    fill(store, "home", YES, {"2026-11-29": 3, "2026-11-30": 3})
+    told = finding(store, "door")
+    assert not told.enough
+    assert told.findings[0].value is None
+    words = re.fullmatch(
+        r"6 reports so far\. ±10 points needs about (\d+); at this rate on (\d{4}-\d\d-\d\d)\.", told.sentence
+    )
+    assert words
+    needed = int(words[1])
+    assert (
+        160 <= needed <= 240
+    )  # 1.96² (e²/(e² - 1)² + 1/4) / 0.1² = 165, and what an interval of so few has more
+    days = (datetime.date.fromisoformat(words[2]) - NOON.date()).days
+    assert abs(days - (needed - 6) / 3) <= 4
+
+
+def test_before_two_reports_there_is_nothing_to_estimate(store):
+    store.add_fleet("home", keyed=False)
+    store.add_experiment("home", YES)
+    assert finding(store, "door").sentence.startswith("No report has been counted so far.")
+    fill(store, "home", MODES, {DAYS[0]: 1})
+    assert finding(store, "mode").sentence.startswith("1 report has been counted so far.")
+
+
+def test_the_most_common_label_is_named(store):
+    fill(store, "home", MODES, dict.fromkeys(DAYS[:6], 3000), [0.1, 0.7, 0.2])
+    (told,) = finding(store, "mode").findings
+    assert re.match(r"Most common: boost: (69|7\d)(\.\d)? % of devices", told.sentence)
+
+
+def test_every_kind_of_experiment_has_a_finding(store):
+    fill_kinds(store)
+    said = {name: finding(store, name) for name in Facts(store).names("home")}
+    assert said["delay"].sentence.startswith("Mean: ")
+    assert said["room"].sentence.startswith("Median: ")
+    assert said["crash"].sentence.startswith("Most common: 1.0.0…: ")
+    pair = said["crash_by_version"].sentence
+    assert re.match(
+        r"crashed=yes: (49|50|51)\.\d % \(.* %\) with version=1\.0; up to .* % with version", pair
+    )
+    assert pair.endswith("; chance alone: less than 1 in 10,000.")
+    named = said["firmware"]
+    assert named.sentence == "Name the texts to ask about: hushmote estimate firmware --candidates FILE."
+    assert not named.enough
+
+
+@pytest.mark.parametrize(
+    ("payload", "asked", "match"),
+    [
+        (ROOM, "warm", "a range reads low:high"),
+        (ROOM, "120 %", "between 0 and 100 %, not 120 %"),
+        (YES, "median", "door has no label median"),
+        (MODES, "8:", "mode has no label 8:"),
+    ],
+)
+def test_a_question_that_does_not_fit_is_refused(payload, asked, match):
+    with pytest.raises(UnitsError, match=match):
+        asks_of(parse_experiment(payload), [asked])
+
+
+LOOKS = (2, 3, 5, 8, 12, 20, 30)
+
+
+def said_to_move(step: float, reports: int, rng: np.random.Generator) -> tuple[bool, bool]:
+    """Whether it is said at any of the looks, and at the last, that a share changed on the eleventh day."""
+    e = parse_experiment(experiment_json(epsilon=1_000_000))
+    shares = [0.4 + step * (day >= 10) for day in range(30)]
+    days = [vectorised.histogram(e, rng.multinomial(reports, [1 - s, s]), rng) for s in shares]
+    (ask,) = asks_of(e)
+    told = []
+    for seen in LOOKS:
+        parts = thirds([f"{day}" for day in range(seen)])
+        sums = (np.sum([days[int(day)] for day in part], axis=0) for part in parts)
+        before, after = (FleetEstimate(estimate(e, one)) for one in sums)
+        change = changed(ask, "yes", before, after, looks(seen))
+        assert change
+        told.append(change.p_adjusted < 0.05)
+    return any(told), told[-1]
+
+
+def test_of_fleets_without_a_change_at_most_one_in_twenty_is_ever_said_to_move():
+    """400 fleets, seven looks at each. At a chance of 0.05, more than 55 come by chance 1e-11."""
+    rng = np.random.default_rng()
+    assert sum(said_to_move(0, 1000, rng)[0] for _ in range(400)) <= 55
+
+
+def test_a_change_of_the_planned_size_is_said():
+    """200 fleets. At a chance of 0.8, fewer than 122 come by chance 1e-10."""
+    rng = np.random.default_rng()
+    planned = 1.96 * np.sqrt((0.9207 + 0.24) / 4000)  # half the interval of one day: ε 1, a share of 0.4
+    assert sum(said_to_move(planned, 4000, rng)[1] for _ in range(200)) >= 122

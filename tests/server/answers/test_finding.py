@@ -56,6 +56,8 @@ def test_a_change_is_told_of_the_newest_third_with_its_size_and_its_time(store):
         share.sentence,
     )
     assert (share.moved, share.quantity, len(share.series)) == ("up", "share", 30)
+    assert share.low is not None
+    assert share.high is not None
     assert share.low < 0.843 < share.high  # of the newest days, not of all
     assert median.sentence.startswith("Median: 10.5 °C (9.0 to 11.0), up 5 °C in 20 days; ")
     assert re.search(r", up [34](\.\d)? °C in 20 days; chance alone: less than 1 in 10,000\.$", mean.sentence)

@@ -107,7 +107,7 @@ def histogram(
     delta: Annotated[float, typer.Option(help="δ of the histogram's ε.")] = 1e-6,
     as_json: AsJson = False,
 ) -> None:
-    """What a histogram gives away to whoever sees histograms only, by mechanism, and what ε allows it."""
+    """What a histogram gives away to somebody who sees only it, by mechanism, and what ε allows it."""
     if (epsilon is None) == (local is None):
         raise UsageError("give either --epsilon, of the histogram, or --local, of a report")
     boards, own = _boards(devices)

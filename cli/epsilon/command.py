@@ -56,8 +56,8 @@ class EpsilonOptions:
         str,
         typer.Argument(
             metavar="FILE|N|N:MECHANISM",
-            help="What a board may hold: an experiment's TOML file; or so many values, by the mechanism that "
-            f"is best for frequencies or by one of {', '.join(MECHANISM_NAMES[1:])}.",
+            help="What a board may hold: an experiment's TOML file; or a number of values, by the mechanism "
+            f"that is best for frequencies or by one of {', '.join(MECHANISM_NAMES[1:])}.",
             show_default=False,
         ),
     ] = ""

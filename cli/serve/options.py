@@ -48,7 +48,7 @@ class ServeOptions:
         list[str] | None,
         typer.Option(
             metavar="N|SECONDSs",
-            help=f"Commit after so many reports, or so long: 500, 0.5s. May be repeated.  "
+            help=f"Commit after this many reports or this time: 500, 0.5s. May be repeated.  "
             f"[default: {BATCH_REPORTS}, {BATCH_S:g}s]",
             show_default=False,
         ),
@@ -56,7 +56,7 @@ class ServeOptions:
     simulated_days: Annotated[
         int | None,
         typer.Option(
-            help="Only for fleets of simulated boards, named sim...: the clock begins so many days ago "
+            help="Only for fleets of simulated boards, named sim...: the clock begins this many days ago "
             "and runs through each in 10 s.",
             min=1,
             max=365,
@@ -76,7 +76,7 @@ class ServeOptions:
         typer.Option(
             metavar="ended|SECONDS[,N][,home-assistant]",
             help="Retain each experiment's result at the broker, over windows that have ended; or inside "
-            "running ones too, every so many seconds: then only the ε of a report holds. Over the newest N "
+            "running ones too, every SECONDS: then only the ε of a report holds. Over the newest N "
             "windows; and each statistic as a sensor of Home Assistant.",
             show_default=False,
         ),

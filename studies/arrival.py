@@ -1,4 +1,4 @@
-"""All boards of a region come back at once, with a random delay and without: how long that takes."""
+"""How long it takes when all boards of a region come back at once, with a random delay and without."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Study:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Of the files that it writes."""
+        """The suffixes of the files that it writes."""
         return ((".csv",) if self.tabular else ()) + (PICTURES if self.pictured else ())
 
 
@@ -159,7 +159,7 @@ def asked(name: str, texts: Iterable[str]) -> StudyParameters:
 
 
 def _mistake(name: str, known: dict[str, FieldInfo], error: ValidationError) -> str:
-    """What was wrong with the first parameter that does not fit, and what would be right."""
+    """Say what is wrong with the first bad parameter, and what would be right."""
     first = error.errors(include_url=False)[0]
     key = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "missing":

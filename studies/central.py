@@ -24,7 +24,7 @@ _FEW = 3  # statistics that the answer names each
 
 
 class CentralParameters(StudyParameters):
-    """What there is, what is answered about it, and what is allowed."""
+    """The universe, the statistics to answer, and the risk allowed."""
 
     records: tuple[str, ...] = Field(
         min_length=1,
@@ -85,7 +85,7 @@ def _choices(text: str, asked: CentralParameters, risk: float) -> list[EpsilonCh
 
 
 def _prior(text: str, universe: Universe) -> Floats | None:
-    """How likely each record is the missing one, shape (records,); None: all alike."""
+    """The chance that each record is the missing one, shape (records,); None: all alike."""
     if text == "uniform":
         return None
     count = len(universe.records)

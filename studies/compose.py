@@ -116,10 +116,10 @@ def _refused(row: ComposedRow) -> str:
 
 
 def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
-    """What releases are together, by the theorem that promises most."""
+    """Sum up the releases by the theorem that promises most."""
 
     def worth(row: ComposedRow) -> tuple[bool, float]:
-        """Less is better; a δ has to buy a hundredth of ε at least."""
+        """The order of theorems: less is better, and a δ must buy at least a hundredth of ε."""
         epsilon = row.epsilon or 0.0
         return ((row.delta or 0) >= _NEXT_TO_NOTHING, epsilon * (1 if row.delta == history.delta else 1.01))
 

@@ -1,4 +1,4 @@
-"""What many releases of one value give away: an adversary's view of them, and when a budget is spent.
+"""An adversary's view of many releases of one value, and when they have spent a budget.
 
 Everything is computed, nothing is drawn. The value is yes or no, and each release is randomized response with
 ε in nats: every ε-LDP release of two values can be made from it, Laplace noise too, and so tells no more.

@@ -25,7 +25,7 @@ _ANSWERS = {"epsilon": "ε per report", "spent": "ε of all", "reports": "report
 
 
 class CurvesParameters(StudyParameters):
-    """What is drawn against what."""
+    """Which axis is drawn against which."""
 
     show: Literal["epsilon", "spent", "reports"] = Field(
         "epsilon", description="epsilon per report, what reports spent, or how many reports there are."

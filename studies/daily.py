@@ -23,7 +23,7 @@ _SHOWN = 8  # texts that a column has, in an error
 
 
 class DailyError(HushmoteError):
-    """A file of daily counts that cannot be read; the text says where and what would be right."""
+    """A file of daily counts cannot be read; the text says where, and what would be right."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ THESIS = Flaws(lie=True, no_hash=True, root=True, inconsistent=True)
 
 
 def true_epsilon(epsilon: float, cells: int) -> float:
-    """What the flawed oracle with that many cells really spends at a nominal ε, in nats.
+    """The true ε of the flawed oracle with `cells` cells at a nominal ε, in nats.
 
     The truth is sent with probability p + (1 - p) / g and each other cell with (1 - p) / g,
     p = e^ε / (e^ε + g - 1), so that the ratio is 1 + g e^ε / (g - 1).
@@ -74,7 +74,7 @@ class FlawedStructure(LocalStructure):
 
     @property
     def family(self) -> str:
-        """Which of the correct ones it is like."""
+        """The correct structure that it imitates."""
         return "local hierarchy" if self.fanout else "local flat"
 
     @property
@@ -87,7 +87,7 @@ class FlawedStructure(LocalStructure):
         return _believed(domain, epsilon, self.fanout, self.flaws.no_hash)
 
     def ran(self, domain: int, epsilon: float) -> Experiment:
-        """What makes the reports: the same, with its truth told too often where the lie may be true."""
+        """The oracle that makes the reports; with the lie from all cells it tells the truth too often."""
         return _ran(domain, epsilon, self.fanout, self.flaws.no_hash, self.flaws.lie)
 
     def unused(self, domain: int) -> float:

@@ -33,7 +33,7 @@ SQLITE, POSTGRESQL = "sqlite", "postgresql"
 
 
 class ScaleError(HushmoteError):
-    """A fleet that the model does not take; the text says what would be right."""
+    """The model does not cover this fleet; the text says what would be right."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Setup:
-    """What stands between boards and answers. grouped: several aggregators share the reports."""
+    """The servers between boards and answers. grouped: several aggregators share the reports."""
 
     name: str
     broker: str
@@ -117,7 +117,7 @@ SETUPS = (ONE, GROUP, CLUSTER)
 
 @dataclass(frozen=True)
 class Limit:
-    """Something that more machines do not lift: how much of it is asked for, of 1."""
+    """A limit that more machines do not lift: the part of it that is used, of 1."""
 
     what: str
     asked: float
@@ -149,7 +149,7 @@ class Needs:
 
     @property
     def first(self) -> Limit:
-        """What breaks first."""
+        """The limit that is reached first."""
         return self.limits[0]
 
     @property
@@ -251,7 +251,7 @@ def smallest(fleet: Fleet, machine: Machine = Machine()) -> Needs:
 
 
 def breaks_at(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> tuple[int, Limit] | None:
-    """The least number of such boards that is too many, and what breaks there; None for no number."""
+    """The least number of such boards that is too many, and its limit; None if no number is."""
     low, high = 1, MOST_BOARDS + 1
     while low < high:
         middle = (low + high) // 2
@@ -265,7 +265,7 @@ def breaks_at(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> tuple
 def _limits(
     setup: Setup, machine: Machine, amounts: Mapping[str, float], of: Mapping[str, float]
 ) -> list[Limit]:
-    """How much is asked of what there is one of, of 1 each."""
+    """The load on everything that exists only once, of 1 each."""
     load, cores = machine.load, machine.cores
     memory = machine.memory_gib * load
     limits = {
@@ -279,7 +279,7 @@ def _limits(
         limits["the one log of reports"] = log_cores / load, "regions"
         all_cores = _MOST_SERVERS * cores * load
         limits["processors of the brokers"] = amounts["broker_cores"] / all_cores, "regions"
-        # Whoever is connected to it: each server has the list of all boards, and their statuses.
+        # Each server has the list of all boards, and their statuses.
         every, connections = amounts["every_gib"], amounts["divided_gib"] / _MOST_SERVERS
         asked = (every + connections) / memory
         if every > connections:

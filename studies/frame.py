@@ -21,11 +21,11 @@ from ..simulator.crew import THIS_PROCESS, Workers
 
 
 class StudyError(HushmoteError):
-    """A study that cannot be run; the text says what would be right."""
+    """The study cannot run; the text says what would be right."""
 
 
 class StudyParameters(BaseModel):
-    """What a study can be asked, each with its default, bounds and a line of help."""
+    """The parameters of a study, each with its default, bounds and a line of help."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -123,7 +123,7 @@ class LifetimeStudy:
 
 
 def shares() -> Floats:
-    """What the simulated devices hold: value i with a weight of 1 / (i + 1)."""
+    """The readings of the simulated devices: value i with a weight of 1 / (i + 1)."""
     weights = population.zipf(1).weights(DOMAIN)
     return weights / weights.sum()
 

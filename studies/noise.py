@@ -1,4 +1,4 @@
-"""Discrete Laplace noise, whose presence or value it protects, and where its randomness comes from.
+"""Discrete Laplace noise: what it protects, and where its randomness comes from.
 
 Noise is from OpenDP for what is published, from a seeded generator for studies. Floating-point Laplace noise
 leaks (Mironov, "On significance of the least significant bits for differential privacy", CCS 2012), so noise
@@ -19,7 +19,7 @@ from ..server.errors import HushmoteError
 
 
 class NeighbourRelation(enum.StrEnum):
-    """Which two data sets must be hard to tell apart.
+    """Which pairs of data sets must be hard to tell apart.
 
     added     one record is added or removed; how many there are is protected too. The classic one.
     replaced  one record has another value; their number is public. What local privacy protects: a central
@@ -36,7 +36,7 @@ class NeighbourRelation(enum.StrEnum):
 
 
 class NoiseError(HushmoteError):
-    """Noise that cannot be drawn; the text says what would help."""
+    """No noise can be drawn; the text says what would help."""
 
 
 class Noise(Protocol):
@@ -97,7 +97,7 @@ class SeededNoise:
 
 def _opendp() -> Any:
     try:
-        import opendp.prelude as dp  # two seconds to load: only those who publish wait for it
+        import opendp.prelude as dp  # takes two seconds to load: only publishing waits for it
         from opendp.mod import enable_features
     except ImportError:
         raise NoiseError("safe noise comes from OpenDP: pip install 'hushmote[study]'") from None

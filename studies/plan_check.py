@@ -63,7 +63,7 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """A row that cannot be measured, and why not."""
+    """A row without a measurement, and the reason."""
 
     name: str
     why: str
@@ -94,7 +94,7 @@ class PlanCheck:
 
     @property
     def agrees(self) -> bool:
-        """Whether what is measured lies where a right prediction has it."""
+        """Whether the measured error lies in the band of a right prediction."""
         return self.least <= self.measured <= self.most
 
     @property
@@ -276,7 +276,7 @@ def _words(asked: Places | OfMean, question: Question) -> str:
 
 
 def _cause(row: CheckRow, excess: float) -> str:
-    """What a difference that is no chance is likely to come from."""
+    """The likely cause of a difference that is not chance."""
     if row.fewest < min(_MANY_REPORTS, row.reports):
         return f"likely cause: a level of the tree has only {row.fewest:.0f} reports"
     if excess > 1:

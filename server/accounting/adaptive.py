@@ -28,7 +28,7 @@ class BudgetExceeded(AccountingError):
 
 
 class Filter:
-    """All reports that it lets through are (total, delta)-LDP; whichever theorem allows more decides.
+    """Lets reports through while they are (total, delta)-LDP together, by the theorem that allows more.
 
     A report is let through while Σε <= total, or while Σε² is within the zCDP filter's cap, the new report
     included; and while Σδ <= own, the part of delta that is set aside for the reports' own. This is what a
@@ -72,7 +72,7 @@ class Filter:
         self.history = new
 
     def left(self, epsilon: int) -> int:
-        """How many more reports of epsilon micro-nats, without a δ of their own, would be let through."""
+        """How many more reports of epsilon micro-nats, without a δ of their own, still fit."""
         epsilon = ReportCost(epsilon).epsilon
         by_sum = (self.sum_cap - self.history.sum) // epsilon
         by_squares = (self.squares_cap - self.history.squares) // (epsilon * epsilon)
@@ -93,7 +93,7 @@ class Filter:
 
 
 class Odometer:
-    """What has been given away so far, valid whenever it is looked at and whatever made one look.
+    """What the reports have given away so far; valid at every moment, however that moment was chosen.
 
     spent() holds for all times at once: with probability 1 - delta no loss ever exceeds what was shown.
     Stopping because of what it shows, or of what the reports were, is safe, unlike with a theorem for a

@@ -12,7 +12,7 @@ from .theorem import ON_THE_WAY, Guarantee, History, Kind, Reports, Spent, Theor
 class Basic(Theorem):
     """The ε of reports add up, and so do their δ: Σε_i <= total and Σδ_i <= delta.
 
-    Holds whatever is chosen in view of what. delta is only for reports that have a δ of their own.
+    Holds for adaptive choices of any kind. delta is only for reports that have a δ of their own.
 
     Dwork, McSherry, Nissim, Smith 2006, Calibrating noise to sensitivity in private data analysis, TCC;
     with δ: Dwork, Kenthapadi, McSherry, Mironov, Naor 2006, Our data, ourselves, EUROCRYPT.
@@ -77,7 +77,7 @@ class Advanced(Theorem):
 
 @dataclass(frozen=True)
 class Unlimited(Theorem):
-    """No theorem and no cap: every report keeps its own ε, all together keep nothing that is known before."""
+    """No theorem and no cap: every report keeps its own ε, and no total holds for all together."""
 
     total: float = math.inf
 

@@ -13,7 +13,7 @@ TITLES = {"zcdp": "zCDP filter", "rogers": "Rogers filter"}
 
 @dataclass(frozen=True)
 class TheoremRow:
-    """One theorem: what it allows (None: anything), what the board compares, what holds.
+    """One theorem: what it allows (None: anything), what the board compares, and what it guarantees.
 
     epsilon: nats per report. reports: how many. sum: what these reports are for certain, Σε in nats. delta:
     the δ with which they keep the total; only where the theorem does not say so itself.

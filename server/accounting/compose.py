@@ -1,4 +1,4 @@
-"""What releases of different ε, some with a δ of their own, are together: one row for each theorem.
+"""Composes releases of different ε, some with a δ of their own: one row for each theorem.
 
 Each theorem adds a δ of its own, `slack`, to those of the releases. `basic`, `zcdp` and `advanced` add them
 up. `closed form` and `optimal` have 1 - (1 - slack)Π(1 - δ_i): a release that is (ε_i, δ_i)-LDP is never
@@ -33,7 +33,7 @@ BEFOREHAND = "fixed beforehand"
 
 @dataclass(frozen=True)
 class ComposedRow:
-    """What one theorem says of all releases together: they are (epsilon, delta)-LDP.
+    """One theorem's statement about all releases together: they are (epsilon, delta)-LDP.
 
     epsilon: nats, rounded up; infinite where nothing is promised; None where the theorem does not hold for
     these releases, and `refused` says why. delta: rounded up, at most 1. when: how the releases' ε may be

@@ -8,7 +8,7 @@ the law of the loss is convolved on a grid that starts at its top, Σε, and goe
 * where the losses lie on a grid of few enough cells, as a thousand reports of 0.5, 1 and 0.25 do, nothing is
   rounded;
 * elsewhere an answer between two cells is split over both so that its probability is kept under both values
-  ("connect the dots"). Whoever merges the two gets the answer back, so the split pair is never harder to tell
+  ("connect the dots"). Merging the two gives the answer back, so the split pair is never harder to tell
   apart than the true one, and products of split pairs are not either: δ comes out too large, never too small.
   The error is of second order in the cell.
 * what is less likely than e^-104 at an end of the grid is put on the safe side: at an infinite loss, or at

@@ -1,4 +1,4 @@
-"""ε of a histogram: what one board's reports give away to whoever sees counts of codes only, in nats.
+"""ε of a histogram, in nats: what somebody who sees only counts of codes learns about one board.
 
 A histogram does not say who sent which code. A board's report hides among all that any other board could as
 well have sent: whatever its reading, a board draws from one law, the *blanket*, with a chance γ. Let E be the
@@ -53,7 +53,7 @@ _RUNG_BITS = 8  # numbers of reports are rounded down to this many binary digits
 
 @dataclass(frozen=True)
 class Blanket:
-    """What any reading's report has in common with all others'.
+    """The blanket: the part of a report's law that all readings share.
 
     odds   how much likelier a code can be for one value than for another: e to the ε of a report, above 1
     pair   K: chance that a report is drawn from the blanket and supports the first of two given values only
@@ -72,7 +72,7 @@ class Blanket:
 
     @staticmethod
     def of_clones(odds: float) -> Blanket:
-        """What every mechanism of these odds has at least: the law of its reports is not asked for."""
+        """The blanket that every mechanism of these odds has at least, whatever the law of its reports."""
         return Blanket(odds, 1 / (odds + 1), 2 / (odds + 1))
 
     @property

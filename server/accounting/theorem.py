@@ -1,4 +1,4 @@
-"""What a composition theorem is: reports that were made in, nats that they cost together out.
+"""Defines a composition theorem: the reports made go in, the nats that they cost together come out.
 
 A theorem of your own is one class: derive from `Theorem`, say `name`, `rule`, `kind` and `words`, write
 `loss`, and with rule "sum" or "squares" `cap`. All else (`cost`, the cap of a count, `allowed`, `spent`,
@@ -260,12 +260,12 @@ def exact_arithmetic() -> AbstractContextManager[decimal.Context]:
 
 
 def above(value: Decimal) -> Decimal:
-    """Return a little more than value: what a few roundings at 60 digits cannot reach."""
+    """Return a little more than value: more than a few roundings at 60 digits could add."""
     return value * (1 + _ABOVE)
 
 
 def below(value: Decimal) -> Decimal:
-    """Return a little less than value: what a few roundings at 60 digits cannot reach."""
+    """Return a little less than value: less than a few roundings at 60 digits could take off."""
     return value * (1 - _ABOVE)
 
 
@@ -276,7 +276,7 @@ def float_above(value: Decimal) -> float:
 
 
 def largest(fits: Callable[[int], bool], limit: int) -> int:
-    """Return the largest n in [0, limit] that fits, where whatever is below one that fits does, too."""
+    """Return the largest n in [0, limit] that fits; everything below an n that fits must fit, too."""
     low, high = 0, 1
     while high <= limit and fits(high):
         low, high = high, 2 * high

@@ -1,4 +1,4 @@
-"""Which bytes may follow which, where texts are of some characters in UTF-8 and zeros follow their end."""
+"""Which bytes may follow which in texts of given characters, in UTF-8 with zeros behind their end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _BETWEEN, _ENDED = 0, 1
 def characters(text: str) -> str:
     """The characters that a text like "a-z0-9_-" stands for.
 
-    A hyphen between two digits or two letters of a kind is a range, and itself elsewhere. Raises
-    EstimateError where there are none, a range falls, or a character cannot be printed.
+    A hyphen between two digits or two letters of a kind is a range, elsewhere a hyphen. Raises
+    EstimateError for no characters, a falling range, or a character that cannot be printed.
     """
     found: set[str] = set()
     i = 0
@@ -88,14 +88,14 @@ class Alphabet:
             self._next[state][last] = _BETWEEN
 
     def ways(self, states: Ints, length: int) -> Ints:
-        """How many beginnings, longer by so many bytes, each of these states leads to."""
+        """How many beginnings each of these states leads to, longer by `length` bytes."""
         count = np.ones(len(self._next))
         for _ in range(length):  # floats: what overflows an integer is far too many as well
             count = np.array([sum(count[to] for to in following.values()) for following in self._next])
         return np.minimum(count, 2.0**53).astype(np.int64)[states]
 
     def extended(self, given: Beginnings, length: int) -> Beginnings:
-        """All beginnings that are these and so many bytes more."""
+        """Extend these beginnings by `length` bytes, in every way."""
         now = Beginnings(given.rows, given.states, np.arange(len(given)))
         for _ in range(length):
             parts: list[Beginnings] = []

@@ -1,6 +1,6 @@
 """Shares of texts that are asked about, from a histogram over slots.
 
-An experiment of texts knows a text by its slot, a salted hash (device/ldp_text.py). Whoever asks has a list
+An experiment of texts knows a text by its slot, a salted hash (device/ldp_text.py). The analyst has a list
 of candidates. Those of one slot cannot be told apart and are one row: their sum is known. The slots that no
 candidate has, the free ones, hold other texts alone. The hash spreads these evenly, so that a free slot's
 mean share is what every slot has of them. With F the shares of the m slots and T the sum of F over the slots
@@ -35,7 +35,7 @@ _FEWEST_FREE = 2  # slots without a candidate: with fewer their variance is not 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Texts and where they fall, by everything that is known of them.
+    """Texts, and the slots and rows that they fall into.
 
     texts   different, in the order of the list
     row     of each text, shape (texts,); texts of one row share a slot in one of the experiments or through
@@ -49,7 +49,7 @@ class Candidates:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return int(self.row.max()) + 1
 
     @cached_property
@@ -86,7 +86,7 @@ class CandidateShares:
 def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates:
     """Candidates, placed by the boards' own hash; in several experiments of different salts by all of them.
 
-    Raises EstimateError without any, or where one is there twice.
+    Raises EstimateError without candidates, or where one comes twice.
     """
     if not texts:
         raise EstimateError("there is no candidate: name at least one text")

@@ -66,7 +66,7 @@ NOTHING = Ratio(0.0, 0.0)
 
 @dataclass(frozen=True)
 class Apart:
-    """One less another, its interval made of both's own; correlation: of their errors."""
+    """A difference, with an interval made of both sides' own; correlation: of their errors."""
 
     first: Told
     second: Told
@@ -157,7 +157,7 @@ def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
 
 
 def difference_of_two(estimates: Estimates, above: Floats, below: Floats) -> RatioDifference:
-    """The first of two ratios less the second, of the same reports; weights of shape (domain, 2)."""
+    """Subtract the second of two ratios from the first, both of the same reports; weights: (domain, 2)."""
     first, second = ratios(estimates, above, below)
     scales = [1 / r.below.value if r.below.value > 0 else 1.0 for r in (first, second)]
     lines = (above - np.array([first.value, second.value]) * below) * scales
@@ -176,7 +176,7 @@ def difference_apart(first: Ratio, second: Ratio) -> RatioDifference:
 
 
 def reports_needed(reports: int, of: Sequence[Ratio]) -> int:
-    """About how many reports would make all denominators known, where they are what they seem to be."""
+    """About how many reports would make all denominators known, if the estimates are right."""
     worst = 1.0
     for ratio in of:
         least = max(ratio.below.value, ratio.below.stderr / 2)

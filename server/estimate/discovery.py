@@ -59,7 +59,7 @@ _SURE = 1.9  # standard errors above what each level lets through; all let it th
 
 @dataclass(frozen=True)
 class FoundText:
-    """A text that was found.
+    """A text found in the reports.
 
     text   its characters, of what could be asked about
     whole  False where it fills the last prefix, so that it may go on
@@ -73,7 +73,7 @@ class FoundText:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was found, by falling share.
+    """The texts found, by falling share.
 
     stated        how many candidates the last level judged
     least         share that a text needs to be found about nine times in ten
@@ -194,7 +194,7 @@ def compared(level: SlotShares, candidates: Searched) -> int:
 
 
 def _heavy(level: SlotShares) -> float:
-    """A share of which some is surely there: its lower bound, over all slots, is above the usual slot's."""
+    """Whether a slot is heavy: the lower bound of its share, over all slots, is above the usual slot's."""
     usual = max(float(np.median(level.shares)), 0.0)
     quantile = normal_quantile(1 - 2 * _NOISE / len(level.shares))
     above = usual + quantile * level.variance(usual) ** 0.5

@@ -26,7 +26,7 @@ _CHUNK = 1 << 22  # floats held at once
 
 
 class Estimates:
-    """What an Estimate and a Pool of them have in common: statistics made from linear ones.
+    """The common part of an Estimate and a Pool of estimates: statistics made from linear ones.
 
     experiment, domain, reports: of the newest, or only, experiment; number of values; reports in all.
     stderr_method: "exact" or "approximate", by this table; pairs are of a class of codes and a value. The
@@ -84,7 +84,7 @@ class Estimates:
         raise NotImplementedError
 
     def halves(self) -> tuple[Estimates, Estimates] | None:
-        """From half of the reports, and from the others, by a coin for each; None where they are too few.
+        """Estimates from two halves of the reports, by a coin for each; None where there are too few.
 
         The same reports fall into the same halves each time.
         """

@@ -1,7 +1,7 @@
 """Post-processing by name: estimates as they are, as a distribution, or as a smooth one.
 
-Nothing here is done silently, and what comes out has no intervals: those of the unbiased estimates are about
-the unbiased estimates. benchmarks/post_processing.py measures what each method gains and what it distorts;
+Nothing here is done silently, and processed shares have no intervals: intervals belong to the unbiased
+estimates. benchmarks/post_processing.py measures what each method gains and what it distorts;
 docs/post-processing.md has the tables.
 """
 
@@ -171,7 +171,7 @@ METHODS: dict[str, Callable[[Estimates], Shares]] = {
 
 
 def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tuple[str, ...]) -> Shares:
-    """What a method made of an estimate; frequencies: shape (domain,), copied."""
+    """The result of a method on an estimate; frequencies: shape (domain,), copied."""
     values = frequencies.copy()
     values.flags.writeable = False
     if method != "raw":
@@ -211,7 +211,7 @@ def smoothing(estimate: Estimates) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Histogram:
-    """What one estimate of a pool was made from.
+    """The counts and channel behind one estimate of a pool.
 
     ancillary: the part of its log-likelihood that no reading changes: of the seeds that were drawn.
     """
@@ -243,7 +243,7 @@ def expectation_maximisation(histograms: tuple[_Histogram, ...], shares: Floats)
 
 
 def _fixed_point(histograms: tuple[_Histogram, ...], start: Floats, strength: float) -> Floats:
-    """Where maximisation followed by blurring no longer moves the shares.
+    """Iterate maximisation and blurring until the shares no longer move.
 
     Two steps tell how fast it converges, then one goes as far as that allows, on logarithms so that shares
     stay positive; one that lowers the likelihood by more than a step would is not taken.

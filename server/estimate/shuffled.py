@@ -1,4 +1,4 @@
-"""The second ε: what a histogram of an experiment gives away of one board, to whoever sees histograms only.
+"""The second ε: what somebody who sees only an experiment's histograms learns about one board.
 
 It does not hold against the broker, the aggregator's operator or the database's journal: they see a report
 with its board. What is published of a histogram, an estimate or a picture, gives away no more than it does.
@@ -24,9 +24,9 @@ _AHEAD = tuple(1.03**n for n in range(10, 0, -1))
 
 
 def blanket_of(experiment: Experiment) -> Blanket:
-    """What all readings' reports have in common under the experiment's mechanism.
+    """The blanket of the experiment's mechanism: what all readings' reports share.
 
-    Of one's own mechanism nothing is taken but the ε of a report, which boards are held to.
+    From a mechanism of your own it takes only the ε of a report, which boards keep.
     """
     if is_own(experiment.mechanism):
         return Blanket.of_clones(math.exp(experiment.epsilon / MICRO) * (1 + 1e-12))

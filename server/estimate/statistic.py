@@ -1,4 +1,4 @@
-"""What an estimate gives: a value with its standard error, a quantile with its interval, a difference.
+"""The results of an estimate: a value with its standard error, a quantile with its interval, a difference.
 
 Where a statistic rests on few reports of a rare code, its variance grows with its value, and an interval of
 z standard errors around the estimate misses too often on one side. A score interval holds the values that lie
@@ -19,7 +19,7 @@ from ..errors import HushmoteError
 
 
 class EstimateError(HushmoteError):
-    """Counts that nothing can be estimated from, or estimates that do not go together."""
+    """The counts allow no estimate, or two estimates cannot be combined."""
 
 
 def normal_quantile(confidence: float) -> float:
@@ -38,7 +38,7 @@ def intervals(value: Floats, stderr: Floats, skew: Floats, confidence: float = 0
 
 
 class Told(Protocol):
-    """What has a value and an interval: a Statistic, or a number's standard deviation or quantile."""
+    """Anything with a value and an interval: a Statistic, or a number's standard deviation or quantile."""
 
     @property
     def value(self) -> float: ...

@@ -97,7 +97,7 @@ def top(estimate: Estimates, k: int) -> TopK:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of every value's true frequency, on a grid of atoms common to all.
+    """The distribution of every value's true frequency, on a grid of atoms common to all.
 
     first: number of the first atom of each value's window, shape (domain,)
     mass: probability of each atom of the window, shape (domain, window); rows sum to 1
@@ -169,7 +169,7 @@ def _prior_sample(x: Floats) -> tuple[Ints, Floats]:
 def _prior(
     likelihood: Floats, index: Ints, weight: Floats, atoms: int, pseudo: float
 ) -> tuple[Floats, Floats]:
-    """How the true frequencies spread over the atoms, and what that makes of each value's likelihood.
+    """Estimate how the true frequencies spread over the atoms, and apply that to each value's likelihood.
 
     pseudo: values' worth of prior at each atom.
     """

@@ -1,4 +1,4 @@
-"""What the server knows of each mechanism: a line for each here, a file for each family beside."""
+"""The server's side of every mechanism: one line each here, one file for each family beside it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -31,7 +31,7 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
 
 
 def class_of(word: str) -> type[Mechanism]:
-    """The mechanism of a word: of the registry, or one's own by package.module:Class.
+    """Return the mechanism of a word: from the registry, or your own by package.module:Class.
 
     Raises MechanismError.
     """
@@ -46,7 +46,7 @@ def class_of(word: str) -> type[Mechanism]:
 
 
 def mechanism_of(experiment: Experiment) -> Mechanism:
-    """The mechanism of an experiment. Raises MechanismError for one's own that cannot be loaded or made."""
+    """Return the mechanism of an experiment. Raises MechanismError if your own cannot be loaded or made."""
     made_by = class_of(experiment.mechanism)
     with own_code(experiment.mechanism, "constructor"):
         return made_by(experiment)

@@ -15,7 +15,7 @@ _PART = re.compile(rf"\b({'|'.join(_PARTS)}):\s")
 
 @dataclass(frozen=True)
 class About:
-    """Sentences on a mechanism; what nobody wrote is empty.
+    """Sentences about a mechanism; a part that its docstring lacks is empty.
 
     what      it is
     privacy   why ε holds
@@ -32,12 +32,12 @@ class About:
 
 
 def said_of(mechanism: Mechanism) -> str:
-    """How a board answers, in a sentence for people; without one of its own what its file says it is."""
+    """Say in a sentence for people how a board answers; by default the first sentence of its docstring."""
     return mechanism.plainly or about(type(mechanism)).what
 
 
 def about(mechanism: type[Mechanism]) -> About:
-    """What is said where the parts Privacy, Utility, Cost and Citation are: at the class or its module."""
+    """Read the docstring with the parts Privacy, Utility, Cost and Citation: the class's or its module's."""
     of_class, of_module = inspect.cleandoc(mechanism.__doc__ or ""), sys.modules[mechanism.__module__].__doc__
     text = of_module if of_module and not _PART.search(of_class) and _PART.search(of_module) else of_class
     what, *parts = _PART.split(text)

@@ -66,7 +66,7 @@ class Decoded:
         self.reports = [int(part.sum()) for part in counts]
 
     def halves(self, rng: np.random.Generator) -> tuple[Decoded, Decoded]:
-        """Half of the reports and the others, by a coin for each."""
+        """Split the reports into two halves, by a coin for each."""
         one = [rng.binomial(part, 0.5) for part in self.counts]
         other = [part - half for part, half in zip(self.counts, one, strict=True)]
         return type(self)(self.mechanism, one), type(self)(self.mechanism, other)
@@ -96,7 +96,7 @@ class Decoded:
         return result
 
     def weights(self, statistic: Floats) -> Weights:
-        """What estimates statistics, weights of shape (domain, n)."""
+        """The estimator of statistics, weights of shape (domain, n)."""
         return self.mechanism.weights(statistic, self.reports)
 
     def value(self, statistic: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""What an experiment is to answer well: the sums of neighbouring frequencies whose mean variance counts."""
+"""What an experiment has to answer well: sums of neighbouring frequencies, judged by their mean variance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK = 1 << 22  # floats held at once
 
 
 class WorkloadError(HushmoteError):
-    """An empty list of ranges, or one outside the domain."""
+    """The list of ranges is empty, or a range lies outside the domain."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ Parts = tuple[int, ...]
 
 
 def parts_of(experiment: Any) -> tuple[Part, ...]:
-    """What a pair's reading is made of; nothing of another type."""
+    """The parts of a pair's reading; empty for other types."""
     return experiment.parts if experiment.type == "pair" else ()
 
 
@@ -48,7 +48,7 @@ def within(parts: Sequence[int]) -> Iterator[Parts]:
 
 
 def outside(shape: Sequence[int], parts: Parts) -> Parts:
-    """The parts that are not among these."""
+    """Return all parts but these."""
     return tuple(part for part in range(len(shape)) if part not in parts)
 
 

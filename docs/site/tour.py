@@ -14,18 +14,21 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 _TOP = """*Run when this site was built, on the store that `make demo` leaves.
 [The notebook itself](tour.ipynb) is for Jupyter.*"""
 
+_KEPT_S = 86_400  # then answers may look otherwise
+
 
 def page(notebook: Path, kept: Path) -> str:
     """The notebook in Markdown, every cell run; kept: the folder that has the page of an earlier run."""
     digest = hashlib.sha256(notebook.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
     found = kept / f"tour-{digest}.md"
-    if not found.is_file():
+    if not found.is_file() or found.stat().st_mtime < time.time() - _KEPT_S:
         text = _run(notebook)
         kept.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=kept, delete=False, encoding="utf-8") as file:

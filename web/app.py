@@ -56,7 +56,8 @@ async def _serve(
 ) -> None:
     live = LiveStore(settings.store)
     await live.look()  # the first reader is not told that nobody has looked
-    if live.state.ready and (absent := settings.absent(await live.ask("fleet names", _fleets))):
+    asked = settings.fleet and live.state.ready
+    if asked and (absent := settings.absent(await live.ask("fleet names", _fleets))):
         live.close()
         raise UsageError(absent)
     page = Page(settings, live, AskedAggregator(settings.aggregator, live.wake))

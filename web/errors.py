@@ -1,4 +1,4 @@
-"""What a reader sees in place of a view: an address that is none, a view that has failed. Never a trace."""
+"""What a reader sees in place of a view: a wrong address, a view that failed. Never a trace."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from nicegui import Client, ui
 from nicegui import app as nicegui_app
 from nicegui.page import page as nicegui_page
 
-from ..server.errors import HushmoteError
-from .frame import frame, sentence
+from .frame import FAULT, frame
 from .page import Page
 
 _NOT_HERE = "There is nothing at this address."
-_FAULT = (
-    "This view has failed, by a fault in Hushmote. What happened stands in the log of the page's process."
-)
 
 
 def register(page: Page) -> None:
@@ -33,13 +29,8 @@ def register(page: Page) -> None:
             return PlainTextResponse(f"{_NOT_HERE}\n", 404)
         return shown(request, 404, "Not found", _NOT_HERE)
 
-    def failed(error: Exception) -> None:
-        with frame(page, "It did not work"):
-            ui.label(_words(error)).props('role="alert"')
+    def failed(request: Request, _error: Exception) -> Response:  # which is logged as it is raised on
+        return shown(request, 500, "It did not work", FAULT)
 
     nicegui_app.exception_handlers[404] = not_found
-    nicegui_app.on_page_exception(failed)
-
-
-def _words(error: Exception) -> str:
-    return sentence(str(error)) if isinstance(error, HushmoteError) else _FAULT
+    nicegui_app.exception_handlers[Exception] = failed

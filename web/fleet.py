@@ -9,7 +9,7 @@ from nicegui import ui
 
 from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ..server.overview.rejects import Rejected
-from .frame import frame, heading, sentence, tag
+from .frame import frame, heading, sentence, skeleton, tag
 from .page import Page
 from .reader import Reader, reader
 
@@ -25,7 +25,7 @@ def register(page: Page) -> None:
     """Put the view on its route."""
 
     @ui.page("/")
-    async def _() -> None:
+    def _() -> None:
         shown = _Shown(reader())
         with frame(page, "Fleets", "/"):
             shown.place()
@@ -39,7 +39,7 @@ def register(page: Page) -> None:
                 shown.show(None)
             shown.health(page)
 
-        await page.live.follow(refresh)
+        page.live.follow(refresh)
 
 
 def _chosen(seen: StoreOverview, fleet: str | None) -> StoreOverview:
@@ -63,6 +63,8 @@ class _Shown:
             self._count = tag("p", "…").classes("count").props('id="reports"')
             self._counted = tag("p", "").classes("faint")
         self._fleets = ui.element("div")
+        with self._fleets:
+            skeleton(3)
         heading("How it goes", 2)
         self._lines = ui.element("div").classes("lines")
         tag("p", _LIVE).classes("faint")

@@ -13,12 +13,16 @@ from .page import Page
 
 VIEWS = (("Fleet", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
 _WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
+FAULT = "This view has failed, by a fault in Hushmote. The log of the page's process says what happened."
 _COLOURS = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
 
 
 @contextmanager
-def frame(page: Page, title: str, here: str = "") -> Generator[None, None, None]:
-    """The page around a view, which is put inside the `with`; here: the path of its navigation entry."""
+def frame(page: Page, title: str, here: str = "") -> Generator[ui.label, None, None]:
+    """The page around a view, which is put inside the `with`; here: the path of its navigation entry.
+
+    Yields its heading, for a view that learns what it is about only later.
+    """
     ui.page_title(f"{title} - Hushmote")
     with ui.header(fixed=False).classes("frame-header"):
         ui.link("Skip to the content", "#main").classes("frame-skip")
@@ -41,22 +45,23 @@ def frame(page: Page, title: str, here: str = "") -> Generator[None, None, None]
     with ui.element("div").props('id="main" tabindex="-1"').classes("frame-main"):
         banner = ui.element("div").props('id="frame-banner" role="alert"')
         with ui.element("div").classes("frame-title"):
-            heading(title)
+            first = heading(title)
             updated = tag("p", "").props('id="frame-updated"')
         ui.element("div").props('id="frame-status" role="status"').classes("unseen")
         content = ui.element("div").classes("frame-content")
     _follow(page, banner, updated)
     with content:
-        yield
+        yield first
 
 
 def _follow(page: Page, banner: ui.element, updated: ui.label) -> None:
     """Keep the banner and the time of the last change up to date."""
     client, live = context.client, page.live
     said: list[str] = []
+    faults: list[str] = []
 
     def show() -> None:
-        troubles = [words for words in (live.state.words, page.aggregator.trouble) if words]
+        troubles = [words for words in (live.state.words, page.aggregator.trouble, *faults) if words]
         if troubles != said:
             said[:] = troubles
             banner.clear()
@@ -70,7 +75,20 @@ def _follow(page: Page, banner: ui.element, updated: ui.label) -> None:
             else:
                 updated.props(f'data-at="{at}"')
 
+    def failed(_error: Exception) -> None:
+        faults[:] = [FAULT]
+        show()
+
+    client.on_exception(failed)
     live.each_change(show)
+
+
+def skeleton(lines: int = 1) -> ui.element:
+    """What stands in the place of something that is being worked out."""
+    with ui.element("div").classes("skeleton").props('aria-hidden="true"') as waiting:
+        for _ in range(lines):
+            ui.element("span")
+    return waiting
 
 
 def heading(text: str, level: int = 1) -> ui.label:

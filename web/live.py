@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 import logging
 import time
@@ -26,7 +25,6 @@ _MOST_ANSWERS = 256  # kept at once; the oldest goes first
 _ANSWERING = 2  # questions that are worked out at once: the aggregator's machine has other things to do
 _REST = 2  # times as long as it took to bring a view up to date, it rests, so that many commits cost no more
 _MOST_REST_S = 5.0
-_FIRST_S = 1.0  # that a page waits for what it shows before it is sent
 _WHOLE_S = 60.0  # after which the overview is added up anew, as whoever merges stores changes older windows
 
 
@@ -116,22 +114,17 @@ class LiveStore:
         self._overview = reader, seen
         return seen
 
-    async def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        """Await refresh() now and again after each commit, until the reader who is being served leaves.
+    def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """Await refresh() once the reader's browser has the page, and again after each commit, until it leaves.
 
         Commits that come while it runs are one more call after it. It runs with the reader's page as context.
-        A first call that takes long goes on after the page was sent.
         """
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._start(refresh).wait(), _FIRST_S)
-
-    def _start(self, refresh: Callable[[], Awaitable[None]]) -> asyncio.Event:
-        """Follow in the background; returns an event that the first call sets when it ends."""
         client = context.client
-        due, done = asyncio.Event(), asyncio.Event()
+        due = asyncio.Event()
         due.set()
 
         async def turn() -> None:
+            await client.connected()  # so no question keeps a page from its reader, or is asked for nobody
             self._followers.add(due.set)
             try:
                 while not client.is_deleted:
@@ -140,14 +133,12 @@ class LiveStore:
                     began_s = time.monotonic()
                     with client:
                         await _guarded(refresh)
-                    done.set()
                     await asyncio.sleep(min(_REST * (time.monotonic() - began_s), _MOST_REST_S))
             finally:
                 self._followers.discard(due.set)
 
         task = background_tasks.create(turn(), name="follow")
         client.on_delete(lambda: task.cancel())
-        return done
 
     def each_change(self, show: Callable[[], None]) -> None:
         """Call show() now and after each commit, until the reader who is being served leaves."""
@@ -156,7 +147,7 @@ class LiveStore:
             show()
 
         show()
-        self._start(refresh)
+        self.follow(refresh)
 
 
 def _now() -> datetime.datetime:
@@ -168,10 +159,11 @@ def _failed(future: asyncio.Future[Any]) -> bool:
 
 
 async def _guarded(refresh: Callable[[], Awaitable[None]]) -> None:
-    """Await refresh(); what it did not expect is a line in the log, never a trace on the page."""
+    """Await refresh(); what it did not expect is a line in the log and one on the page, never a trace."""
     try:
         await refresh()
     except HushmoteError as e:
         log.warning("the page could not be brought up to date: %s", e)
-    except Exception:
+    except Exception as e:
         log.exception("a fault in the page")
+        context.client.handle_exception(e)

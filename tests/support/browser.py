@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +167,14 @@ def browsing(folder: Path) -> Iterator[Browser]:
 
 
 @contextlib.contextmanager
-def paged(store: str, *arguments: object, environment: dict[str, str] | None = None) -> Iterator[str]:
-    """A process of `hushmote page` over a store, by its URL; killed at the end."""
-    command = [sys.executable, "-m", "hushmote", "page", "--store", store, "--http", "127.0.0.1:0"]
+def paged(
+    store: str,
+    *arguments: object,
+    environment: dict[str, str] | None = None,
+    program: Sequence[object] = ("-m", "hushmote"),
+) -> Iterator[str]:
+    """A process of `hushmote page` over a store, by its URL; killed at the end. program: what Python runs."""
+    command = [sys.executable, *map(str, program), "page", "--store", store, "--http", "127.0.0.1:0"]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")}
     process = subprocess.Popen(
         [*command, *map(str, arguments)],

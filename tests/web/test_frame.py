@@ -7,8 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from accessibility import barriers
 from boards import experiment, payload_of
 from browser import needs_chromium, paged
+from filled import fill
 
 from hushmote.server.store import Description
 from hushmote.server.store.store import Store
@@ -16,6 +18,7 @@ from hushmote.web.frame import VIEWS, sentence
 
 pytestmark = needs_chromium
 DATA = Path(__file__).parents[1] / "data"
+SLOW_PAGE = Path(__file__).parents[1] / "support" / "slow_page.py"
 
 
 @pytest.fixture
@@ -144,6 +147,39 @@ def test_an_address_that_is_none_and_a_view_that_fails_are_sentences(browser, pa
     browser.settled()
     assert "Traceback" not in browser.text
     assert "Error" not in browser.text
+
+
+# Of each view what is there while nothing is known, and what it says once it is.
+SLOW = (
+    ("/", "The newest window"),
+    ("/experiment/home/temp", " of the fleet, between "),
+    ("/budget", "can still send"),
+    ("/plan", "Take one report"),
+)
+
+
+def test_every_view_is_there_before_any_answer_and_fills_later(browser, tmp_path, url):
+    with Store(url) as store:
+        fill(store, "home", payload_of(experiment()), {"2026-11-20": 500, "2026-11-21": 500})
+    gate = tmp_path / "gate"
+    with paged(url, program=(SLOW_PAGE, gate)) as page:
+        browser.open(f"{page}/fails")
+        browser.says("This view has failed, by a fault in Hushmote.")
+        assert "secret" not in browser.driver.page_source
+        assert "Traceback" not in browser.driver.page_source
+        browser.errors()
+        for path, words in SLOW:
+            browser.open(page + path)
+            browser.find(".skeleton")
+            assert browser.find("h1").text
+            assert browser.find("#frame-views").is_displayed()
+            assert words not in browser.text
+            assert barriers(browser) == []
+            gate.touch()
+            browser.says(words)
+            browser.until(lambda: not browser.driver.find_elements("css selector", ".skeleton"), path)
+            assert browser.errors() == []
+            gate.unlink()
 
 
 def test_a_page_whose_process_has_ended_says_so(browser, url):

@@ -11,7 +11,7 @@ from nicegui import ui
 from ...server.errors import HushmoteError
 from .. import charts
 from ..charts import COLOURS, axis, chart, table, tooltip
-from ..frame import frame, heading, sentence
+from ..frame import frame, heading, sentence, skeleton
 from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
@@ -36,12 +36,12 @@ def register(page: Page) -> None:
     ledgers = Ledgers(page.live, page.settings.policy)
 
     @ui.page("/budget")
-    async def _() -> None:
+    def _() -> None:
         with frame(page, "Budget", "/budget"):
             ui.label("What the boards of each fleet can still give, and when it runs dry.")
             view = BudgetView(page, ledgers, reader())
             words("ε (epsilon)", "What an ε means", "δ (delta)", "Local differential privacy (LDP)")
-        await page.live.follow(view.refresh)
+        page.live.follow(view.refresh)
 
 
 class BudgetView:
@@ -53,7 +53,8 @@ class BudgetView:
         self._reader = who
         self._client = ui.context.client
         self._state = ui.label().props('role="status"')
-        self._fleets = ui.element("div")
+        with ui.element("div") as self._fleets:
+            self._waiting = skeleton(3)
         self._sections: dict[str, FleetSection] = {}
 
     async def refresh(self) -> None:
@@ -76,6 +77,8 @@ class BudgetView:
         if list(self._sections) != wanted:
             self._sections.clear()
             self._fleets.clear()
+            with self._fleets:
+                self._waiting = skeleton(3)
         self._state.set_text("" if wanted else sentence(self._page.settings.absent(names) or _EMPTY))
         due: list[float] = []
         for name in wanted:
@@ -89,6 +92,7 @@ class BudgetView:
             self._state.set_text("")
             if read.version != self._page.live.version:
                 due.append(read.due_s)
+        self._waiting.set_visibility(False)
         return min(due, default=None)
 
 

@@ -22,7 +22,7 @@ from ...server.experiments.asking import OF_VALUES, NotAnswered
 from ...server.plain_text import visible
 from ...server.store.versions import Version
 from ...server.words import answers as words
-from ..frame import frame, heading, sentence
+from ..frame import frame, heading, sentence, skeleton
 from ..page import Page
 from ..reader import Reader, reader
 from . import files, sentences
@@ -44,22 +44,14 @@ def register(page: Page) -> None:
     ui.add_css(Path(__file__).parents[1] / "static" / "experiment.css", shared=True)
 
     @ui.page("/experiment/{fleet}/{name}")
-    async def _(fleet: str, name: str) -> None:
-        client = context.client
-        choices = from_query(client.request.url.query)
+    def _(fleet: str, name: str) -> None:
+        choices = from_query(context.client.request.url.query)
         with frame(page, f"{visible(name)} of {visible(fleet)}"):
             view = ExperimentView(page, ask, fleet, name, reader(), choices)
         if files.shown(page, fleet):
-            await view.describe()  # so that the browser fetches what draws while numbers are worked out
+            page.live.follow(view.refresh)
         else:
             view.state("The page does not show this fleet.")
-            return
-
-        async def follow() -> None:
-            with client:
-                await page.live.follow(view.refresh)
-
-        background_tasks.create(follow(), name="experiment")
 
 
 @dataclass(frozen=True)
@@ -91,6 +83,8 @@ class ExperimentView:
             state=ui.label().classes("experiment-state").props('id="state" role="status"'),
             body=ui.column().classes("experiment-wide"),
         )
+        with self._areas.body:
+            skeleton(4)
 
     def state(self, text: str) -> None:
         """Say what hinders, or nothing."""

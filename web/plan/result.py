@@ -11,7 +11,7 @@ from ...server.planning.second_epsilon import HistogramEpsilon
 from ...server.words.epsilon import own_reports, rounded_up
 from ...server.words.numbers import percent
 from ..charts import COLOURS, axis, chart, table, tooltip
-from ..frame import heading, sentence, tag
+from ..frame import heading, sentence, skeleton, tag
 from ..glossary import WORDS, word
 from ..in_locale import in_locale
 from ..reader import Reader
@@ -31,6 +31,7 @@ class ResultPart:
             heading("Answer", 2)
             self._fault = ui.label().classes("plan-fault").props('role="alert"')
             self._said = ui.label().props('role="status"')
+            self._waiting = skeleton(2)
             self._busy = ui.label("Working it out ...").classes("plan-busy").props('role="status"')
         with ui.element("div").classes("plan-result"):
             with ui.element("div") as self._rest:
@@ -49,6 +50,7 @@ class ResultPart:
 
     def refuse(self, text: str) -> None:
         """Show why there is no answer; an empty text where a field says it."""
+        self._waiting.set_visibility(False)
         self._busy.set_visibility(False)
         self._fault.set_text(self._written(sentence(text) if text else ""))
         self._said.set_text("" if text else "One of the fields cannot be planned with; it says why.")
@@ -58,6 +60,7 @@ class ResultPart:
     def show(self, answer: Worked) -> None:
         """Show an answer in the place of the last one."""
         made = answer.made
+        self._waiting.set_visibility(False)
         self._busy.set_visibility(False)
         self._fault.set_text("")
         self._said.set_text(self._written(" ".join(made.sentences[:2])))

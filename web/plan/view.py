@@ -44,7 +44,7 @@ def register(page: Page) -> None:
     ui.add_css(Path(__file__).with_name("plan.css"), shared=True)
 
     @ui.page("/plan")
-    async def _() -> None:
+    def _() -> None:
         with frame(page, "Plan", "/plan"):
             PlanView(reader())
             words(
@@ -91,6 +91,7 @@ class PlanView:
             self._form.tell(name, note=in_locale(told, self._reader))
 
     async def _work(self) -> None:
+        await self._client.connected()
         try:
             setting = None
             while setting != self._now.given and not self._client.is_deleted:

@@ -29,7 +29,9 @@ from .access import PageAccess
 from .board.app import BoardFiles
 from .board.files import BoardConfig
 from .budget import view as budget
+from .budget.ledgers import Ledgers
 from .experiment import view as experiment
+from .experiment.asking import Asking
 from .health import AskedAggregator
 from .limits import Drawing, Limits
 from .live import LiveStore
@@ -60,7 +62,8 @@ async def _serve(
     if asked and (absent := settings.absent(await live.ask("fleet names", _fleets))):
         live.close()
         raise UsageError(absent)
-    page = Page(settings, live, AskedAggregator(settings.aggregator, live.wake))
+    aggregator = AskedAggregator(settings.aggregator, live.wake)
+    page = Page(settings, live, aggregator, Asking(live), Ledgers(live, settings.policy))
     port = listener.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
 

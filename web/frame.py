@@ -11,7 +11,7 @@ from nicegui import context, ui
 
 from .page import Page
 
-VIEWS = (("Fleet", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
+VIEWS = (("Answers", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
 _WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
 FAULT = "This view has failed, by a fault in Hushmote. The log of the page's process says what happened."
 _COLOURS = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))

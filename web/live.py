@@ -115,7 +115,7 @@ class LiveStore:
         return seen
 
     def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        """Await refresh() once the reader's browser has the page, and again after each commit, until it leaves.
+        """Await refresh() once the reader's browser has the page, and after each commit, until it leaves.
 
         Commits that come while it runs are one more call after it. It runs with the reader's page as context.
         """

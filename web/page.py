@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .budget.ledgers import Ledgers
+from .experiment.asking import Asking
 from .health import AskedAggregator
 from .live import LiveStore
 from .settings import PageSettings
@@ -11,8 +13,10 @@ from .settings import PageSettings
 
 @dataclass(frozen=True)
 class Page:
-    """The page's settings, its one live store, and its aggregator's health."""
+    """The page's settings, its one live store, its aggregator's health, and what all readers ask together."""
 
     settings: PageSettings
     live: LiveStore
     aggregator: AskedAggregator
+    asking: Asking
+    ledgers: Ledgers

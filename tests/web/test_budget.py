@@ -45,10 +45,10 @@ def test_what_is_left_stands_first_and_agrees_with_the_ledger():
     told, (row,) = fleet_supply(ledger, TODAY), ledger.lines(TODAY)
     (e,) = told.experiments
     assert row.left == 600 * 4 + 300 * 2
-    assert e.said[0] == f"Boards of home can still send {row.left:,} reports to room."
+    assert e.said[0] == f"Devices of home can still send {row.left:,} reports to room."
     assert e.said[1].startswith(f"At the present rate of 100 reports a day, half are silent by {row.half}")
     assert f"all but 5 % by {row.dry}" in e.said[1]
-    assert e.said[2] == "100 of 1,000 boards have nothing left to give."
+    assert e.said[2] == "100 of 1,000 devices have nothing left to give."
     assert "at most 4 reports of ε = 1" in e.said[3]
     assert (e.left, e.line) == (row.left, row)
     assert told.boards == 1_000
@@ -71,25 +71,30 @@ def test_the_series_are_the_ledgers_forecast():
         (
             line("withdrawn"),
             {(1,): 10},
-            "room is withdrawn: boards of home send no more to it. They sent 700 reports.",
+            "room is withdrawn: devices of home send no more to it. They sent 700 reports.",
         ),
         (
             line("expired"),
             {(1,): 10},
-            "room is expired: boards of home send no more to it. They sent 700 reports.",
+            "room is expired: devices of home send no more to it. They sent 700 reports.",
         ),
         (
             line("refused"),
             {(1,): 10},
-            "The boards' policy refuses room: boards of home send no report to it.",
+            "The devices' policy refuses room: devices of home send no report to it.",
         ),
-        (line(), {(4,): 10}, "No board of home that was heard from can send anything more to room."),
-        (line(), {}, "No board has reported to room yet."),
-        (line(), {(3,): 1}, "Boards of home can still send 1 report to room."),
+        (line(), {(4,): 10}, "No device of home heard from so far can send anything more to room."),
+        (line(), {}, "No device has reported to room yet."),
+        (
+            line(budget={"rule": "count", "cap": 1}),
+            {(1,): 10},
+            "room asks each device once: 10 devices have answered.",
+        ),
+        (line(), {(3,): 1}, "Devices of home can still send 1 report to room."),
         (
             line(budget={"rule": "unlimited"}),
             {(9,): 10},
-            "Nothing limits how many reports boards of home send to room: its budget has no cap.",
+            "Nothing limits how many reports devices of home send to room: its budget has no cap.",
         ),
     ],
 )
@@ -101,7 +106,7 @@ def test_every_state_of_an_experiment_has_its_sentence(row, profiles, first):
 @pytest.mark.parametrize(
     ("row", "second"),
     [
-        (line(days={}), "When they fall silent cannot be said yet: no full day has been counted."),
+        (line(days={}), "No full day has been counted yet, so it is not known when they fall silent."),
         (
             line(days=dict.fromkeys(DAYS, 0)),
             "No report arrived in the last full days: at this rate they never",
@@ -112,6 +117,17 @@ def test_every_state_of_an_experiment_has_its_sentence(row, profiles, first):
 def test_no_date_is_made_up(row, second):
     (e,) = budget(row, profiles={(0,): 10}).experiments
     assert e.said[1].startswith(second)
+
+
+def test_a_fleet_that_is_asked_once_raises_no_alarm():
+    (e,) = budget(line(budget={"rule": "count", "cap": 1}), profiles={(1,): 90, (0,): 10}).experiments
+    assert e.said == (
+        "room asks each device once: 90 devices have answered.",
+        "A new device gives at most 1 report of ε = 1.",
+    )
+    assert (e.once, e.able_share, e.able, e.forecast) == (True, None, (), ())
+    (again,) = budget(line(), profiles={(4,): 90, (0,): 10}).experiments
+    assert (again.once, again.able_share) == (False, pytest.approx(0.1))
 
 
 def test_half_may_be_silent_already():
@@ -195,15 +211,15 @@ def test_the_view_follows_a_store_that_grows(browser, tmp_path):
             browser.says("This store has no fleet yet")
             store.add_fleet("home", keyed=False)
             store.add_experiment("home", ROOM)
-            browser.says("No board has reported to room yet.")
-            browser.says("A new board gives at most 4 reports of ε = 1")
+            browser.says("No device has reported to room yet.")
+            browser.says("A new device gives at most 4 reports of ε = 1")
             assert "nothing left to give" not in browser.text
             report(store, range(2_000), 1)
-            browser.says("Boards of home can still send 6’000 reports to room.")
+            browser.says("Devices of home can still send 6’000 reports to room.")
             report(store, range(1_000), 2)
-            browser.says("Boards of home can still send 5’000 reports to room.")
+            browser.says("Devices of home can still send 5’000 reports to room.")
             browser.says("0 of 2’000")
-            browser.says("The boards' firmware allows Σε up to 8,")
+            browser.says("The firmware allows Σε up to 8,")
             assert barriers(browser) == []
             browser.resize(360, dark=True)
             assert browser.overflow() == 0

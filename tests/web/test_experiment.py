@@ -18,7 +18,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.answers.finding import find
 from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.rows import Row
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
@@ -31,6 +33,13 @@ pytestmark = needs_chromium
 DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
 HOSTILE = "<img src=x onerror=alert(1)>"
 LABELS = ["idle", "heating", "<b>door</b>"]
+
+
+AGO = (0, 3, 20)  # days
+
+
+def days_ago(ago: int) -> str:
+    return (datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(ago)).isoformat()
 
 
 class Filled:
@@ -46,12 +55,15 @@ class Filled:
                 (choice_payload(LABELS, 2), ""),
                 (number_payload(8, 1, 0, 8_000, "empty"), HOSTILE),
                 (number_payload(8, 1, 0, 8_000, "leaving"), ""),
+                (number_payload(64, 2, 0, 32_000, "recent"), "°C"),
             ):
                 words = Description(unit, f"{HOSTILE} What for?", "owner@example.org")
                 store.add_experiment("home", payload, description=words)
         for n, day in enumerate(DAYS):
             self.count("temp", day, 20_000, bell(64, 30 + 5 * n, 8))
             self.count("mode", day, 5_000, np.array([5, 3, 1, 1]) / 10)
+        for ago in AGO:
+            self.count("recent", days_ago(ago), 4_000, bell(64, 20 + ago, 8))
         self.count("leaving", DAYS[0], 2_000, np.ones(8) / 8)
 
     def experiment(self, name: str) -> tuple[int, Experiment]:
@@ -224,6 +236,31 @@ def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page:
     browser.until(lambda: said(both) in browser.text_of("share"), said(both))
 
 
+def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: str, browser: Browser):
+    def week_is_shown() -> None:
+        browser.until(lambda: "2 of 3 windows" in browser.text_of("share"))
+        assert browser.named("7 days").get_attribute("aria-pressed") == "true"
+        with StoreReader(filled.url) as reader:
+            week = Selection("recent", "home", (days_ago(AGO[1]), days_ago(AGO[0])))
+            said = find(Facts(reader.store), week).sentence
+        browser.until(lambda: browser.text_of("finding") == said, said)
+
+    drawn(browser, f"{page}/recent")
+    browser.until(lambda: "all 3 windows" in browser.text_of("share"))
+    browser.named("7 days").click()
+    browser.until(lambda: browser.driver.current_url.endswith("last=7d"))
+    week_is_shown()
+    drawn(browser, f"{page}/recent?last=7d#how-private")
+    week_is_shown()
+    browser.until(lambda: browser.script("return scrollY") > 0, "the link leads to no part")
+    browser.named("all").click()
+    browser.until(lambda: "last=" not in browser.driver.current_url)
+    drawn(browser, f"{page}/temp")
+    browser.named("7 days").click()
+    browser.until(lambda: browser.text_of("left-out") == "No report came in the last 7 days.")
+    assert not browser.errors()
+
+
 def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, page: str, browser: Browser):
     drawn(browser, f"{page}/mode?ranges=idle")
     browser.script("window.alerted = 0; window.alert = () => { window.alerted += 1 }")
@@ -232,7 +269,7 @@ def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, p
     browser.until(
         lambda: browser.text_of("share").startswith(f"idle or <b>door</b>: {said(row)} ("), said(row)
     )
-    assert HOSTILE in browser.text_of("head")
+    assert HOSTILE in browser.find("h1").text
     drawing = browser.find(".experiment-chart svg")
     ActionChains(browser.driver).move_to_element(drawing).perform()
     assert browser.script("return window.alerted") == 0

@@ -80,6 +80,9 @@ def test_an_address_keeps_all_choices_and_a_wrong_one_is_left_out():
     )
     assert from_query(chosen.query()) == chosen
     assert Choices().query() == ""
+    week = Choices(DAYS[:2], last="7d")  # which windows these are is another tomorrow
+    assert week.query() == "last=7d"
+    assert from_query("last=7d&last=never") == Choices(last="7d")
     wrong = "rows=many&confidence=7&post=evil&quantiles=2&over=%3Cscript%3E&windows=&x=1"
     assert from_query(wrong) == Choices()
     assert from_query("a=1&" * 2000) == Choices()
@@ -239,26 +242,22 @@ def test_the_head_says_how_long_and_how_many(store):
     with StoreReader(url) as reader:
         of = described(reader, "home", "temp")
 
-        def lines(day: int) -> list[str]:
+        def head(day: int) -> str:
             return sentences.head(of, datetime.date(2026, 1, day), ENGLISH)
 
-        assert lines(2) == [
-            "What for?",
-            "Asked by owner@example.org. 3 days left.",
-            "20 reports today, 1,520 reports in all",
-        ]
-        assert "2 days left." in lines(3)[1]  # as the Fleet view counts
-        assert [days_left(datetime.date(2026, 1, 4), datetime.date(2026, 1, day)) for day in (3, 4, 5)] == [
-            2,
-            1,
-            0,
-        ]
-        assert "Today is its last day." in lines(4)[1]
-        assert "It ended on Jan 4, 2026." in lines(5)[1]
+        assert head(2) == (
+            "temp of fleet home, asked by owner@example.org. 3 days left. 20 reports today, "
+            "1,520 reports in all."
+        )
+        assert "2 days left." in head(3)  # as the first view counts
+        ends = datetime.date(2026, 1, 4)
+        assert [days_left(ends, datetime.date(2026, 1, day)) for day in (3, 4, 5)] == [2, 1, 0]
+        assert "Today is its last day." in head(4)
+        assert "It ended on Jan 4, 2026." in head(5)
         with Store(url) as writer:
             writer.withdraw_experiment("home", "temp")
         of = described(reader, "home", "temp")
-        assert "It was withdrawn: boards take part no more." in lines(2)[1]
+        assert "It was withdrawn: no device takes part any more." in head(2)
 
 
 def test_a_window_without_new_reports_is_not_worked_out_again(store):

@@ -53,33 +53,34 @@ def test_what_there_is_while_it_grows(browser, store):
     browser.renew("de-CH")
     with paged(url(store)) as page:
         browser.open(page)
-        browser.says(f"Asked by {SCRIPT}.")  # a stranger's words are words
-        browser.says("2’000 reports in all, 2’000 today (UTC).")  # as the Swiss write it
-        browser.says("How warm is it?")
-        browser.says("Asked by heating@example.org.")
-        browser.says("42 days are left.")
-        browser.says("This fleet is open: its reports have no tags, so anyone can forge some.")
-        browser.says("Every report has a tag that only its board can make.")
-        browser.says("No report was thrown away.")
-        browser.says("Nobody has told this page where the aggregator is")
+        browser.says(f"evil of fleet home, asked by {SCRIPT}")  # a stranger's words are words
+        browser.says("2’000 reports in all, 2’000 today (UTC). Asked until ")  # as the Swiss write it
+        browser.says("2’000 reports a day")
+        browser.says("temp of fleet home, asked by heating@example.org")
+        browser.says("Fleet home: it is open. Its reports have no tags, so anyone can forge some.")
+        browser.says("Fleet work: every report has a tag that only its own device can make.")
+        browser.says("All is well.")
+        browser.says(
+            "start the page with --aggregator URL to see how the aggregator is; no report was thrown"
+        )
+        browser.says("2’000 reports so far. ±6 °C needs about ")
         before = browser.script("window.same = true; return document.querySelectorAll('#main *').length")
         count(store, ["one-more"])
         browser.says("2’002 reports in all")
-        assert browser.find("#reports").text == "2’002"
+        browser.until(lambda: browser.find("#reports").text.startswith("2’002 reports so far; "))
         assert browser.script("return window.same && document.querySelectorAll('#main *').length") == before
         sent = [(topics.report_topic("home", "board-1"), b"no")] * 3
         pipeline.ingest(
             store, sent, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC)
         )
-        browser.says(
-            "Fleet home: 3 reports were thrown away: they are no reports as the wire format has them."
-        )
+        browser.says("3 reports were thrown away: they are no reports as the wire format has them.")
+        browser.says("Something is wrong.")
         store.withdraw_experiment("home", "temp")
-        browser.says("It was withdrawn: boards are asked no more.")
+        browser.says("Withdrawn: no device is asked any more.")
         assert "board-1" not in browser.driver.page_source
-        assert browser.driver.title == "Fleets - Hushmote"
+        assert browser.driver.title == "Answers - Hushmote"
         assert browser.errors() == []
-        browser.named("temp").click()
+        browser.named("How warm is it?").click()
         browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
 
 
@@ -107,7 +108,9 @@ def test_how_the_aggregator_is(browser, store):
         endpoint = stack.enter_context(Endpoint("127.0.0.1", 0, metrics.text, lambda: None))
         with paged(url(store), "--aggregator", f"http://127.0.0.1:{endpoint.port}") as page:
             browser.open(page)
-            browser.says("The aggregator is connected to the broker, and all that came is counted.")
+            browser.says(
+                "The aggregator is connected to the broker, and all that came is counted; no report was"
+            )
 
 
 def test_one_fleet_of_several(browser, store):
@@ -116,4 +119,4 @@ def test_one_fleet_of_several(browser, store):
         browser.open(page)
         browser.says("Fleet work")
         assert "Fleet home" not in browser.text
-        assert browser.find("#reports").text == "0"
+        browser.says("0 reports so far")

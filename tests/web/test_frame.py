@@ -96,7 +96,7 @@ def test_a_store_that_comes_goes_and_is_too_old(browser, tmp_path, url):
         browser.open(page)
         browser.says(f"There is no store at {path}: publish an experiment first, or correct the path.")
         with Store(url) as store:
-            browser.says("This store has no fleet yet.")
+            browser.says("Three steps to a first answer")
             store.add_fleet("home", keyed=False)
         browser.says("Fleet home")
         browser.until(lambda: "There is no store" not in browser.text)
@@ -151,7 +151,7 @@ def test_an_address_that_is_none_and_a_view_that_fails_are_sentences(browser, pa
 
 # Of each view what is there while nothing is known, and what it says once it is.
 SLOW = (
-    ("/", "The newest window"),
+    ("/", "reports a day"),
     ("/experiment/home/temp", " of the fleet, between "),
     ("/budget", "can still send"),
     ("/plan", "Take one report"),
@@ -177,7 +177,9 @@ def test_every_view_is_there_before_any_answer_and_fills_later(browser, tmp_path
             assert barriers(browser) == []
             gate.touch()
             browser.says(words)
-            browser.until(lambda: not browser.driver.find_elements("css selector", ".skeleton"), path)
+            browser.until(
+                lambda: not browser.driver.find_elements("css selector", ".skeleton:not(.hidden)"), path
+            )
             assert browser.errors() == []
             gate.unlink()
 

@@ -132,16 +132,16 @@ def test_both_epsilons_are_named_with_whom_they_hold_against():
 @pytest.mark.parametrize(
     ("fields", "field", "text"),
     [
-        ({"devices": None}, "devices", "whole number of boards"),
-        ({"devices": 1e30}, "devices", "whole number of boards"),
+        ({"devices": None}, "devices", "whole number of devices"),
+        ({"devices": 1e30}, "devices", "whole number of devices"),
         ({"devices": 1e13}, "devices", "devices must be from 2 to 1099511627776, not 10000000000000"),
         ({"devices": 2.5}, "devices", "whole number"),
         ({"devices": float("nan")}, "devices", "whole number"),
         ({"epsilon": None}, "epsilon", "write a number"),
         ({"epsilon": 1e30}, "epsilon", "ε must be from 0.001 to 16, not 1e+30"),
         ({"epsilon": float("inf")}, "epsilon", "write a number"),
-        ({"answer": "devices", "error": 0.0}, "error", "above 0 and below 50 %"),
-        ({"answer": "devices", "error": None}, "error", "above 0 and below 50 %"),
+        ({"answer": "devices", "error": 0.0}, "error", "above 0 and below 50"),
+        ({"answer": "devices", "error": None}, "error", "above 0 and below 50"),
         ({"bins": 1e9}, "domain", "a domain has from 2 to 16777216 values"),
         ({"low": 40.0}, "high", "write a number above the lowest reading, 40"),
         ({"form": "labels", "labels": "a,,b"}, "values", "different, none empty"),
@@ -284,6 +284,13 @@ def test_sliders_move_the_answer_by_keyboard(plan_page):
     browser.resize(360, dark=True)
     assert browser.overflow() == 0
     assert barriers(browser) == []
+    for y in (0, 600, 100_000):  # wherever one is, the answer is in sight
+        browser.script("window.scrollTo(0, arguments[0])", y)
+        top, bottom = browser.script(
+            "const r = document.querySelector('.plan-answer').getBoundingClientRect();"
+            "return [r.top, r.bottom - window.innerHeight]"
+        )
+        assert top >= 0 >= bottom, y
     browser.resize(1440)
     assert not browser.errors()
 
@@ -294,9 +301,9 @@ def test_impossible_plans_and_wild_numbers_are_one_line(plan_page):
     browser.open(f"{page}/plan")
     said(browser)
     for text, line in (
-        ("1e30", "whole number of boards"),
+        ("1e30", "whole number of devices"),
         ("-1", "from 2 to"),
-        ("e", "whole number of boards"),
+        ("e", "whole number of devices"),
     ):
         typed(browser, "devices", text)
         browser.until(lambda line=line: line in browser.find("#quantity-devices-note").text, line)

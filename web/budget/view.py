@@ -1,4 +1,4 @@
-"""The Budget view: what boards can still give, and when it runs dry."""
+"""The Budget view: what devices can still give, and when that runs out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from ...server.errors import HushmoteError
+from ...server.words.numbers import counted
 from .. import charts
 from ..charts import COLOURS, axis, chart, table, tooltip
 from ..frame import frame, heading, sentence, skeleton
@@ -22,24 +23,23 @@ from .ledgers import Ledgers
 _HEADS = (
     "experiment",
     "reports left",
-    "boards with nothing left",
+    "devices with nothing left",
     "reports a day",
     "half silent by",
     "all but 5 % silent by",
 )
-_EMPTY = "This store has no fleet yet: hushmote experiment add makes one."
+_EMPTY = "This store has no fleet yet: hushmote experiment add FILE makes one."
 
 
 def register(page: Page) -> None:
     """Put the view on its route."""
     charts.register()
-    ledgers = Ledgers(page.live, page.settings.policy)
 
     @ui.page("/budget")
     def _() -> None:
         with frame(page, "Budget", "/budget"):
-            ui.label("What the boards of each fleet can still give, and when it runs dry.")
-            view = BudgetView(page, ledgers, reader())
+            ui.label("What the devices of each fleet can still give, and when that runs out.")
+            view = BudgetView(page, page.ledgers, reader())
             words("ε (epsilon)", "What an ε means", "δ (delta)", "Local differential privacy (LDP)")
         page.live.follow(view.refresh)
 
@@ -83,7 +83,7 @@ class BudgetView:
         due: list[float] = []
         for name in wanted:
             if name not in self._sections:
-                self._state.set_text(f"Counting what the boards of {name} have sent ...")
+                self._state.set_text(f"Counting what the devices of {name} have sent ...")
             read = await self._ledgers.read(name)
             with self._fleets:
                 if name not in self._sections:
@@ -97,19 +97,18 @@ class BudgetView:
 
 
 class FleetSection:
-    """One fleet: sentences for each experiment, two charts, the same numbers as a table."""
+    """One fleet: sentences for each experiment, who can still report, the same as a table, reports a day."""
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
         self._shown: FleetSupply | None = None
-        with ui.element("section"):
+        with ui.element("section").classes("budget"):
             self._title = heading("", 2)
             self._said = ui.element("div")
-            with ui.element("div").classes("budget-charts"):
-                self._reports = chart({}, "Reports a day")
-                self._able = chart({}, "Boards that can still report")
+            self._able = chart({}, "Devices that can still report")
             self._table = ui.element("div")
-            heading("What a board's life holds", 3)
+            self._reports = chart({}, "Reports a day")
+            heading("What a device's life holds", 3)
             self._life = ui.element("div")
 
     def show(self, budget: FleetSupply) -> None:
@@ -117,7 +116,7 @@ class FleetSection:
         if budget == self._shown:
             return
         self._shown = budget
-        self._title.set_text(self._written(f"Fleet {budget.fleet}: {budget.boards:,} boards"))
+        self._title.set_text(self._written(f"Fleet {budget.fleet}: {counted(budget.boards, 'device')}"))
         self._said.clear()
         with self._said:
             if not budget.experiments:
@@ -140,8 +139,8 @@ class FleetSection:
 
     def _row(self, e: ExperimentSupply) -> list[str]:
         cells = (
-            "no cap" if e.left is None else f"{e.left:,}",
-            f"{e.line.silent:,} of {e.line.boards:,}",
+            "no cap" if e.left is None else "asked once" if e.once else f"{e.left:,}",
+            f"{e.line.silent:,} have answered" if e.once else f"{e.line.silent:,} of {e.line.boards:,}",
             "" if e.line.per_day is None else f"{e.line.per_day:,.1f}",
             str(e.line.half or ""),
             str(e.line.dry or ""),
@@ -157,27 +156,30 @@ class FleetSection:
             reports.append(dots | {"data": [list(p) for p in e.counted], "color": colour})
             if e.forecast:
                 reports.append(_line(e.name, e.forecast, colour))
-                able.append(_line(e.name, e.able, colour))
+                able.append(_line(e.name, e.able, colour) | {"areaStyle": {"opacity": 0.25}})
         first = " ".join(e.said[0] for e in budget.experiments)
         second = " ".join(said for e in budget.experiments for said in e.said[1:2])
         title = "reports a day: dots were counted, lines are a forecast"
         self._fill(self._reports, title, "", reports, first)
-        self._fill(self._able, "boards that can still report", " %", able, second, max=100)
+        self._fill(
+            self._able, "devices that can still report: today, and the forecast", " %", able, second, max=100
+        )
 
     def _fill(
         self, drawn: ui.echart, name: str, unit: str, series: list[dict[str, Any]], said: str, **more: Any
     ) -> None:
-        tag = self._reader.tag
+        tag, names = self._reader.tag, sorted({s["name"] for s in series})
         drawn.set_visibility(any(s["data"] for s in series))
         drawn.options.clear()
         drawn.options.update(
             {
                 "animation": False,
-                "title": {"text": name, "textStyle": {"fontSize": 13, "fontWeight": "normal"}},
-                "grid": {"left": 55, "right": 20, "top": 35, "bottom": 70},
-                "legend": {"bottom": 0, "type": "scroll", "data": sorted({s["name"] for s in series})},
+                "textStyle": {"fontFamily": "system-ui, sans-serif"},
+                "title": {"text": name, "left": 0, "textStyle": {"fontSize": 14, "fontWeight": "normal"}},
+                "grid": {"left": 55, "right": 20, "top": 35, "bottom": 70 if len(names) > 1 else 30},
+                "legend": {"bottom": 0, "type": "scroll", "data": names, "show": len(names) > 1},
                 "tooltip": tooltip(tag, unit),
-                "xAxis": axis("time", "", tag),
+                "xAxis": axis("time", "", tag, splitLine={"show": False}),
                 "yAxis": axis("value", "", tag, unit, min=0, **more),
                 "series": series,
             }

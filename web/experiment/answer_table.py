@@ -6,8 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from nicegui import ui
 
+from ...server.answers.finding import WIDEST
 from ...server.answers.rows import Row
+from ...server.words import answers as words
 from ...server.words.answers import digits
+from ..frame import tag
 from ..reader import Reader
 
 
@@ -19,6 +22,29 @@ def written(row: Row, reader: Reader, *more: float, share: bool = True) -> list[
     scale, write = (100, reader.percent) if share else (1, reader.number)
     places = digits(row.low * scale, row.high * scale)
     return [write(x, places) for x in (row.value, row.low, row.high, *more)]
+
+
+_SPREAD = "standard deviation"
+
+
+def tells(row: Row) -> bool:
+    """Whether a share's interval says anything."""
+    return row.high - row.low <= WIDEST
+
+
+def number_tiles(place: ui.element, rows: Iterable[Row], unit: str, reader: Reader) -> None:
+    """Readings in the place of others: the name, the number, and its interval, a tile for each."""
+    place.clear()
+    with place:
+        for row in rows:
+            places = digits(row.low, row.high)
+            low, high = reader.number(row.low, places), words.reading(row.high, unit, reader, places)
+            at_most = row.low <= 0 and row.name == _SPREAD
+            value = words.reading(row.high if at_most else row.value, unit, reader, places)
+            with ui.element("li"):
+                tag("span", words.begun(row.name)).classes("faint")
+                tag("strong", f"at most {value}" if at_most else value)
+                tag("span", "" if at_most else f"{low} to {high}").classes("faint")
 
 
 def keyed(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[dict[str, str | int]]:

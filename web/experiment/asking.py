@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from ...server.answers import second_epsilon
 from ...server.answers.answer import Answer, Answers
 from ...server.answers.ask import EstimateQuestion, answered
+from ...server.answers.finding import Findings, find
 from ...server.answers.query import Facts, Kept, Selected, Selection
 from ...server.answers.rows import TrendRow
 from ...server.answers.second_epsilon import Overview, TwoEpsilons
 from ...server.answers.store_reader import StoreReader
+from ...server.words.numbers import Numbers
 from ..live import LiveStore
 
 EPSILONS_S = 60.0
@@ -62,6 +64,11 @@ class Asking:
         """The answers to a question, without any ε. Errors as ask(); slow: see LiveStore.ask()."""
         facts = await self.facts_now()
         return await self.live.ask(question, lambda _: answered(facts, question)[1], slow=slow)
+
+    async def finding(self, selection: Selection, write: Numbers) -> Findings:
+        """What is known now, in a reader's numbers; errors as find()."""
+        facts = await self.facts_now()
+        return await self.live.ask(("finding", selection, write), lambda _: find(facts, selection, write))
 
     async def newest(self, question: EstimateQuestion) -> tuple[str, Answer] | None:
         """What newest() says."""

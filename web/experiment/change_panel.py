@@ -20,9 +20,9 @@ class ChangePanel:
 
     def __init__(self, given: Given):
         self._given, self._reader = given, given.reader
-        heading("Compare", 2)
+        heading("Compare", 2).props('id="compare"')
         ui.label(
-            "What is chosen above, without a choice all other windows, is compared with what is chosen here."
+            "Choose what to compare with: it is set against the windows chosen above, or all the others."
         )
         with ui.row().classes("experiment-controls"):
             self._since = select([], "Compare with windows", self._picked, multiple=True).props("clearable")

@@ -36,6 +36,8 @@ class DraggedChart:
         self.element = (
             ui.echart({}, renderer="svg").classes("experiment-chart").props(f'role="img" aria-label="{name}"')
         )
+        if dragged is not None:
+            self.element.classes("experiment-drag")
         self.element.on("chart:finished", self._begin, js_handler=_DRAWN.replace("ID", str(self.element.id)))
         if dragged is not None:
             self.element.on("chart:brush", self._drag, js_handler=_DRAGGED, throttle=0.05)

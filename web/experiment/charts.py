@@ -101,10 +101,12 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
         *_stepped(bars if many else []),
         _scatter("processed", processed, 9 if len(processed) <= 64 else 4, **_DIAMONDS),
     ]
-    ends = {"min": answer.rows[0].lower, "max": answer.rows[-1].upper, "splitLine": {"show": False}}
+    ends: Options = {"splitLine": {"show": False}}
+    if answer.rows:
+        ends |= {"min": answer.rows[0].lower, "max": answer.rows[-1].upper}
     name = shortened(visible(unit), _LABEL)
     x = _axis("value", _numbers(locale), below=True, name=name, **ends)
-    y = _axis("value", _numbers(locale, " %"))
+    y = _axis("value", _numbers(locale, " %"), min=0)
     return _picture(summary, x, y, series, bottom=44, brush=_BRUSH, tooltip=_told(locale))
 
 
@@ -144,7 +146,7 @@ def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str)
         _scatter("processed", processed, 11, **_DIAMONDS),
     ]
     names = _axis("category", _NAMES, data=[visible(r.name) for r in rows], inverse=True)
-    return _picture(summary, _axis("value", _numbers(locale, " %")), names, series)
+    return _picture(summary, _axis("value", _numbers(locale, " %"), min=0), names, series)
 
 
 def _whiskers(ends: list[list[float]], colour: str, *, across: bool = False, name: str = "") -> Options:
@@ -156,14 +158,15 @@ def _whiskers(ends: list[list[float]], colour: str, *, across: bool = False, nam
         ":renderItem": script("whisker", across, colour),
         "encode": {"x": [0], "y": [2, 3]} if across else {"x": [2, 3], "y": [0]},
         "silent": True,
+        "clip": True,
         "z": 4,
     }
 
 
 def over_time(answer: Answer, summary: str, locale: str) -> Options:
     """Statistics over the windows, a line with its intervals each, to be dragged over."""
-    windows = list(dict.fromkeys(r.window for r in answer.rows if isinstance(r, TrendRow)))
     percent = answer.quantity == "share"
+    windows = list(dict.fromkeys(r.window for r in answer.rows if isinstance(r, TrendRow)))
     scale = _percent if percent else float
     series: list[Options] = []
     names = list(dict.fromkeys(r.name for r in answer.rows))
@@ -174,10 +177,11 @@ def over_time(answer: Answer, summary: str, locale: str) -> Options:
         mark = {"symbolSize": 7, "symbol": ("circle", "rect", "triangle", "diamond")[n % 4]}
         values = {"id": f"line {n}", "name": visible(name), "data": [scale(r.value) for r in rows]}
         series.append({"type": "line", **values, **mark, "lineStyle": line, "itemStyle": {"color": colour}})
-        ends = [[i, 0, scale(r.low), scale(r.high)] for i, r in enumerate(rows)]
-        series.append(_whiskers(ends, colour, across=True, name=f"{n}"))
+        whiskers = [[i, 0, scale(r.low), scale(r.high)] for i, r in enumerate(rows)]
+        series.append(_whiskers(whiskers, colour, across=True, name=f"{n}"))
     unit = "" if percent else shortened(visible(answer.unit), _LABEL)
-    y = _axis("value", _numbers(locale, " %" if percent else ""), scale=True, name=unit)
+    ends: Options = {"min": 0} if percent and min(r.low for r in answer.rows) <= 0 else {"scale": True}
+    y = _axis("value", _numbers(locale, " %" if percent else ""), name=unit, **ends)
     legend = {"show": len(names) > 1, "top": 0, "textStyle": {"color": INK}, **_NAMES}
     legend["data"] = [visible(name) for name in names]
     more = {"brush": _BRUSH, "tooltip": _told(locale, named=True), "legend": legend}
@@ -196,7 +200,7 @@ def changes(answer: Answer, names: Sequence[str], summary: str, locale: str) -> 
         for i, r in enumerate(rows)
     ]
     ends = [[i, 0, r.low * scale, r.high * scale] for i, r in enumerate(rows)]
-    unit = "percentage points" if scale == 100 else shortened(visible(answer.unit), _LABEL)
+    unit = "points" if scale == 100 else shortened(visible(answer.unit), _LABEL)
     x = _axis("value", _numbers(locale), below=True, name=unit)
     y = _axis("category", _NAMES, data=[visible(n) for n in names], inverse=True)
     series = [_scatter("changes", points, 11), _whiskers(ends, INK)]

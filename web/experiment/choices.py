@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -11,14 +13,19 @@ from urllib.parse import parse_qs, parse_qsl, urlencode
 from ...device.ldp_client import Experiment
 from ...server.answers.ask import EstimateQuestion
 from ...server.answers.fleet_estimate import MEAN
+from ...server.answers.periods import last
 from ...server.answers.query import Selected
 from ...server.answers.rows import CONFIDENCE
+from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.units import UnitsError, bin_edges, index_names, parse_range
 from ...server.plain_text import shortened, visible
 
 QUANTILES = (0.05, 0.5, 0.95)
 CONFIDENCES = (0.9, 0.95, 0.99)
+PERIODS = {"": "all", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
+"""Lengths of time that a button asks for, counted back from today, and what it says."""
+
 SHARE = "share"
 """Of a trend: the shares of the chosen range or labels."""
 
@@ -40,6 +47,7 @@ class Choices:
     rows            of a number's histogram at most; None for as fine as its reports can tell
     over            what is shown over time: mean, share, or a quantile such as 0.5
     since, earlier  windows and version that are compared with; none for no comparison
+    last            the period that the windows are of, such as 7d; empty where each was chosen
     """
 
     windows: tuple[str, ...] = ()
@@ -52,6 +60,7 @@ class Choices:
     over: str = MEAN
     since: tuple[str, ...] = ()
     earlier: str = ""
+    last: str = ""
 
     @property
     def compares(self) -> bool:
@@ -108,7 +117,7 @@ class Choices:
         """The part of an address after ?; empty where nothing was chosen."""
         usual, pairs = Choices(), []
         for name, value in vars(self).items():
-            if value == getattr(usual, name):
+            if value == getattr(usual, name) or (name == "windows" and self.last):
                 continue
             values = value if isinstance(value, tuple) else (value,)
             pairs += [(name, f"{v:.10g}" if isinstance(v, float) else f"{v}") for v in values or ("",)]
@@ -171,6 +180,7 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "confidence": _part,
     "rows": _rows,
     "post": lambda text: text if text in METHODS else None,
+    "last": lambda text: text if text in PERIODS else None,
     "over": lambda text: text if text in (MEAN, SHARE) or _part(text) else None,
 }
 """What a choice's text in an address stands for, None for nothing; those that are not named are texts."""
@@ -245,6 +255,11 @@ def fitting(
 ) -> Choices:
     """The choices without what an experiment does not have (any more); can: what it answers."""
 
+    chosen = tuple(w for w in windows if w in choices.windows)
+    if choices.last:
+        with contextlib.suppress(UsageError):  # no report came then: all are shown, and no button is pressed
+            chosen = last(choices.last, windows, datetime.datetime.now(datetime.UTC))
+
     def known(text: str) -> bool:
         try:
             parse_range(experiment, text)
@@ -260,7 +275,8 @@ def fitting(
     smooth = choices.post == "smooth" and "quantiles" not in can
     return replace(
         choices,
-        windows=tuple(w for w in windows if w in choices.windows),
+        windows=chosen,
+        last=choices.last if chosen else "",
         since=tuple(w for w in windows if w in choices.since),
         version=_version(choices.version, versions),
         earlier=_version(choices.earlier, versions),

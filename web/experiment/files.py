@@ -1,4 +1,4 @@
-"""What a reader takes along: the files of `hushmote estimate --output`, its command line."""
+"""What a reader exports: the files of `hushmote estimate --output`, its command line."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ def shown(page: Page, fleet: str) -> bool:
 _CALLED = {"estimate": "These numbers", "trend": "Over time", "change": "The comparison"}
 
 
-class TakenPanel:
+class ExportPanel:
     """Links to CSV, JSON and PNG, and the commands."""
 
     def __init__(self, store: str) -> None:
         self._store = store
-        heading("Take it along", 2)
+        heading("Export", 2).props('id="export"')
         self._links: dict[tuple[str, str], ui.link] = {}
         self._commands: dict[str, ui.label] = {}
         self._rows: dict[str, ui.column] = {}

@@ -10,7 +10,8 @@ from ...server.experiments.asking import answers_of, answers_only
 from ...server.plain_text import visible
 from ...server.words import answers as words
 from ..frame import heading, sentence
-from .answer_table import rows_table, written
+from . import sentences
+from .answer_table import number_tiles, rows_table, tells, written
 from .controls import Given
 
 _COLUMNS = ("of", "estimate", "from", "to")
@@ -19,7 +20,7 @@ _ASKED = {
         "Write the texts that you ask about into a file, one a line, and run:",
         "--candidates=FILE",
     ),
-    "discovery": ("This lists the texts that many boards sent:", ""),
+    "discovery": ("This lists the texts that many devices sent:", ""),
     "pairs": ("This asks the same. --help lists what else can be asked:", ""),
 }
 
@@ -32,19 +33,16 @@ class MeanPanel:
         heading("Mean", 2)
         self._sentence = ui.label().classes("experiment-sentence").props('id="mean"')
         self._exact = ui.label().props('id="exact"')
-        ui.label("Boards were asked for this mean alone: there is no histogram.").classes("experiment-note")
-        self._readings = ui.column().classes("experiment-lines").props('id="readings"')
+        ui.label("Devices were asked for this mean alone: there is no histogram.").classes("experiment-note")
+        self._readings = ui.element("ul").classes("numbers-tiles").props('id="readings"')
 
     def show(self, answer: Answer, when: str) -> None:
         """Show the mean, and what else is known with it; when: the windows, in words."""
-        mean, *others = (words.value(row, row.name, self._unit, self._reader) for row in answer.rows)
-        self._sentence.text = f"{mean} ({when})"
+        mean, *others = answer.rows
+        self._sentence.text = f"{words.value(mean, mean.name, self._unit, self._reader)} ({when})"
         more = words.begun(words.halved(answer.reports, self._reader))
         self._exact.text = f"{words.sure(answer.confidence, self._reader)} {more}"
-        self._readings.clear()
-        with self._readings:
-            for said in others:
-                ui.label(said)
+        number_tiles(self._readings, others, self._unit, self._reader)
 
 
 class AskedPanel:
@@ -72,9 +70,10 @@ class AskedPanel:
     def _table(self, answer: Answer) -> None:
         share = answer.quantity == "share"
         heading(sentence(visible(answer.title or TITLES[answer.kind])).removesuffix("."), 3)
-        if answer.rows:
-            rows_table(
-                _COLUMNS, [(visible(r.name), *written(r, self._reader, share=share)) for r in answer.rows]
-            )
+        rows = [r for r in answer.rows if not share or tells(r)]
+        if rows:
+            rows_table(_COLUMNS, [(visible(r.name), *written(r, self._reader, share=share)) for r in rows])
+        if len(rows) < len(answer.rows):
+            ui.label(sentences.WIDE).classes("experiment-note")
         for note in answer.notes:
             ui.label(visible(note)).classes("experiment-note")

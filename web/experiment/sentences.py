@@ -22,10 +22,10 @@ from ...server.words.numbers import Numbers, counted
 from .choices import ends
 
 BEFOREHAND = (
-    "An interval holds for a range chosen beforehand. One that was picked because it stands out holds less "
-    "often than it says."
+    "An interval holds for a range that was chosen beforehand. For a range picked because it stands out it "
+    "holds less often than it says."
 )
-WORKED_OUT = "This is being worked out."
+WIDE = "Not shown is what these reports tell too little of: where an interval is wider than 60 points."
 ANEW = "and anew when reports come, at most once a minute"
 WATCHING = f"Watching live: {LIVE}."
 _MOST_LEFT_OUT = 5  # that are named
@@ -106,16 +106,15 @@ def _epsilon(nats: float | None, reader: Numbers) -> str:
     return text if nats is None or "e" in text else reader.number(float(text), len(text.partition(".")[2]))
 
 
-def head(of: Selected, today: datetime.date, reader: Numbers) -> list[str]:
-    """Who asks what until when, and how many reports came: a line for each."""
+def head(of: Selected, today: datetime.date, reader: Numbers) -> str:
+    """What it is called, who asks until when, and how many reports came."""
     version = of.newest
-    asks = f"Asked by {visible(version.owner)}. " if version.owner else ""
+    selection = of.selection
+    asks = f", asked by {visible(version.owner)}" if version.owner else ""
     of_today, in_all = _reports_on(of, today), f"{counted(of.reports, write=reader)} in all"
-    return [
-        *([visible(version.purpose)] if version.purpose else []),
-        f"{asks}{_until(of, today, reader)}",
-        in_all if of_today is None else f"{reader.number(of_today, 0)} reports today, {in_all}",
-    ]
+    came = in_all if of_today is None else f"{reader.number(of_today, 0)} reports today, {in_all}"
+    name = f"{visible(selection.experiment)} of fleet {visible(selection.fleet)}"
+    return f"{name}{asks}. {_until(of, today, reader)} {came}."
 
 
 def _reports_on(of: Selected, day: datetime.date) -> int | None:
@@ -130,7 +129,7 @@ def _until(of: Selected, today: datetime.date, reader: Numbers) -> str:
     if not current:
         last = max((v.counted_until for v in of.versions if v.counted_until), default=None)
         late = f" Reports on their way count until {reader.day(last)}." if last and last >= today else ""
-        return f"It was withdrawn: boards take part no more.{late}"
+        return f"It was withdrawn: no device takes part any more.{late}"
     expires = current[0].expires
     if expires is None:
         return "It has no last day."

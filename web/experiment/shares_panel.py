@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nicegui import ui
 
 from ...server.answers.answer import Answer, Answers
@@ -11,13 +13,14 @@ from ...server.plain_text import visible
 from ...server.words import answers as words
 from ..frame import heading
 from . import charts, sentences
-from .answer_table import keyed, rows_table, written
+from .answer_table import keyed, number_tiles, rows_table, tells, written
 from .chart import CHOSEN, DraggedChart, Ends
 from .choices import Choices, ends, range_between, typed_range
 from .controls import Given, select
 
 _TICKED = 16  # labels that have boxes of their own; more are in a list
 _DRAG = "Drag over the bars, or type From and To."
+_TICK = "Tick labels: those that are ticked are added up."
 _COLUMNS = ("range", "share", "from", "to", "processed")
 
 
@@ -31,16 +34,23 @@ class SharesPanel:
         self._answer: Answer | None = None
         self._shown: Choices | None = None
         heading("Share of the fleet", 2)
-        self._sentence = ui.label().classes("experiment-sentence").props('id="share"')
-        self._newest = ui.label().props('id="newest"')
         # What a reader chose is read aloud, what comes by itself is not: it would never end.
         self._aloud = ui.label().classes("unseen").props('role="status"')
-        self._chart = DraggedChart("Histogram of the fleet", self._dragged if self._number else None)
-        (self._fields if self._number else self._labels)(choices.ranges)
-        self._processed = ui.label().props('id="processed"')
-        self._exact = ui.label().props('id="exact"')
-        ui.label(sentences.BEFOREHAND).classes("experiment-note")
-        self._readings = ui.column().classes("experiment-lines").props('id="readings"')
+        with ui.element("div").classes("experiment-main"):
+            with ui.element("div"):
+                self._hint = ui.label(_DRAG if self._number else _TICK)
+                self._hint.classes("experiment-hint" if self._number else "faint")
+                self._hint.props('id="range" role="status"')
+                self._chart = DraggedChart("Histogram of the fleet", self._dragged if self._number else None)
+                self._wide = ui.label(sentences.WIDE).classes("experiment-note")
+            with ui.element("div").classes("experiment-chosen"):
+                self._sentence = ui.label().classes("experiment-sentence").props('id="share"')
+                self._newest = ui.label().props('id="newest"')
+                self._processed = ui.label().props('id="processed"')
+                (self._fields if self._number else self._labels)(choices.ranges)
+                self._exact = ui.label().props('id="exact"')
+                ui.label(sentences.BEFOREHAND).classes("experiment-note")
+        self._readings = ui.element("ul").classes("numbers-tiles").props('id="readings"')
         self._note = ui.label().classes("experiment-note")
         self._table()
 
@@ -59,7 +69,6 @@ class SharesPanel:
             for field in self._from_to:
                 # With Enter, an arrow key or on leaving: a number that is half typed is not meant.
                 field.on("change", self._typed).props("dense")
-            self._hint = ui.label(_DRAG).props('id="range" role="status"')
 
     async def _typed(self) -> None:
         try:
@@ -92,7 +101,6 @@ class SharesPanel:
 
     def _labels(self, chosen: tuple[str, ...]) -> None:
         names = index_names(self._experiment)
-        ui.label("Tick labels; those that are ticked are added up.")
         if len(names) > _TICKED:
             shown = {name: visible(name) for name in names}
             picked = select(shown, "Labels", lambda: self._chosen(tuple(picked.value)), multiple=True)
@@ -120,7 +128,10 @@ class SharesPanel:
 
     def show(self, choices: Choices, when: str, histogram: Answer, asked: Answer, readings: Answers) -> None:
         """Show answers to these choices; when: the windows, in words."""
-        self._answer = histogram
+        there = len(histogram.rows)
+        self._answer = histogram = replace(histogram, rows=tuple(filter(tells, histogram.rows)))
+        self._wide.visible = len(histogram.rows) < there
+        self._chart.element.visible = bool(histogram.rows)
         self.show_share(choices, when, asked)
         summary = f"{self._sentence.text}. {len(histogram.rows)} rows; the table below has them all."
         if self._number:
@@ -129,14 +140,11 @@ class SharesPanel:
         else:
             options = charts.named_bars(histogram, choices.ranges, summary, self._reader.tag)
             self._chart.show(options, None, charts.rows_height(len(histogram.rows)))
-        self._exact.text = sentences.exact(histogram, asked, self._reader)
+        self._exact.text = sentences.exact(histogram, asked, self._reader) if tells(asked.rows[0]) else ""
         outside = any(note.startswith(OUTSIDE) for note in histogram.notes)
         self._note.text = f"{histogram.note} {OUTSIDE if outside else ''}".strip()
-        self._readings.clear()
-        with self._readings:
-            for answer in readings:
-                for row in answer.rows:
-                    ui.label(words.value(row, row.name, self._unit, self._reader))
+        rows = [row for answer in readings for row in answer.rows]
+        number_tiles(self._readings, rows, self._unit, self._reader)
         self._fill()
 
     def read_aloud(self) -> None:
@@ -154,7 +162,8 @@ class SharesPanel:
         self._shown = choices
         row = asked.rows[0]
         name = sentences.span(row, self._experiment, self._unit, self._reader)
-        self._sentence.text = f"{words.share(row, name, self._reader)} ({when})"
+        said = words.share(row, name, self._reader) if tells(row) else f"{name}: too few reports to tell"
+        self._sentence.text = f"{said} ({when})"
         processed = isinstance(row, PostRow)
         self._processed.visible = processed
         if isinstance(row, PostRow):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nicegui import ui
 
 from ...server.answers.answer import Answer
 from ..frame import heading
 from . import charts, sentences
+from .answer_table import tells
 from .chart import DraggedChart, Ends
 from .choices import Choices, over_names
 from .controls import Given, offer, select
@@ -21,9 +23,10 @@ class TimePanel:
         self._can, self._reader, self._choose = given.can, given.reader, given.choose
         self._windows: tuple[str, ...] = ()
         self._shown: tuple[str, ...] = ()
-        heading("Over time", 2)
+        heading("Over time", 2).props('id="over-time"')
         with ui.row().classes("experiment-controls"):
             self._over = select({}, "What is shown over time", self._statistic)
+        ui.label("Drag over the line to choose windows.").classes("experiment-hint")
         self._chart = DraggedChart("What is chosen, over the windows", self._dragged)
         self._said = ui.label().props('id="trend"')
         with ui.row().classes("experiment-controls"):
@@ -51,7 +54,7 @@ class TimePanel:
 
     async def _choose_windows(self, chosen: Sequence[str]) -> None:
         windows = () if len(chosen) == len(self._windows) else tuple(chosen)
-        await self._choose(windows=windows)
+        await self._choose(windows=windows, last="")
 
     def show_windows(self, choices: Choices, windows: Sequence[str]) -> None:
         """Show which windows there are, and which are chosen."""
@@ -66,11 +69,14 @@ class TimePanel:
     def show(self, choices: Choices, answer: Answer) -> None:
         """Show a trend over all windows; the chosen ones are marked."""
         self._said.text = " ".join(sentences.trend(answer, self._reader))
+        if answer.quantity == "share":
+            answer = replace(answer, rows=tuple(filter(tells, answer.rows)))
         self._shown = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
         at = [i for i, window in enumerate(self._shown) if window in choices.windows]
         area = (at[0], at[-1]) if at else None
-        self._chart.element.visible = True
-        self._chart.show(charts.over_time(answer, self._said.text, self._reader.tag), area)
+        self._chart.element.visible = bool(answer.rows)
+        if answer.rows:
+            self._chart.show(charts.over_time(answer, self._said.text, self._reader.tag), area)
 
     def nothing(self, why: str) -> None:
         """Say why there is no trend."""

@@ -26,10 +26,9 @@ from ..frame import frame, heading, sentence, skeleton
 from ..page import Page
 from ..reader import Reader, reader
 from . import files, sentences
-from .asking import Asking
 from .change_panel import ChangePanel
-from .choices import Choices, from_query, left_out
-from .controls import Controls, Given
+from .choices import PERIODS, Choices, from_query, left_out
+from .controls import Controls, Given, Periods
 from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
 from .time_panel import TimePanel
@@ -39,15 +38,14 @@ _PAUSE_S = 0.3  # after a drag, before what follows from it is worked out
 
 def register(page: Page) -> None:
     """Put the view and its files on their routes."""
-    ask = Asking(page.live)
     files.register(page)
     ui.add_css(Path(__file__).parents[1] / "static" / "experiment.css", shared=True)
 
     @ui.page("/experiment/{fleet}/{name}")
     def _(fleet: str, name: str) -> None:
         choices = from_query(context.client.request.url.query)
-        with frame(page, f"{visible(name)} of {visible(fleet)}"):
-            view = ExperimentView(page, ask, fleet, name, reader(), choices)
+        with frame(page, visible(name)) as title:
+            view = ExperimentView(page, Selection(name, fleet), title, reader(), choices)
         if files.shown(page, fleet):
             page.live.follow(view.refresh)
         else:
@@ -56,10 +54,17 @@ def register(page: Page) -> None:
 
 @dataclass(frozen=True)
 class Areas:
-    """The view's areas, from the top: what its link asked for in vain, the head, a state, all the rest."""
+    """The view's areas, from the top.
 
+    title: the question. head: its name, who asks, how many reports came. left_out: what the link asked for in
+    vain. finding: what is known. state: what hinders.
+    """
+
+    title: ui.label
+    head: ui.label
     left_out: ui.label
-    head: ui.column
+    finding: ui.column
+    periods: Periods
     state: ui.label
     body: ui.column
 
@@ -67,8 +72,10 @@ class Areas:
 class ExperimentView:
     """One reader's view of one experiment."""
 
-    def __init__(self, page: Page, ask: Asking, fleet: str, name: str, to: Reader, choices: Choices) -> None:
-        self._page, self._ask, self._selection = page, ask, Selection(name, fleet)
+    def __init__(
+        self, page: Page, selection: Selection, title: ui.label, to: Reader, choices: Choices
+    ) -> None:
+        self._page, self._ask, self._selection = page, page.asking, selection
         self._reader, self._choices = to, choices
         self._of: Selected | None = None
         self._built: object = None
@@ -78,13 +85,18 @@ class ExperimentView:
         self._catching_up: asyncio.Task[None] | None = None
         self._asked = context.client.request.url.query
         self._areas = Areas(
+            title=title,
+            head=ui.label().classes("faint").props('id="head"'),
             left_out=ui.label().classes("experiment-state").props('id="left-out" role="status"'),
-            head=ui.column().classes("experiment-lines").props('id="head"'),
+            finding=ui.column().classes("experiment-lines").props('id="finding"'),
+            periods=Periods(self._choose),
             state=ui.label().classes("experiment-state").props('id="state" role="status"'),
             body=ui.column().classes("experiment-wide"),
         )
+        with self._areas.finding:
+            skeleton(2)
         with self._areas.body:
-            skeleton(4)
+            skeleton().classes("tall")
 
     def state(self, text: str) -> None:
         """Say what hinders, or nothing."""
@@ -100,7 +112,9 @@ class ExperimentView:
     async def refresh(self) -> None:
         """Show what the store has now; called after each commit."""
         if await self.describe():
-            await self._show()
+            await asyncio.gather(self._show_finding(), self._show())
+        elif self._of is not None:
+            self._say(self._areas.finding, ())
 
     async def describe(self) -> bool:
         """Show what is known without an estimate; return whether one can be asked for."""
@@ -114,7 +128,9 @@ class ExperimentView:
             self._areas.left_out.text = sentences.left_out(left_out(self._asked, self._choices))
             self._asked = ""
         today = datetime.datetime.now(datetime.UTC).date()
-        self._say(self._areas.head, sentences.head(of, today, self._reader))
+        self._areas.title.text = visible(of.newest.purpose) or of.selection.experiment
+        self._areas.head.text = sentences.head(of, today, self._reader)
+        self._areas.periods.show(self._choices)
         self._build(of)
         few = of.reports < 2
         self.state(words.too_few(of.reports, self._reader) if few else "")
@@ -129,6 +145,7 @@ class ExperimentView:
             return
         self._built = shape
         self._areas.body.clear()
+        ui.run_javascript("hushmote.arrive()")
         given = Given(e, of.unit, of.can, self._reader, self._choose)
         with self._areas.body:
             if not of.can & OF_VALUES:
@@ -139,11 +156,12 @@ class ExperimentView:
                 self._controls = Controls(given, self._choices)
                 self._time = TimePanel(given)
                 self._change = ChangePanel(given)
-            heading("How private this is", 2)
+            heading("How private this is", 2).props('id="how-private"')
             self._private = ui.column().classes("experiment-lines").props('id="private"')
-            self._say(self._private, [sentences.WORKED_OUT])
+            with self._private:
+                skeleton(3)
             named = "candidates" in of.can  # a file of texts is not on this page
-            self._taken = None if named else files.TakenPanel(self._page.settings.store)
+            self._export = None if named else files.ExportPanel(self._page.settings.store)
 
     # What a reader chooses
 
@@ -151,11 +169,14 @@ class ExperimentView:
         before = self._choices
         assert self._of is not None  # before it is, there is nothing to choose
         choices = self._choices = files.fitted_to(replace(before, **chosen), self._of)
+        if chosen.get("last") and not choices.last:
+            self._areas.left_out.text = f"No report came in the last {PERIODS[chosen['last']]}."
         if choices == before:
             return
         if replace(before, ranges=choices.ranges) != choices:
             self._keep_address()
-            await self._show()
+            self._areas.periods.show(choices)
+            await asyncio.gather(self._show_finding(), self._show())
             return
         shares = self._main
         assert isinstance(shares, SharesPanel)  # only there a range is chosen
@@ -196,6 +217,20 @@ class ExperimentView:
             self.state("")
             self._seen_at = datetime.datetime.now(datetime.UTC)
             self._show_rest()
+
+    async def _show_finding(self) -> None:
+        """Say what is known of the chosen windows, the first question's answer first."""
+        choices = self._choices
+        selection = replace(self._selection, windows=choices.windows, version=choices.version)
+        try:
+            known = await self._ask.finding(selection, self._reader)
+        except HushmoteError as e:
+            lines = [sentence(visible(str(e)))]
+        else:
+            told = [one.sentence for one in known.findings]
+            lines = list(dict.fromkeys(told)) if known.enough else [known.sentence]
+        if self._still(choices):
+            self._say(self._areas.finding, lines)
 
     async def _show_main(self, choices: Choices) -> None:
         """Show what the experiment answers first: its shares, its mean, or how it is asked."""
@@ -238,8 +273,8 @@ class ExperimentView:
         """Bring up to date what is below the first picture; nothing waits for it."""
         assert self._of is not None
         shown = self._main.rows if isinstance(self._main, SharesPanel) else None
-        if self._taken is not None:
-            self._taken.show(self._of, replace(self._choices, rows=self._choices.rows or shown))
+        if self._export is not None:
+            self._export.show(self._of, replace(self._choices, rows=self._choices.rows or shown))
         self._behind = True
         if self._catching_up is None:
             self._catching_up = background_tasks.create(self._catch_up(), name="catch up")

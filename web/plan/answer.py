@@ -13,12 +13,13 @@ from ...server.mechanisms.about import said_of
 from ...server.planning.answer import PlanAnswer, answer
 from ...server.planning.sentences import mechanism
 from ...server.words.epsilon import rounded_up
+from ...server.words.numbers import NOTHING, points
 from .question import Setting, wished
 
 _POINTS = 41
 ONCE = (
-    "It holds for a histogram that is seen once. Who watches it grow, report by report, learns what a report"
-    " tells."
+    "It holds for a histogram that is seen once. Someone who watches it grow, report by report, learns what"
+    " each report tells."
 )
 
 
@@ -32,7 +33,7 @@ class Worked:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Names and what is said of them: both ε, and how boards answer."""
+        """Names and what is said of them: both ε, and how devices answer."""
         seen, design = self.made.seen["all of it"], self.made.plan.design
         histogram = f"ε = {rounded_up(seen.epsilon)} (δ = {seen.delta:g})"
         if self.setting.lasting:
@@ -40,12 +41,22 @@ class Worked:
         return [
             ("ε of a report", f"ε = {nats(design.epsilon)}, against everybody, the broker included."),
             ("ε of the histogram", f"{histogram}, {LIMITS}. {ONCE}"),
-            ("How boards answer", f"{said_of(design.mechanism)} ({mechanism(design)})".strip()),
+            ("How devices answer", f"{said_of(design.mechanism)} ({mechanism(design)})".strip()),
         ]
 
     @property
+    def points(self) -> str:
+        """What an error is in: points of a share; of a mean it is relative to the range."""
+        of_mean = self.setting.form == "number" and self.setting.kind == "mean"
+        return "% of the range" if of_mean else "points"
+
+    def error(self, half: float) -> str:
+        """An error in words; a dash where an interval would say nothing."""
+        return "—" if half >= NOTHING else points(half, self.points)
+
+    @property
     def curve(self) -> list[tuple[float, float]]:
-        """Devices and half-width in %, from a hundredth to a hundred times the plan's devices."""
+        """Devices and error in points, from a hundredth to a hundred times the plan's devices."""
         n = self.made.plan.devices
         return [
             (float(x), 100 * self.made.error_with(x)) for x in np.geomspace(max(2, n / 100), 100 * n, _POINTS)

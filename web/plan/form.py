@@ -17,19 +17,19 @@ Change = Callable[..., None]
 
 _FORMS = {"number": "a number", "labels": "one of some labels", "yes_no": "yes or no"}
 _KINDS = {
-    "frequency": "how many boards hold one value",
+    "frequency": "how many devices hold one value",
     "range": "how many lie in any range",
     "quantile": "a quantile, such as the median",
     "mean": "the mean",
 }
 _OFTEN = {False: "once", True: "again and again"}
 _SCALES = {
-    "devices": Scale("Devices", "boards", 10, 1_000_000_000, whole=True),
+    "devices": Scale("Devices", "devices", 10, 1_000_000_000, whole=True),
     "epsilon": Scale("ε, what one report may tell", "nats", 0.01, 16),
     "domain": Scale("Values to tell apart", "bins", 2, 4096, whole=True),
-    "error": Scale("Error", "± % of boards", 0.05, 49),
+    "error": Scale("Error", "± points", 0.05, 49),
 }
-_LIFETIME = Scale("ε, what all reports of a board may tell", "nats", 0.1, 100.0)
+_LIFETIME = Scale("ε, what all reports of a device may tell", "nats", 0.1, 100.0)
 
 
 class FormPart:
@@ -40,16 +40,16 @@ class FormPart:
         self._quantities: dict[str, Quantity] = {}
         self._inputs: dict[str, Any] = {}
         with ui.element("div").classes("plan-form"):
-            heading("What a board reads", 2)
-            self._choice("form", "What a board reads", _FORMS, setting.form)
+            heading("What a device reads", 2)
+            self._choice("form", "What a device reads", _FORMS, setting.form)
             self._reading(setting)
             heading("What you want to know", 2)
             self._asked(setting)
             heading("Three of four give the fourth", 2)
             for name in get_args(Fourth):
                 self._quantity(name, who, setting)
-            heading("How often each board is asked", 2)
-            self._choice("lasting", "How often each board is asked", _OFTEN, setting.lasting)
+            heading("How often each device is asked", 2)
+            self._choice("lasting", "How often each device is asked", _OFTEN, setting.lasting)
             self._life(who, setting)
         self._quantities[setting.answer].tell(answer=True)
         self._form, self._kind = setting.form, setting.kind
@@ -121,9 +121,9 @@ class FormPart:
     def _asked(self, setting: Setting) -> None:
         with ui.element("div") as self._kinds:
             self._choice("kind", "What you want to know", _KINDS, setting.kind)
-            self._numeric("quantile", "Which quantile, % of boards below it", setting.quantile)
+            self._numeric("quantile", "Which quantile, % of devices below it", setting.quantile)
             self._fixed = ui.label().props('role="status"')
-        self._single = ui.label("How many boards say each of these, as a share of all.")
+        self._single = ui.label("How many devices say each of these, as a share of all.")
 
     def _quantity(self, name: Fourth, who: Reader, setting: Setting) -> None:
         start = getattr(setting, FIELDS[name])
@@ -145,7 +145,7 @@ class FormPart:
         with ui.element("div") as self._lasting:
             with ui.element("div").classes("plan-fields"):
                 self._text("horizon", "For how long", setting.horizon)
-                self._text("call", "A board looks every", setting.call)
+                self._text("call", "A device looks every", setting.call)
             start = setting.lifetime or _LIFETIME.low
             self._quantities["lifetime"] = Quantity(
                 "lifetime", _LIFETIME, start, who.tag, lambda value: self._change(lifetime=value)

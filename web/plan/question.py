@@ -29,7 +29,7 @@ class Setting:
     """All that the view's fields say about a plan, as typed; a number's None: nothing, or not a number.
 
     answer: which of the four is worked out from the others. epsilon, lifetime: nats. error, quantile: %.
-    form: what a reading is. bins, low, high, unit: of a number. labels: "a, b, c". lasting: whether boards
+    form: what a reading is. bins, low, high, unit: of a number. labels: "a, b, c". lasting: whether devices
     are asked again and again, for `horizon`, and look at their reading each `call`.
     """
 
@@ -57,10 +57,10 @@ class Setting:
 
 
 _NEEDS: dict[str, tuple[str, Callable[[float], bool]]] = {
-    "devices": ("write a whole number of boards", lambda x: x == int(x) and abs(x) <= 1e15),
+    "devices": ("write a whole number of devices", lambda x: x == int(x) and abs(x) <= 1e15),
     "domain": ("write a whole number of values", lambda x: x == int(x) and abs(x) <= 1e15),
     "epsilon": ("write a number: 1 is usual", lambda x: True),
-    "error": ("write a number above 0 and below 50 %", lambda x: 0 < x < 50),
+    "error": ("write a number of points above 0 and below 50", lambda x: 0 < x < 50),
     "quantile": ("write a number between 0 and 100: 50 is the median", lambda x: 0 < x < 100),
     "lifetime": ("write a number from 0.001 to 1000", lambda x: 0.001 <= x <= 1000),
 }

@@ -1,4 +1,4 @@
-"""The answer's side of the Plan view: sentences, both ε, the chart, the life of a board, the file."""
+"""The answer's side of the Plan view: sentences, both ε, the chart, the life of a device, the file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import Any
 
 from nicegui import ui
 
-from ...server.planning.answer import PlanAnswer
 from ...server.planning.second_epsilon import HistogramEpsilon
 from ...server.words.epsilon import own_reports, rounded_up
-from ...server.words.numbers import percent
 from ..charts import COLOURS, axis, chart, table, tooltip
 from ..frame import heading, sentence, skeleton, tag
 from ..glossary import WORDS, word
@@ -18,7 +16,6 @@ from ..reader import Reader
 from .answer import Worked
 from .file import FilePart
 
-_HALF_WIDTH = "error, ± %"
 _FACTORS = (0.25, 1, 4)
 
 
@@ -73,13 +70,13 @@ class ResultPart:
                     word(name) if name in WORDS else ui.label(name)
                 tag("dd", self._written(said))
         counts = [max(2, round(made.plan.devices * factor)) for factor in _FACTORS]
-        steps = "; ".join(f"{n:,} devices: {percent(made.error_with(n))}" for n in counts)
+        steps = "; ".join(f"{n:,} devices: {answer.error(made.error_with(n))}" for n in counts)
         self._chart.options.clear()
         self._chart.options.update(self._options(answer))
         self._chart.props["aria-label"] = f"Error by number of devices. {self._written(steps)}"
         self._chart.update()
-        self._steps.set_text(self._written(f"Twice as exact takes four times the devices. {steps}."))
-        self._show_life(made)
+        self._steps.set_text(self._written(f"Half the error takes four times the devices. {steps}."))
+        self._show_life(answer)
         self._file.show(answer)
 
     def _options(self, answer: Worked) -> dict[str, Any]:
@@ -101,29 +98,30 @@ class ResultPart:
         return {
             "animation": False,
             "grid": {"left": 60, "right": 20, "top": 15, "bottom": 50},
-            "tooltip": tooltip(tag, " %"),
+            "tooltip": tooltip(tag, f" {answer.points}"),
             "xAxis": axis("log", "devices", tag, min=answer.curve[0][0], max=answer.curve[-1][0]),
-            "yAxis": axis("log", _HALF_WIDTH, tag, nameGap=45),
+            "yAxis": axis("log", f"error, ± {answer.points}", tag, nameGap=45),
             "series": series,
         }
 
-    def _show_life(self, made: PlanAnswer) -> None:
+    def _show_life(self, answer: Worked) -> None:
+        made = answer.made
         self._life.clear()
         if not made.windows:
             return
         with self._life:
-            heading("A board's life", 2)
+            heading("A device's life", 2)
             for said in (made.sentences[2], sentence(made.cost)):
                 ui.label(self._written(said)).classes("plan-said")
-            rows = [(w.name, f"{w.reports:,.0f}", percent(w.error), _seen(w.seen)) for w in made.windows]
+            rows = [(w.name, f"{w.reports:,.0f}", answer.error(w.error), _seen(w.seen)) for w in made.windows]
             heads = ("at the end, over", "reports", "error", "ε of the histogram")
-            table("A board's life", heads, [[self._written(cell) for cell in row] for row in rows])
+            table("A device's life", heads, [[self._written(cell) for cell in row] for row in rows])
 
     def _written(self, text: str) -> str:
         return in_locale(text, self._reader)
 
 
 def _seen(of: HistogramEpsilon) -> str:
-    """The ε of a window's histogram; of several reports of a board it may be larger than that of one."""
+    """The ε of a window's histogram; of several reports of a device it may be larger than that of one."""
     epsilon = rounded_up(of.epsilon)
     return epsilon if of.own_reports == 1 else f"{epsilon} ({own_reports(of.own_reports)})"

@@ -92,8 +92,14 @@ window.hushmote = (() => {
     if (first && !at) updated(first);
   }
 
+  // What an address ends in is there only once the view is filled.
+  function arrive() {
+    const part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    if (part) part.scrollIntoView();
+  }
+
   if (kept() !== "auto") document.documentElement.style.colorScheme = kept();
   // After all that the document names has run: NiceGUI has drawn the page.
   document.addEventListener("DOMContentLoaded", start);
-  return { updated };
+  return { updated, arrive };
 })();

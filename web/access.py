@@ -1,7 +1,7 @@
-"""Who may see the page, in front of all that it serves: HTTP, WebSockets, downloads, the board, the door.
+"""Who may see the page: a check in front of all that it serves, from WebSockets to the board and the door.
 
 Without a token only this machine's own browsers are let in, and only by this machine's names: a foreign site
-whose name leads here (DNS rebinding) is not. With one, whoever has the token's cookie.
+whose name leads here (DNS rebinding) is refused. With a token, browsers with its cookie are let in.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from ..server.service.http_access import bearer, host_name, is_loopback, is_own_page, is_token
 
-HEALTH = "/healthz"  # for whoever keeps the process running; it says nothing of the store
+HEALTH = "/healthz"  # for what keeps the process running; it says nothing of the store
 LOGIN = "/login"
 _WRONG_S = 1.0  # until somebody hears that the token was wrong
-_MOST_WRONG = 32  # who wait for that at once; whoever is wrong then is told to come later
+_MOST_WRONG = 32  # readers who wait for that at once; the next one is told to come later
 _WRONG = "That is not this page's token."
 _CROWD = "Too many try a token at the same time: try again in a minute."
 _MOST_FORM = 4096  # bytes
@@ -31,7 +31,7 @@ _NO_STORE = {"cache-control": "no-store"}
 
 
 class PageAccess:
-    """An ASGI application that lets pass to another who may see it. token: None on loopback."""
+    """An ASGI application that lets readers pass to another one. token: None on loopback."""
 
     def __init__(self, application: Any, token: str | None, port: int) -> None:
         self._application = application
@@ -112,7 +112,7 @@ class PageAccess:
         return await _refuse(scope, receive, send, status, words)
 
     async def _slowed_down(self) -> bool:
-        """Keep whoever gave a wrong token waiting; False at once where too many wait already."""
+        """Keep a reader with a wrong token waiting; return False at once where too many wait already."""
         if self._waiting >= _MOST_WRONG:
             return False
         self._waiting += 1
@@ -143,8 +143,8 @@ def _form(there: str) -> str:
     return f"""<form method="post" action="{LOGIN}">
 <input type="hidden" name="there" value="{html.escape(_own_path(there))}">
 <label>Token <input type="password" name="token" required autofocus autocomplete="current-password"></label>
-<button>Look at it</button>
-</form><p>Whoever started the page has it, in the file that --token-file names.</p>"""
+<button>Open the page</button>
+</form><p>The person who started the page has it, in the file that --token-file names.</p>"""
 
 
 def _document(status: int, words: str, more: str = "") -> Response:

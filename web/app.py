@@ -1,4 +1,4 @@
-"""The page as a process: NiceGUI's application, wrapped in what limits and guards it, on a bounded server."""
+"""The page as a process: NiceGUI's application behind limits and guards, on a bounded server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 def serve(settings: PageSettings, on_ready: Callable[[str], None] | None = None) -> None:
     """Serve the page until SIGTERM or Ctrl-C; on_ready is called with its URL once it listens.
 
-    Raises EndpointError where it cannot listen, and StoreError for a store's URL that is none.
+    Raises EndpointError where it cannot listen, and StoreError for an invalid URL of a store.
     """
     with listen(settings.host, settings.port) as listener:
         asyncio.run(_serve(settings, listener, on_ready))

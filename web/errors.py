@@ -21,7 +21,7 @@ def register(page: Page) -> None:
         with Client(nicegui_page(""), request=request) as client:
             with frame(page, title):
                 ui.label(words).props('role="alert"')
-                ui.link("To the fleets", "/")
+                ui.link("To the answers", "/")
             return client.build_response(request, status)
 
     def not_found(request: Request, _error: Exception) -> Response:

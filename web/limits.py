@@ -110,7 +110,7 @@ class Limits:
 
 
 class Drawing:
-    """An ASGI application around another that draws pages for those who may see them: so many a second."""
+    """An ASGI application around another that draws pages: a limited number a second."""
 
     def __init__(self, application: Any) -> None:
         self._application = application

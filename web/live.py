@@ -25,7 +25,7 @@ _MOST_ANSWERS = 256  # kept at once; the oldest goes first
 _ANSWERING = 2  # questions that are worked out at once: the aggregator's machine has other things to do
 _REST = 2  # times as long as it took to bring a view up to date, it rests, so that many commits cost no more
 _MOST_REST_S = 5.0
-_WHOLE_S = 60.0  # after which the overview is added up anew, as whoever merges stores changes older windows
+_WHOLE_S = 60.0  # after which the overview is added up anew: merging stores changes older windows
 
 
 class LiveStore:
@@ -64,14 +64,14 @@ class LiveStore:
             await asyncio.sleep(TURN_S)
 
     async def look(self) -> None:
-        """Look once, and tell who follows where something changed."""
+        """Look once, and wake the followers where something changed."""
         state = await asyncio.get_running_loop().run_in_executor(self._looking, self._watch.look)
         if state != self.state:
             self.state, self.at = state, _now()
             self.wake()
 
     def wake(self) -> None:
-        """Let who follows come up to date, as after a commit."""
+        """Let all followers come up to date, as after a commit."""
         for wake in tuple(self._followers):
             wake()
 

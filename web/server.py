@@ -22,7 +22,7 @@ _GRACE_S = 1.0
 
 
 class _PageServer(bounded_http.PatientServer):
-    """A server whose end is no failure, whoever asked for it. on_ready: called once it answers."""
+    """A server whose end is no failure, by any signal. on_ready: called once it answers."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config, _GRACE_S)

@@ -75,12 +75,6 @@ def share(of: Interval, name: str, write: Numbers) -> str:
     return f"{name}: {value} of the fleet, {between}"
 
 
-def newest(of: Interval, window: str, write: Numbers) -> str:
-    """Said below a share that was not the same all the time."""
-    value, between = _share(of, write)
-    return f"It changed in this time: newest window ({_moment(window, write)}) {value}, {between}."
-
-
 def _share(of: Interval, write: Numbers) -> tuple[str, str]:
     places = digits(of.low * 100, of.high * 100)
     value, low, high = (write.percent(x, places) for x in (of.value, of.low, of.high))

@@ -201,10 +201,10 @@ class TestToken:
             browser.open(locked + "/plan")
             browser.says("This page needs a token.")
             browser.find("[name=token]").send_keys("wrong")
-            browser.named("Look at it").click()
+            browser.named("Open the page").click()
             browser.says("That is not this page's token.")
             browser.find("[name=token]").send_keys(TOKEN)
-            browser.named("Look at it").click()
+            browser.named("Open the page").click()
             browser.says("updated ")
             assert browser.driver.current_url == locked + "/plan"
             browser.open(locked)

@@ -23,7 +23,6 @@ from hushmote.server.store.versions import Description
 from hushmote.server.words import answers as words
 from hushmote.simulator import vectorised
 from hushmote.web.experiment import charts, files, sentences
-from hushmote.web.experiment.asking import newest
 from hushmote.web.experiment.choices import (
     Choices,
     fitting,
@@ -156,37 +155,12 @@ def test_a_label_stays_what_it_is_where_a_sentence_begins(store):
     assert sentences.change(row, "a", change, ENGLISH).startswith("a ")
 
 
-def test_the_headline_names_its_windows_and_the_newest_where_it_changed(store):
+def test_the_headline_names_its_windows():
     assert words.period(DAYS, DAYS, ENGLISH) == "Jan 1, 2026 to Jan 3, 2026, all 3 windows"
     assert words.period(DAYS[:2], DAYS, GERMAN) == "01.01.2026 to 02.01.2026, 2 of 3 windows"
     assert words.period(DAYS[2:], DAYS, ENGLISH) == "Jan 3, 2026"
     assert words.period(("2026-01-01T05",), ("2026-01-01T05",), ENGLISH) == "Jan 1, 2026, 05:00 UTC"
     assert words.period(("all",), ("all",), ENGLISH) == "all reports"
-    url, grow = store
-    for day in DAYS[:2]:
-        grow("mode", day, 4000)
-
-    def newest_of(name: str, choices: Choices):
-        with StoreReader(url) as reader:
-            of = described(reader, "home", name)
-            return newest(of.facts, choices.newest(of))
-
-    assert newest_of("mode", Choices(ranges=("a",), windows=DAYS[:1])) is None  # one window is no change
-    with Store(url) as opened:
-        (version,) = (v for v in opened.experiments("home") if v.experiment.name == "mode")
-        with opened.ingest() as transaction:
-            transaction.write({}, {(version.id, DAYS[2], 0): 3000, (version.id, DAYS[2], 1): 1000}, {})
-    for ranges in (("a",), ("a", "b, c")):
-        found = newest_of("mode", Choices(ranges=ranges))
-        assert found is not None
-        window, answer = found
-        assert window == DAYS[2]
-        with StoreReader(url) as reader:
-            estimate = reader.fleet("home").experiment("mode").estimate(DAYS[2])
-        (row,) = (estimate.share if len(ranges) == 1 else estimate.together)(*ranges).rows
-        assert answer.rows[0] == row
-        said = words.newest(row, window, ENGLISH)
-        assert said.startswith("It changed in this time: newest window (Jan 3, 2026) ")
 
 
 def test_what_is_typed_wrong_is_said(store):

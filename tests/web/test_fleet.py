@@ -5,11 +5,14 @@ import datetime
 
 import pytest
 from accessibility import barriers
+from babel import Locale
 from boards import experiment, payload_of, reports
 from browser import needs_chromium, paged
 from running import running
 from traffic import needs_mosquitto
 
+from hushmote.server.answers.finding import find
+from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.ingest import pipeline
 from hushmote.server.service.http_endpoint import Endpoint
 from hushmote.server.service.metrics import Metrics
@@ -17,6 +20,7 @@ from hushmote.server.store import Description, schema
 from hushmote.server.store.store import Store
 from hushmote.server.wire import topics
 from hushmote.simulator.broker import MosquittoBroker
+from hushmote.web.reader import Reader
 
 pytestmark = needs_chromium
 TEMP = experiment()
@@ -63,7 +67,8 @@ def test_what_there_is_while_it_grows(browser, store):
         browser.says(
             "start the page with --aggregator URL to see how the aggregator is; no report was thrown"
         )
-        browser.says("2’000 reports so far. ±6 °C needs about ")
+        swiss = Reader(Locale("de", "CH"))
+        browser.says(find(Facts(store), Selection("temp", "home"), swiss).sentence)
         before = browser.script("window.same = true; return document.querySelectorAll('#main *').length")
         count(store, ["one-more"])
         browser.says("2’002 reports in all")

@@ -160,7 +160,7 @@ SLOW = (
 
 def test_every_view_is_there_before_any_answer_and_fills_later(browser, tmp_path, url):
     with Store(url) as store:
-        fill(store, "home", payload_of(experiment()), {"2026-11-20": 500, "2026-11-21": 500})
+        fill(store, "home", payload_of(experiment()), {"2026-11-20": 200_000, "2026-11-21": 200_000})
     gate = tmp_path / "gate"
     with paged(url, program=(SLOW_PAGE, gate)) as page:
         browser.open(f"{page}/fails")

@@ -97,7 +97,7 @@ class BudgetView:
 
 
 class FleetSection:
-    """One fleet: sentences for each experiment, who can still report, the same as a table, reports a day."""
+    """One fleet: sentences, the devices that can still report as an area, a table, and reports a day."""
 
     def __init__(self, who: Reader) -> None:
         self._reader = who

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from nicegui import ui
 
+from ...device.ldp_client import Experiment
 from ...server.answers.finding import WIDEST
 from ...server.answers.rows import Row
+from ...server.experiments.units import bin_edges
 from ...server.words import answers as words
 from ...server.words.answers import digits
 from ..frame import tag
 from ..reader import Reader
+from .controls import Given
 
 
 def written(row: Row, reader: Reader, *more: float, share: bool = True) -> list[str]:
@@ -27,16 +30,18 @@ def written(row: Row, reader: Reader, *more: float, share: bool = True) -> list[
 _SPREAD = "standard deviation"
 
 
-def tells(row: Row) -> bool:
-    """Whether a share's interval says anything."""
-    return row.high - row.low <= WIDEST
+def tells(row: Row, experiment: Experiment | None = None) -> bool:
+    """Whether the interval of a share says anything, or that of a number experiment's reading."""
+    edges = (0.0, 1.0) if experiment is None else bin_edges(experiment)
+    return row.high - row.low <= WIDEST * (edges[-1] - edges[0])
 
 
-def number_tiles(place: ui.element, rows: Iterable[Row], unit: str, reader: Reader) -> None:
+def number_tiles(place: ui.element, rows: Iterable[Row], of: Given) -> None:
     """Readings in the place of others: the name, the number, and its interval, a tile for each."""
+    unit, reader = of.unit, of.reader
     place.clear()
     with place:
-        for row in rows:
+        for row in (row for row in rows if tells(row, of.experiment)):
             places = digits(row.low, row.high)
             low, high = reader.number(row.low, places), words.reading(row.high, unit, reader, places)
             at_most = row.low <= 0 and row.name == _SPREAD

@@ -9,11 +9,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from ...server.answers import second_epsilon
-from ...server.answers.answer import Answer, Answers
+from ...server.answers.answer import Answers
 from ...server.answers.ask import EstimateQuestion, answered
 from ...server.answers.finding import Findings, find
 from ...server.answers.query import Facts, Kept, Selected, Selection
-from ...server.answers.rows import TrendRow
 from ...server.answers.second_epsilon import Overview, TwoEpsilons
 from ...server.answers.store_reader import StoreReader
 from ...server.words.numbers import Numbers
@@ -70,11 +69,6 @@ class Asking:
         facts = await self.facts_now()
         return await self.live.ask(("finding", selection, write), lambda _: find(facts, selection, write))
 
-    async def newest(self, question: EstimateQuestion) -> tuple[str, Answer] | None:
-        """What newest() says."""
-        facts = await self.facts_now()
-        return await self.live.ask(("newest", question), lambda _: newest(facts, question), slow=True)
-
     async def epsilons(self, selection: Selection) -> BothEpsilons:
         """Both ε, at most EPSILONS_S old."""
         facts = await self.facts_now()
@@ -96,19 +90,3 @@ class Asking:
             while len(self._epsilons) > 100:
                 self._epsilons.pop(next(iter(self._epsilons)))
         return result
-
-
-def newest(facts: Facts, question: EstimateQuestion) -> tuple[str, Answer] | None:
-    """The newest window with its share, where a trend's windows differ by more than chance makes them.
-
-    Of several labels each is looked at, and p takes that into account (Bonferroni). Errors as ask().
-    """
-    if len(facts.selected(question.selection).counts) < 2:
-        return None
-    trend = answered(facts, replace(question, trend=True, together=False, post="raw"))[1][0]
-    if min(p for _, p in trend.p_values) * len(trend.p_values) >= 1 - question.confidence:
-        return None
-    last = trend.rows[-1]
-    assert isinstance(last, TrendRow)
-    window = replace(question, selection=replace(question.selection, windows=(last.window,)))
-    return last.window, answered(facts, replace(window, tables=("ranges",)))[1][0]

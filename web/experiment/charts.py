@@ -57,7 +57,7 @@ def _axis(kind: str, labels: Options, *, below: bool = False, **more: Any) -> Op
 def _picture(
     summary: str, x: Options, y: Options, series: list[Options], top: int = 28, bottom: int = 28, **more: Any
 ) -> Options:
-    """A picture; summary: in words, for who cannot see it. top, bottom: what is left free there, pixels."""
+    """A picture; summary: in words, for readers who cannot see it. top, bottom: free space there, pixels."""
     return {
         "animation": False,
         "toolbox": {"show": False},
@@ -213,5 +213,5 @@ def _percent(share: float) -> float:
 
 
 def rows_height(rows: int) -> int:
-    """Pixels that a picture of so many named rows takes."""
+    """Height of a picture of named rows, pixels."""
     return min(1200, 80 + 34 * max(1, rows))

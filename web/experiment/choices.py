@@ -92,11 +92,6 @@ class Choices:
             confidence=self.confidence,
         )
 
-    def newest(self, of: Selected) -> EstimateQuestion:
-        """The share in each of the windows that are looked at, or in the newest windows."""
-        asked = replace(self.question(of), quantiles=(), rows=None)
-        return replace(asked, selection=replace(asked.selection, windows=self.windows or _newest(of)))
-
     def change(self, of: Selected) -> EstimateQuestion:
         """The comparison that is shown; without a choice of windows, those that are not compared with."""
         asked = replace(self.question(of), together=False, post="raw", rows=None)

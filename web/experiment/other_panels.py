@@ -29,7 +29,7 @@ class MeanPanel:
     """The mean in a sentence, and how sure it is; its picture is the trend below."""
 
     def __init__(self, given: Given) -> None:
-        self._unit, self._reader = given.unit, given.reader
+        self._given, self._unit, self._reader = given, given.unit, given.reader
         heading("Mean", 2)
         self._sentence = ui.label().classes("experiment-sentence").props('id="mean"')
         self._exact = ui.label().props('id="exact"')
@@ -39,10 +39,12 @@ class MeanPanel:
     def show(self, answer: Answer, when: str) -> None:
         """Show the mean, and what else is known with it; when: the windows, in words."""
         mean, *others = answer.rows
-        self._sentence.text = f"{words.value(mean, mean.name, self._unit, self._reader)} ({when})"
+        said = words.value(mean, mean.name, self._unit, self._reader)
+        said = said if tells(mean, self._given.experiment) else "Mean: too few reports to tell"
+        self._sentence.text = f"{said} ({when})"
         more = words.begun(words.halved(answer.reports, self._reader))
         self._exact.text = f"{words.sure(answer.confidence, self._reader)} {more}"
-        number_tiles(self._readings, others, self._unit, self._reader)
+        number_tiles(self._readings, others, self._given)
 
 
 class AskedPanel:

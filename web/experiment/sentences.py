@@ -25,7 +25,7 @@ BEFOREHAND = (
     "An interval holds for a range that was chosen beforehand. For a range picked because it stands out it "
     "holds less often than it says."
 )
-WIDE = "Not shown is what these reports tell too little of: where an interval is wider than 60 points."
+WIDE = "Numbers that these reports tell too little about are not shown."
 ANEW = "and anew when reports come, at most once a minute"
 WATCHING = f"Watching live: {LIVE}."
 _MOST_LEFT_OUT = 5  # that are named
@@ -89,14 +89,14 @@ def epsilons(overview: Overview, shown: TwoEpsilons, reader: Numbers) -> list[st
     one = f"ε of a report: {_epsilon(shown.report, reader)}. It holds against everybody. {known}"
     both = (
         f"ε of this histogram: {_epsilon(shown.histogram, reader)} at δ = {shown.delta:g}, "
-        f"{own_reports(shown.own, reader)}. It holds {LIMITS}, and for who sees this one, once."
+        f"{own_reports(shown.own, reader)}. It holds {LIMITS}, for someone who sees this one histogram, once."
     )
     if shown.histogram is None:
         both = f"ε of this histogram: –. {WATCHING}"
     each = _epsilon(overview.all_windows.histogram, reader)
     every = (
-        f"ε of all ended windows: {each}. It holds for who has seen the histogram of each, once it had "
-        "ended, as this page lets you."
+        f"ε of all ended windows: {each}. It holds for someone who has seen each window's histogram "
+        "after its end, as this page lets you."
     )
     return [one, both, every]
 

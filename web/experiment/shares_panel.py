@@ -28,11 +28,11 @@ class SharesPanel:
     """The picture of an experiment's shares, and the sentence on those that are chosen."""
 
     def __init__(self, given: Given, choices: Choices):
+        self._given = given
         self._experiment, self._unit, self._reader = given.experiment, given.unit, given.reader
         self._choose = given.choose
         self._number = given.experiment.type == "number"
         self._answer: Answer | None = None
-        self._shown: Choices | None = None
         heading("Share of the fleet", 2)
         # What a reader chose is read aloud, what comes by itself is not: it would never end.
         self._aloud = ui.label().classes("unseen").props('role="status"')
@@ -45,7 +45,6 @@ class SharesPanel:
                 self._wide = ui.label(sentences.WIDE).classes("experiment-note")
             with ui.element("div").classes("experiment-chosen"):
                 self._sentence = ui.label().classes("experiment-sentence").props('id="share"')
-                self._newest = ui.label().props('id="newest"')
                 self._processed = ui.label().props('id="processed"')
                 (self._fields if self._number else self._labels)(choices.ranges)
                 self._exact = ui.label().props('id="exact"')
@@ -144,22 +143,15 @@ class SharesPanel:
         outside = any(note.startswith(OUTSIDE) for note in histogram.notes)
         self._note.text = f"{histogram.note} {OUTSIDE if outside else ''}".strip()
         rows = [row for answer in readings for row in answer.rows]
-        number_tiles(self._readings, rows, self._unit, self._reader)
+        number_tiles(self._readings, rows, self._given)
         self._fill()
 
     def read_aloud(self) -> None:
-        """Tell who does not see it what the share is."""
+        """Read the share aloud to readers who cannot see it."""
         self._aloud.text = self._sentence.text
-
-    def show_newest(self, said: str) -> None:
-        """Say how the newest window differs, or nothing."""
-        self._newest.text, self._newest.visible = said, bool(said)
 
     def show_share(self, choices: Choices, when: str, asked: Answer) -> None:
         """Show the share of what is chosen alone."""
-        if choices != self._shown:
-            self.show_newest("")  # it was said of another
-        self._shown = choices
         row = asked.rows[0]
         name = sentences.span(row, self._experiment, self._unit, self._reader)
         said = words.share(row, name, self._reader) if tells(row) else f"{name}: too few reports to tell"

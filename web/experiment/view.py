@@ -188,7 +188,7 @@ class ExperimentView:
             self._show_rest()
 
     def _still(self, choices: Choices) -> bool:
-        """Whether a reader is there who looks at this."""
+        """Whether a reader is there and looks at this."""
         return choices == self._choices and not self._client.is_deleted
 
     def _keep_address(self) -> None:
@@ -284,8 +284,6 @@ class ExperimentView:
             with self._client:
                 while self._behind and not self._client.is_deleted:
                     self._behind = False
-                    if isinstance(self._main, SharesPanel):
-                        await self._show_newest(self._main)
                     if not isinstance(self._main, AskedPanel):
                         await self._show_time()
                         await self._show_change()
@@ -293,15 +291,6 @@ class ExperimentView:
                     await asyncio.sleep(_PAUSE_S)
         finally:
             self._catching_up = None
-
-    async def _show_newest(self, panel: SharesPanel) -> None:
-        choices, newest = self._choices, None
-        assert self._of is not None
-        with contextlib.suppress(HushmoteError):  # the trend says it
-            newest = await self._ask.newest(choices.newest(self._of))
-        if self._still(choices):
-            window, answer = newest or ("", None)
-            panel.show_newest(words.newest(answer.rows[0], window, self._reader) if answer else "")
 
     async def _answered(self, asked: EstimateQuestion, nothing: Callable[[str], None]) -> Answers | None:
         """The answers to what takes long; None where nobody waits for them, or nothing() says why."""

@@ -13,15 +13,16 @@ from pathlib import Path
 
 from browser import Browser, browsing
 from PIL import Image
+from selenium.webdriver.remote.webelement import WebElement
 
 ROOT = Path(__file__).parents[2]
 # A view's file name, its path, and the words that are there once it is complete.
 VIEWS = (
-    ("fleet", "/", "airports"),
+    ("fleet", "/", "Median: "),
     ("experiment", "/experiment/simulated/room_temp", "°C"),
-    ("labels", "/experiment/visitors/breakfast", "breakfast"),
-    ("budget", "/budget", "reports"),
-    ("plan", "/plan", "devices"),
+    ("labels", "/experiment/visitors/breakfast", "Most common: "),
+    ("budget", "/budget", "can still send"),
+    ("plan", "/plan", "Take one report"),
     ("board", "/board/", "ε"),
 )
 SIZES = (("wide", 1440, 900, False), ("narrow", 360, 780, True))
@@ -59,10 +60,15 @@ def _send(browser: Browser, url: str) -> None:
 
 def _take(browser: Browser, url: str, view: tuple[str, str, str], folder: Path) -> None:
     name, where, words = view
+
+    def waiting() -> list[WebElement]:
+        return browser.driver.find_elements("css selector", ".skeleton, .waiting")
+
     for size, width, height, dark in SIZES:
         browser.resize(width, height, dark=dark)
         browser.open(url + where)
         browser.says(words)
+        browser.until(lambda: not any(e.is_displayed() for e in waiting()), f"{name} is not complete")
         browser.settled()
         assert browser.overflow() <= 0, f"{name} is {browser.overflow()} px wider than {width} px"
         assert not browser.errors(), browser.errors()

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+from dataclasses import replace
 
 import pytest
 from accessibility import barriers
@@ -11,16 +12,19 @@ from browser import needs_chromium, paged
 from running import running
 from traffic import needs_mosquitto
 
-from hushmote.server.answers.finding import find
+from hushmote.server.answers.finding import Finding, find
 from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.rows import TrendRow
 from hushmote.server.ingest import pipeline
 from hushmote.server.service.http_endpoint import Endpoint
 from hushmote.server.service.metrics import Metrics
 from hushmote.server.store import Description, schema
+from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Store
 from hushmote.server.wire import topics
 from hushmote.simulator.broker import MosquittoBroker
 from hushmote.web.reader import Reader
+from hushmote.web.tile import reports_a_day, spark
 
 pytestmark = needs_chromium
 TEMP = experiment()
@@ -102,6 +106,42 @@ def test_nothing_bars_anybody_in_light_and_in_dark(browser, store):
             browser.says("The aggregator at http://127.0.0.1:1 gives no answer: Connection refused.")
             assert browser.overflow() <= 0
             assert barriers(browser) == []
+
+
+def test_a_tile_is_marked_where_something_is_wrong(browser, store):
+    last = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(3)
+    most = NumberSet()
+    for number in range(1, 5):  # all that the budget holds
+        most = most.add(number)
+    (version,) = (v for v in store.experiments("home") if v.experiment.name == "temp")
+    seen = {("home", "temp", f"d{n}"): most if n else NumberSet().add(1) for n in range(20)}
+    with store.ingest() as transaction:
+        transaction.write(seen, {(version.id, last.isoformat(), 0): 77}, {})
+    with paged(url(store)) as page:
+        browser.open(page)
+        browser.says(f"No report has come since {Reader(Locale('en', 'US')).day(last)}.")
+        browser.says("The budget is nearly spent: 5 % of devices can still report.")
+        browser.says("Something is wrong.")
+        browser.says("1 of 2 experiments need a look")
+        assert barriers(browser) == []
+
+
+def series(*rows):
+    return tuple(TrendRow("yes", *row, window="2026-11-21", reports=9) for row in rows)
+
+
+def test_a_spark_line_is_numbers_in_a_band_without_rows_that_tell_nothing():
+    known = Finding("yes", "yes", "", series=series((0.2, 0.1, 0.3), (0.5, 0.1, 0.9), (0.4, 0.3, 0.5)))
+    drawn = spark(known)
+    assert 'polyline points="0.00,21.50 100.00,8.50"' in drawn  # of two: the middle one is 80 points wide
+    assert 'polygon points="0.00,15.00 100.00,2.00 100.00,15.00 0.00,28.00"' in drawn
+    assert spark(replace(known, series=known.series[:2])) == ""
+    assert 'points="0.00' in spark(replace(known, quantity="reading", series=known.series[:2]))
+
+
+def test_reports_a_day_are_over_all_days_between():
+    assert reports_a_day(("2026-11-01", "2026-11-04T05", "2026-11-10"), 104) == 10
+    assert reports_a_day(("all",), 104) == 0
 
 
 @needs_mosquitto

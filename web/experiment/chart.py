@@ -34,7 +34,9 @@ class DraggedChart:
         self._ready = False
         self._area: Ends | None = None
         self.element = (
-            ui.echart({}, renderer="svg").classes("experiment-chart").props(f'role="img" aria-label="{name}"')
+            ui.echart({}, renderer="svg")
+            .classes("experiment-chart waiting")
+            .props(f'role="img" aria-label="{name}"')
         )
         if dragged is not None:
             self.element.classes("experiment-drag")
@@ -45,7 +47,7 @@ class DraggedChart:
 
     def show(self, options: dict[str, Any], area: Ends | None = None, height: int = 340) -> None:
         """Draw other options, and the brush at an area."""
-        self.element.options.clear()
+        self.element.classes(remove="waiting").options.clear()
         self.element.options.update(options)
         self.element.style(f"height: {height}px")
         self.element.update()

@@ -61,7 +61,7 @@ class Periods:
 
     def __init__(self, choose: Choose) -> None:
         self._buttons: dict[str, ui.label] = {}
-        with ui.element("div").classes("experiment-bar"):
+        with ui.element("div").classes("experiment-bar") as self.element:
             with ui.element("div").classes("presets").props('role="group" aria-label="Period"'):
                 for period, words in PERIODS.items():
                     button = tag("button", words).props('type="button" aria-pressed="false"')

@@ -26,7 +26,7 @@ class TimePanel:
         heading("Over time", 2).props('id="over-time"')
         with ui.row().classes("experiment-controls"):
             self._over = select({}, "What is shown over time", self._statistic)
-        ui.label("Drag over the line to choose windows.").classes("experiment-hint")
+        self._hint = ui.label("Drag over the line to choose windows.").classes("experiment-hint")
         self._chart = DraggedChart("What is chosen, over the windows", self._dragged)
         self._said = ui.label().props('id="trend"')
         with ui.row().classes("experiment-controls"):
@@ -74,11 +74,11 @@ class TimePanel:
         self._shown = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
         at = [i for i, window in enumerate(self._shown) if window in choices.windows]
         area = (at[0], at[-1]) if at else None
-        self._chart.element.visible = bool(answer.rows)
+        self._hint.visible = self._chart.element.visible = bool(answer.rows)
         if answer.rows:
             self._chart.show(charts.over_time(answer, self._said.text, self._reader.tag), area)
 
     def nothing(self, why: str) -> None:
         """Say why there is no trend."""
-        self._chart.element.visible = False
+        self._hint.visible = self._chart.element.visible = False
         self._said.text = why

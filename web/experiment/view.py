@@ -134,7 +134,7 @@ class ExperimentView:
         self._build(of)
         few = of.reports < 2
         self.state(words.too_few(of.reports, self._reader) if few else "")
-        self._areas.body.visible = not few
+        self._areas.body.visible = self._areas.periods.element.visible = not few
         return not few
 
     def _build(self, of: Selected) -> None:

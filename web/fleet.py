@@ -113,16 +113,16 @@ class FleetView:
         marked = sum(tile.marked for tile in self._tiles.values())
         bad = sum(any(not r.harmless for r in fleet.rejects) for fleet in seen.fleets)
         lines = [
-            f"{marked} of {len(self._tiles)} experiments need a look" if marked else "",
-            "" if aggregator.asked else "start the page with --aggregator URL to see how the aggregator is",
-            aggregator.health.words.removesuffix(".") if aggregator.health else "",
-            *(one.words(number).removesuffix(".") for one in seen.rejects),
-            "" if bad or seen.rejects else "no report was thrown away",
+            f"{marked} of {len(self._tiles)} experiments need a look." if marked else "",
+            "" if aggregator.asked else "Start the page with --aggregator URL to see how the aggregator is.",
+            aggregator.health.words if aggregator.health else "",
+            *(one.words(number) for one in seen.rejects),
+            "" if bad or seen.rejects else "No report was thrown away.",
         ]
         well = not (marked or bad or seen.rejects or aggregator.trouble)
         self._well.text = "All is well." if well else "Something is wrong."
         self._well.classes(**{"remove" if well else "add": "bad"})
-        self._health.text = f"{number(seen.reports)} reports so far; {'; '.join(filter(None, lines))}."
+        self._health.text = f"{number(seen.reports)} reports so far. {' '.join(filter(None, lines))}"
 
 
 def _chosen(seen: StoreOverview, fleet: str | None) -> StoreOverview:

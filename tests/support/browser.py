@@ -50,6 +50,7 @@ class Browser:
             "--disable-dev-shm-usage",
             "--disable-background-networking",
             "--disable-component-update",
+            "--hide-scrollbars",  # a picture has none, and would be cut where one stood
             "--no-first-run",
             f"--user-data-dir={folder / 'chromium'}",
             "--lang=en-US",
@@ -151,8 +152,6 @@ class Browser:
 
     def picture(self, path: Path) -> None:
         """The whole page as a PNG file."""
-        # It is laid out anew without a scroll bar, and would be cut where that stood.
-        self.driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
         whole = {"captureBeyondViewport": True}
         data = self.driver.execute_cdp_cmd("Page.captureScreenshot", whole)["data"]
         path.write_bytes(base64.b64decode(data))

@@ -400,7 +400,7 @@ def test_it_is_read_at_any_width_in_light_and_dark_and_by_keyboard(page: BoardPa
         assert barriers(page.browser) == []
     page.browser.resize(360)
     page.choose("experiment", NAMES[3])
-    page.says("population", "7 in 10 as my reading")
+    page.says("population", "7 in 10 as mine")
     assert page.browser.overflow() <= 0
     page.browser.resize(1440)
     # By Tab alone from the field to the button, and Enter is a report.

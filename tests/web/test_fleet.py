@@ -69,14 +69,14 @@ def test_what_there_is_while_it_grows(browser, store):
         browser.says("Fleet work: every report has a tag that only its own device can make.")
         browser.says("All is well.")
         browser.says(
-            "start the page with --aggregator URL to see how the aggregator is; no report was thrown"
+            "Start the page with --aggregator URL to see how the aggregator is. No report was thrown"
         )
         swiss = Reader(Locale("de", "CH"))
         browser.says(find(Facts(store), Selection("temp", "home"), swiss).sentence)
         before = browser.script("window.same = true; return document.querySelectorAll('#main *').length")
         count(store, ["one-more"])
         browser.says("2’002 reports in all")
-        browser.until(lambda: browser.find("#reports").text.startswith("2’002 reports so far; "))
+        browser.until(lambda: browser.find("#reports").text.startswith("2’002 reports so far. "))
         assert browser.script("return window.same && document.querySelectorAll('#main *').length") == before
         sent = [(topics.report_topic("home", "board-1"), b"no")] * 3
         pipeline.ingest(
@@ -122,7 +122,7 @@ def test_a_tile_is_marked_where_something_is_wrong(browser, store):
         browser.says(f"No report has come since {Reader(Locale('en', 'US')).day(last)}.")
         browser.says("The budget is nearly spent: 5 % of devices can still report.")
         browser.says("Something is wrong.")
-        browser.says("1 of 2 experiments need a look")
+        browser.says("1 of 2 experiments need a look.")
         assert barriers(browser) == []
 
 
@@ -154,7 +154,7 @@ def test_how_the_aggregator_is(browser, store):
         with paged(url(store), "--aggregator", f"http://127.0.0.1:{endpoint.port}") as page:
             browser.open(page)
             browser.says(
-                "The aggregator is connected to the broker, and all that came is counted; no report was"
+                "The aggregator is connected to the broker, and all that came is counted. No report was"
             )
 
 

@@ -25,9 +25,9 @@ export function populations(exp) {
   const values = exp.type === 'bool' ? [false, true] : exp.labels;
   const any = () => values[Math.floor(uniform() * values.length)];
   return {
-    most: ['7 in 10 as my reading, the rest evenly', (mine) => (uniform() < 0.7 ? mine() : any())],
+    most: ['7 in 10 as mine, others evenly', (mine) => (uniform() < 0.7 ? mine() : any())],
     uniform: ['evenly spread', any],
-    mine: ['everyone as my reading', (mine) => mine()],
+    mine: ['all as mine', (mine) => mine()],
     own: [exp.type === 'bool' ? 'a list of my own (yes, no)' : 'a list of my own', null],
   };
 }

@@ -110,7 +110,7 @@ async function choose(name) {
     if (board.state.locked) throw new BoardError(board.state.locked);
     board.state = board.call('enroll', board.payload);
     for (const id of ['measure', 'budget']) $(id).hidden = false;
-    $('leaves').textContent = `A report of ${5 + 4 + board.exp.code_bytes} bytes, whose code chance has a hand in. Beside it only this board’s random name, ${board.state.device}.`;
+    $('leaves').textContent = `A report of ${5 + 4 + board.exp.code_bytes} bytes with one code, which chance helped to choose. Beside it goes only this board’s random name, ${board.state.device}.`;
     const line = board.state.experiments[name];
     const all = line.reports + line.left;
     const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `all ${number(all)} reports that its budget allows`)}` : '';

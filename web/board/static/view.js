@@ -113,7 +113,7 @@ export function makeView(exp, to) {
       fillTable($('rows'), rows);
       if (rows.length) drawHistogram($('chart'), rows, Math.max($('chart').clientWidth, 280));
       else $('chart').replaceChildren();
-      $('live').textContent = `Who watches this change report by report learns as much as from the reports themselves, each of ε ${nats(exp.epsilon)}: ${belief(exp.epsilon, 'one report')}`;
+      $('live').textContent = `Someone who watches this change report by report learns as much as from the reports themselves, each of ε ${nats(exp.epsilon)}: ${belief(exp.epsilon, 'one report')}`;
       return last;
     },
   };

@@ -75,7 +75,7 @@ def _take(browser: Browser, url: str, view: tuple[str, str, str], folder: Path) 
         assert not browser.errors(), browser.errors()
         path = folder / f"{name}-{size}.png"
         browser.picture(path)
-        Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+        Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
         print(path)
 
 

@@ -176,7 +176,7 @@ class FleetSection:
                 "animation": False,
                 "textStyle": {"fontFamily": "system-ui, sans-serif"},
                 "title": {"text": name, "left": 0, "textStyle": {"fontSize": 14, "fontWeight": "normal"}},
-                "grid": {"left": 55, "right": 20, "top": 35, "bottom": 70 if len(names) > 1 else 30},
+                "grid": {"left": 55, "right": 20, "top": 45, "bottom": 70 if len(names) > 1 else 30},
                 "legend": {"bottom": 0, "type": "scroll", "data": names, "show": len(names) > 1},
                 "tooltip": tooltip(tag, unit),
                 "xAxis": axis("time", "", tag, splitLine={"show": False}),

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from pathlib import Path
 _TOP = """*Run when this site was built, on the store that `make demo` leaves.
 [The notebook itself](tour.ipynb) is for Jupyter.*"""
 
+_STYLED = re.compile(r'<style scoped>.*?</style>|( border="1")? class="dataframe"')  # of pandas
 _KEPT_S = 86_400  # then answers may look otherwise
 
 
@@ -77,7 +79,8 @@ def _shown(source: str, names: dict[str, object]) -> Iterator[str]:
     if picture := getattr(value, "_repr_png_", None):
         yield f"![What the cell draws](data:image/png;base64,{base64.b64encode(picture()).decode()})"
     elif html := getattr(value, "_repr_html_", None):
-        yield "<div>" + " ".join(line.strip() for line in html().splitlines()) + "</div>"
+        whole = " ".join(line.strip() for line in html().splitlines())  # Markdown ends it at an empty one
+        yield f"<div>{_STYLED.sub('', whole)}</div>"
     elif value is not None:
         yield f"```text\n{value!r}\n```"
 

@@ -103,7 +103,7 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
 
 
 def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[Any]], list[StudyTable]]:
-    """Write every figure as PNG, the points, fits and verdicts as CSV, the tables of docs/ranges.md.
+    """Write every figure as PNG, the points, fits and verdicts as CSV, the tables of studies/README.md.
 
     The folder must be there. Returns the rows of each CSV file, and the tables.
     """

@@ -3,7 +3,7 @@
 `CentralFlat` and `CentralHierarchy` trust a curator who adds noise to counts. The noise is drawn once for
 each node and kept: drawn anew for each question, it would average out and protect nobody. `LocalFlat` and
 `LocalHierarchy` are what boards do, through the shipped channel, oracle and estimator. How many report is
-public; each value is protected whatever the others do (neighbours: one replaced). docs/ranges.md says
+public; each value is protected whatever the others do (neighbours: one replaced). README.md says
 which to compare.
 """
 

@@ -44,6 +44,7 @@ PATTERNS = (
     "examples/channels/*.py",
     "locks/*.txt",
     "server/mechanisms/*.py",
+    "studies/README.md",
     "tests/vectors.json",
     "tests/vectors_further.json",
 )

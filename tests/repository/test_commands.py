@@ -27,7 +27,7 @@ from hushmote.cli import main
 
 ROOT = Path(__file__).parents[2]
 LONG = bool(os.environ.get("LONG"))
-PATTERNS = ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/**/*.md")
+PATTERNS = ("*.md", "docs/**/*.md", "benchmarks/*.md", "studies/*.md", "examples/**/*.md")
 # Made from the help of the commands, with their usage; its examples are held to what is understood.
 HELP = sorted(ROOT.glob("docs/commands-*.md"))
 PAGES = [

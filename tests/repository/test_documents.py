@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     document
-    for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "studies/*.md", "examples/*.md")
     for document in sorted(ROOT.glob(pattern))
 ]
 FOLDERS = "device|server|simulator|studies|cli|tests|firmware_tests|benchmarks|docs|examples|deploy"

@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from hushmote.web.board.fetch import CannotFetch, fetch
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md")), ROOT / "benchmarks/README.md"]
+PAGES = [*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("*s/README.md"))]
 # What a page is made of, where both readers of Markdown must agree.
 PARTS = {"h1", "h2", "h3", "h4", "p", "ul", "ol", "li", "table", "tr", "th", "td", "pre", "blockquote", "img"}
 # What a browser fetches without being asked.

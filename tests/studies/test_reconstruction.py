@@ -23,7 +23,7 @@ from hushmote.studies.structures import CentralHierarchy
 EPSILON = 0.2  # the command's own
 FEW = (64, 1024)  # questions that are solved, where not their number is what is looked at
 ALLOWED = math.exp(EPSILON) / (1 + math.exp(EPSILON))
-PAGE = Path(__file__).parents[2] / "docs" / "post-processing.md"
+PAGE = Path(__file__).parents[2] / "studies" / "README.md"
 
 
 ROW = re.compile(r"(\S.*?\S) +([\d,]+) +([\d,.]+) +([\d,.]+) +([\d,.]+)")

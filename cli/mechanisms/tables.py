@@ -14,8 +14,9 @@ from .. import tables
 
 _HEADINGS = ("mechanism", "error", "codes", "bytes", "draws", "decoding")
 _BELOW = (
-    "error: half-width of the 95 % interval. bytes: of a report in a keyed fleet. draws: random numbers of a"
-    " board for a report. decoding: from a histogram to all that is asked, measured here."
+    "error: half-width of the 95 % interval, in points; of the mean, in % of the readings' range. bytes: of a"
+    " report in a keyed fleet. draws: a board's random numbers for a report. decoding: from a histogram to"
+    " all answers, measured here."
 )
 
 
@@ -72,7 +73,7 @@ def all_questions(found: Sequence[Listing], besides: Mapping[str, str], devices:
         _print_listed(listing, devices)
     show.out.print()
     for word, what in besides.items():
-        show.out.print(f"Besides there is {word}. {what}")
+        show.out.print(f"Also here: {word}. {what}")
     show.out.print()
     show.out.print(_BELOW)
     show.out.print("With --for: what each is, where it was published, and what the field has besides.")
@@ -101,7 +102,7 @@ def question(found: Listing, devices: int) -> None:
     made.add_column("why not")
     for peer in found.peers:
         bits = peer.bits(found.domain, found.epsilon / MICRO)
-        error = percent(half_width(found.peer_variance(peer), devices))
+        error = points(half_width(found.peer_variance(peer), devices))
         made.add_row(peer.name, error, f"{math.ceil(bits):,}", peer.missing)
     show.out.print(made)
 
@@ -111,7 +112,7 @@ def _print_listed(found: Listing, devices: int) -> None:
     for one in found.listed:
         made.add_row(
             one.mechanism.words(),
-            percent(half_width(one.variance, devices)),
+            points(half_width(one.variance, devices)),
             f"{one.codes:,}",
             str(one.report_bytes),
             str(one.draws),
@@ -125,9 +126,9 @@ def _setting(found: Listing, devices: int) -> str:
     return f"ε = {found.epsilon / MICRO:g}, {devices:,} devices, one report each"
 
 
-def percent(error: float) -> str:
-    """A half-width of a share or of a range of readings, with three digits; a dash where nothing is known."""
-    return f"±{100 * error:.3g} %" if math.isfinite(error) else "–"
+def points(error: float) -> str:
+    """A half-width in points, or in percent of the readings' range, with three digits; or a dash."""
+    return f"±{100 * error:.3g}" if math.isfinite(error) else "–"
 
 
 def _seconds(seconds: float) -> str:

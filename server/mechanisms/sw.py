@@ -1,4 +1,4 @@
-"""sw: codes around the value are likelier than all others; means from about a third of a tree's reports.
+"""sw: codes around the value are likelier than all others; means need about a third of a tree's reports.
 
 Value v of D becomes one of D + 2b codes. Those from v to v + 2b have chance p each, all others q; p / q is at
 most e^ε. The mean of a weight over the reports is a linear statistic without bias where, for every value, the

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from hushmote.cli.mechanisms.command import mechanisms_command
-from hushmote.cli.mechanisms.tables import percent
+from hushmote.cli.mechanisms.tables import points
 from hushmote.device import ldp_client
 from hushmote.server import mechanisms
 from hushmote.server.answers import tables as show
@@ -70,7 +70,7 @@ def test_tables_and_json_say_the_same(asked: Asked):
             assert one["name"] == "SMP"
             continue
         assert one["half_width_95"] == pytest.approx(Z * math.sqrt(one["variance_times_reports"] / 5000))
-        assert percent(one["half_width_95"]) in printed
+        assert points(one["half_width_95"]) in printed
         assert one["citation"]
     assert found["why"] in " ".join(printed.split())
     workload, values = workload_of(asked, 32)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from hushmote.cli.main import app
 from hushmote.cli.mechanisms.plot import plot_mechanisms
-from hushmote.cli.mechanisms.tables import percent
+from hushmote.cli.mechanisms.tables import points
 from hushmote.server.answers import tables as show
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.about import about
@@ -114,7 +114,7 @@ def _questions() -> Iterator[str]:
 
 
 def _points(variance: float) -> str:
-    return percent(half_width(variance, DEVICES)).removeprefix("±").removesuffix(" %")
+    return points(half_width(variance, DEVICES)).removeprefix("±")
 
 
 def _errors() -> Iterator[str]:

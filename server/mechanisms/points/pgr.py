@@ -1,4 +1,4 @@
-"""pgr: local hashing of least codes. Values and codes are points, *inside* for each other where orthogonal.
+"""pgr: local hashing with the fewest codes. Values and codes are points; a code is *inside* where orthogonal.
 
 Privacy: a code inside is at most e^ε times likelier than one outside. Utility: any two values are inside
 together for the same number of codes, exactly, so that estimates are without bias; for q near e^ε + 1 the

@@ -1,4 +1,4 @@
-"""prefix: levels of a text's beginnings, each hashed into slots that pgr reports, to discover unknown texts.
+"""prefix: discovers unknown texts: pgr reports the slot of a text's beginning, at one of several lengths.
 
 An index is a slot for each level, slots**levels of them: far more than any array holds. What has that size is
 made for small domains alone (law, weights, lift); of real ones a histogram tells level by level, and which

@@ -1,4 +1,4 @@
-"""hh: a tree of histograms, of which each report answers for one level, for ranges and quantiles.
+"""hh: a tree of histograms for ranges and quantiles; each report answers for one level.
 
 Privacy: of the level's randomized response; the level is drawn without looking at the reading. Utility: the
 levels' estimates are made consistent by least squares, which keeps them unbiased and linear. Cost:

@@ -1,4 +1,4 @@
-"""views: tables of several parts of a reading, of which each report answers for one: of A, of B, of A with B.
+"""views: tables of a reading's parts (A, B, A with B); each report answers for one of them.
 
 Privacy: of the view's randomized response; the view is drawn without looking at the reading. Utility: the
 views' estimates are joined by least squares (factors.py), which keeps them unbiased and linear. Where no

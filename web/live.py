@@ -52,11 +52,6 @@ class LiveStore:
         """Another number after each commit."""
         return self.state.version
 
-    @property
-    def trouble(self) -> str | None:
-        """Why the store cannot be read now, in one sentence, or None."""
-        return self.state.words or None
-
     async def run(self) -> None:
         """Look for commits until cancelled."""
         while True:

@@ -35,7 +35,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 LABELS = ["idle", "heating", "<b>door</b>"]
 
 
-AGO = (0, 3, 20)  # days
+AGO = (0, 3, 10)  # days
 
 
 def days_ago(ago: int) -> str:
@@ -252,6 +252,15 @@ def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: 
     drawn(browser, f"{page}/recent?last=7d#how-private")
     week_is_shown()
     browser.until(lambda: browser.script("return scrollY") > 0, "the link leads to no part")
+    browser.named("7 days, with those before").click()
+    browser.until(lambda: f"since={days_ago(AGO[2])}" in browser.driver.current_url)
+    with StoreReader(filled.url) as reader:
+        asked = reader.fleet("home").experiment("recent")
+        week, before = asked.estimate([days_ago(AGO[1]), days_ago(AGO[0])]), asked.estimate(days_ago(AGO[2]))
+        mean = week.change_since(before)[-1].rows[0]
+    browser.until(
+        lambda: f"Mean fell by {-mean.value:.{digits(mean.low, mean.high)}f} °C" in browser.text_of("change")
+    )
     browser.named("all").click()
     browser.until(lambda: "last=" not in browser.driver.current_url)
     drawn(browser, f"{page}/temp")

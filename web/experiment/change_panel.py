@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from nicegui import ui
 
 from ...server.answers.answer import Answers
+from ...server.answers.periods import last
 from ...server.answers.rows import ChangeRow
-from ..frame import heading
+from ...server.errors import UsageError
+from ..frame import heading, sentence, tag
 from . import charts, sentences
 from .chart import DraggedChart
-from .choices import Choices
+from .choices import PERIODS, Choices
 from .controls import Given, offer, select, versioned
 
 
@@ -20,10 +24,15 @@ class ChangePanel:
 
     def __init__(self, given: Given):
         self._given, self._reader = given, given.reader
+        self._windows: Sequence[str] = ()
         heading("Compare", 2).props('id="compare"')
         ui.label(
             "Choose what to compare with: it is set against the windows chosen above, or all the others."
         )
+        with ui.element("div").classes("presets").props('role="group" aria-label="Compare periods"'):
+            for period in filter(None, PERIODS):
+                button = tag("button", f"{PERIODS[period]}, with those before").props('type="button"')
+                button.on("click", partial(self._before, period))
         with ui.row().classes("experiment-controls"):
             self._since = select([], "Compare with windows", self._picked, multiple=True).props("clearable")
             self._earlier = select({"": "the same"}, "Compare with version", self._picked, value="")
@@ -36,8 +45,18 @@ class ChangePanel:
     async def _picked(self) -> None:
         await self._given.choose(since=tuple(self._since.value or ()), earlier=self._earlier.value or "")
 
+    async def _before(self, period: str) -> None:
+        """Compare the last days of a period with as many before."""
+        try:
+            since = last(period, self._windows, datetime.datetime.now(datetime.UTC), before=1)
+        except UsageError as e:
+            self.nothing(sentence(str(e)))
+            return
+        await self._given.choose(last=period, windows=(), since=since)
+
     def show_windows(self, choices: Choices, windows: Sequence[str], versions: Mapping[str, str]) -> None:
         """Show what there is to compare with; versions: digest -> what it is called."""
+        self._windows = windows
         offer(self._since, list(windows), list(choices.since))
         versioned("the same", self._earlier, versions, choices.earlier)
 

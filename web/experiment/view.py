@@ -104,7 +104,7 @@ class ExperimentView:
 
     def _hinders(self, error: HushmoteError) -> None:
         """Say what hinders; of the store itself the frame says it; here stands how old numbers are."""
-        said = "" if self._page.live.trouble else sentence(visible(str(error)))
+        said = "" if self._page.live.state.words else sentence(visible(str(error)))
         if self._seen_at is not None:
             said = f"{said} What you see is of {self._reader.time(self._seen_at)} UTC.".strip()
         self.state(said)

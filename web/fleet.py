@@ -38,6 +38,7 @@ def register(page: Page) -> None:
         with frame(page, "Answers", "/"):
             view = FleetView(page, reader())
         page.live.follow(view.refresh)
+        page.live.follow(view.spend)
 
 
 class FleetView:
@@ -48,6 +49,7 @@ class FleetView:
         self._tiles: dict[tuple[str, str], Tile] = {}
         self._rejects: dict[str, ui.label] = {}
         self._there: object = None
+        self._seen: StoreOverview | None = None
         with ui.element("p").classes("health").props('id="health"'):
             self._well = tag("span", "").classes("health-mark")
             self._health = tag("span", "…").props('id="reports"')
@@ -68,16 +70,25 @@ class FleetView:
         if there != self._there:
             self._there = there
             self._build(seen, absent)
+        self._seen = seen
         experiments = [e for fleet in seen.fleets for e in fleet.experiments]
         for e in experiments:
             self._tiles[e.fleet, e.name].show(e, seen.day)
         self._say_health(seen)
         await asyncio.gather(*map(self._find, experiments))
-        for fleet in seen.fleets:
-            for supply in (await page.ledgers.read(fleet.name)).budget.experiments:
-                if (fleet.name, supply.name) in self._tiles:
-                    self._tiles[fleet.name, supply.name].spend(supply)
         self._say_health(seen)
+
+    async def spend(self) -> None:
+        """Mark budgets of which little is left; apart, since all devices' rows are read for that."""
+        page = self._page
+        if page.live.state.ready:
+            seen = _chosen(await page.live.overview(), page.settings.fleet)
+            for fleet in seen.fleets:
+                for supply in (await page.ledgers.read(fleet.name)).budget.experiments:
+                    if (fleet.name, supply.name) in self._tiles:
+                        self._tiles[fleet.name, supply.name].spend(supply)
+            if self._seen is not None:  # what is shown may be older
+                self._say_health(self._seen)
 
     async def _find(self, e: ExperimentOverview) -> None:
         try:

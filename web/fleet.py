@@ -17,9 +17,9 @@ from .reader import Reader, reader
 from .tile import Tile
 
 _STEPS = (
-    ("Plan a question, and download its file", "hushmote plan", "/plan", "Plan it here"),
-    ("Ask it of a fleet", "hushmote experiment add FILE --fleet NAME", "", ""),
-    ("Count the reports", "hushmote serve --broker mqtt://HOST", "", ""),
+    ("Plan a question, which makes its file", "hushmote plan"),
+    ("Ask it of a fleet", "hushmote experiment add FILE --fleet NAME"),
+    ("Count the reports", "hushmote serve --broker mqtt://HOST"),
 )
 _TAGGED = "every report has a tag that only its own device can make."
 _OPEN = "it is open. Its reports have no tags, so anyone can forge some."
@@ -120,7 +120,7 @@ class FleetView:
             label = self._rejects[fleet.name]
             label.text = " ".join(one.words(number) for one in fleet.rejects)
             bad = any(not one.harmless for one in fleet.rejects)
-            label.classes(**{"add" if bad else "remove": "warn"}).set_visibility(bool(label.text))
+            label.classes(**{"add" if bad else "remove": "warn"})
         marked = sum(tile.marked for tile in self._tiles.values())
         bad = sum(any(not r.harmless for r in fleet.rejects) for fleet in seen.fleets)
         lines = [
@@ -147,12 +147,11 @@ def _steps() -> None:
     """What to do where nothing is asked yet."""
     heading("Three steps to a first answer", 2)
     with ui.element("ol").classes("steps"):
-        for words, command, path, link in _STEPS:
+        for words, command in _STEPS:
             with ui.element("li"):
                 tag("span", words)
                 tag("code", command)
-                if path:
-                    ui.link(link, path)
     with ui.element("p"):
-        tag("span", "Or try it without any hardware: ")
+        ui.link("Plan on this page", "/plan")
+        tag("span", ", or try it without any hardware: ")
         ui.link("a board in this browser", "/board/")

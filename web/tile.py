@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from ..server.answers.finding import WIDEST, Finding, Findings
+from ..server.answers.finding import WIDEST, Finding, Findings, reports_a_day
 from ..server.answers.periods import start_of
 from ..server.answers.rows import TrendRow
 from ..server.overview.fleets import ExperimentOverview
@@ -38,7 +38,6 @@ class Tile:
             self._a_day = tag("p", "").classes("tile-last")
             self._came = tag("p", "").classes("faint")
             self._wrong = tag("p", "").classes("warn").props('role="status"')
-        self._wrong.set_visibility(False)
 
     def show(self, of: ExperimentOverview, today: datetime.date) -> None:
         """Show what the overview says."""
@@ -65,8 +64,7 @@ class Tile:
         self._finding.text = known.sentence
         first = next((one for one in known.findings if one.series), None)
         self._spark.set_content(spark(first) if first else "")
-        self._spark.set_visibility(bool(first))
-        a_day = reports_a_day(known.windows, known.reports)
+        a_day = round(reports_a_day(known.windows, known.reports))
         self._a_day.text = f"{self._number(a_day)} reports a day" if a_day else ""
 
     def spend(self, supply: ExperimentSupply) -> None:
@@ -80,7 +78,6 @@ class Tile:
         """Say that something is wrong, or with no words that it is not."""
         self._marks[what] = words
         self._wrong.text = " ".join(filter(None, self._marks.values()))
-        self._wrong.set_visibility(bool(self._wrong.text))
 
     @property
     def marked(self) -> bool:
@@ -89,12 +86,6 @@ class Tile:
 
     def _number(self, n: int) -> str:
         return self._reader.number(n, 0)
-
-
-def reports_a_day(windows: Sequence[str], reports: int) -> int:
-    """Reports a day over windows, rounded; 0 where these are not of days or hours."""
-    days = [start.date() for window in windows if (start := start_of(window))]
-    return round(reports / ((max(days) - min(days)).days + 1)) if days else 0
 
 
 def spark(of: Finding) -> str:

@@ -111,7 +111,7 @@ def find(facts: Facts, selection: Selection, write: Numbers = ENGLISH) -> Findin
     selection = replace(selection, windows=windows)
     counts = replace(whole, selection=selection).counts if windows else {}
     reports = sum(sum(of.values()) for of in counts.values())
-    asker = _Asker(facts, selection, whole.unit, write, _a_day(list(counts), reports))
+    asker = _Asker(facts, selection, whole.unit, write, reports_a_day(list(counts), reports))
     findings = tuple(asker.finding(ask) for ask in asks_of(newest.experiment, newest.asked.splitlines()))
     enough = any(one.enough for one in findings)
     sentences = [one.sentence for one in findings if one.enough or not enough]
@@ -127,7 +127,7 @@ def find(facts: Facts, selection: Selection, write: Numbers = ENGLISH) -> Findin
     )
 
 
-def _a_day(windows: Sequence[str], reports: int) -> float:
+def reports_a_day(windows: Sequence[str], reports: int) -> float:
     """Reports a day over windows; 0 where these are not of days or hours."""
     days = [start.date() for window in windows if (start := start_of(window))]
     return reports / ((max(days) - min(days)).days + 1) if days else 0.0

@@ -12,7 +12,7 @@ from browser import needs_chromium, paged
 from running import running
 from traffic import needs_mosquitto
 
-from hushmote.server.answers.finding import Finding, find
+from hushmote.server.answers.finding import Finding, find, reports_a_day
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.rows import TrendRow
 from hushmote.server.ingest import pipeline
@@ -24,7 +24,7 @@ from hushmote.server.store.store import Store
 from hushmote.server.wire import topics
 from hushmote.simulator.broker import MosquittoBroker
 from hushmote.web.reader import Reader
-from hushmote.web.tile import reports_a_day, spark
+from hushmote.web.tile import spark
 
 pytestmark = needs_chromium
 TEMP = experiment()
@@ -140,7 +140,7 @@ def test_a_spark_line_is_numbers_in_a_band_without_rows_that_tell_nothing():
 
 
 def test_reports_a_day_are_over_all_days_between():
-    assert reports_a_day(("2026-11-01", "2026-11-04T05", "2026-11-10"), 104) == 10
+    assert reports_a_day(("2026-11-01", "2026-11-04T05", "2026-11-10"), 104) == 10.4
     assert reports_a_day(("all",), 104) == 0
 
 

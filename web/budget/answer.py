@@ -49,11 +49,6 @@ class ExperimentSupply:
         return self.line.budget.experiment.name
 
     @property
-    def once(self) -> bool:
-        """Whether each device is asked once: that it has nothing left then is as it should be."""
-        return self.line.holds == 1
-
-    @property
     def able_share(self) -> float | None:
         """The share of devices that can still report, 0 to 1; None where it is asked once or without end."""
         line = self.line

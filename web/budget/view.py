@@ -138,9 +138,10 @@ class FleetSection:
                 ui.label(self._written(f"{e.name} alone: {e.promise}")).classes("budget-said")
 
     def _row(self, e: ExperimentSupply) -> list[str]:
+        once, silent = e.line.holds == 1, f"{e.line.silent:,}"
         cells = (
-            "no cap" if e.left is None else "asked once" if e.once else f"{e.left:,}",
-            f"{e.line.silent:,} have answered" if e.once else f"{e.line.silent:,} of {e.line.boards:,}",
+            "no cap" if e.left is None else "asked once" if once else f"{e.left:,}",
+            f"{silent} have answered" if once else f"{silent} of {e.line.boards:,}",
             "" if e.line.per_day is None else f"{e.line.per_day:,.1f}",
             str(e.line.half or ""),
             str(e.line.dry or ""),

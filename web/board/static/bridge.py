@@ -23,7 +23,7 @@ check_vectors.load_further()  # every mechanism that lies beside the client
 os.urandom = lambda n: binascii.unhexlify(browser.random(n))  # this port has none of its own
 
 # What this firmware allows, whatever a server asks, as on a board; the names are those that the person at
-# this browser chose. 8 in all or, with many small reports, (8, 1e-6): see docs/choosing-a-budget.md.
+# this browser chose. 8 in all or, with many small reports, (8, 1e-6): see docs/planning.md.
 POLICY = {
     "sum": 8_000_000,
     "squares": 1_819_000_000_000,

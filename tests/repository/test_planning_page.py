@@ -1,4 +1,4 @@
-"""docs/choosing-a-budget.md: its commands print what it shows, and its numbers are those of the theorems."""
+"""docs/planning.md: its commands print what it shows, and its numbers are those of the theorems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hushmote.server.planning import policy
 from hushmote.server.privacy.histogram import for_reports
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "choosing-a-budget.md").read_text("utf-8")
+PAGE = (DOCS / "planning.md").read_text("utf-8")
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
 EXAMPLE = DOCS.parent / "examples" / "night_heating.toml"
 PAIRS = shown(PAGE, "budget", "experiment")
@@ -63,7 +63,7 @@ def test_the_numbers_in_the_text_follow_from_the_theorems():
 
 
 def test_the_policy_reaches_a_board_and_its_status_comes_back(bench: Bench):
-    """All of sections 6 to 8 with the real mpremote, on a MicroPython that plays a board."""
+    """Policy, board and ledger of the page with the real mpremote, on a MicroPython that plays a board."""
     application = bench.folder / "my_main.py"
     text = Path(main.__file__).read_text("utf-8")
     text = text.replace('READINGS = {"room_temp"', 'READINGS = {"night_heating"')
@@ -83,7 +83,7 @@ def test_the_policy_reaches_a_board_and_its_status_comes_back(bench: Bench):
     assert "Σε = 0 of 2.9" in shown
 
 
-@pytest.mark.parametrize("name", ["choosing-a-budget.md", "threat-model.md", "theorems.md"])
+@pytest.mark.parametrize("name", ["planning.md", "threat-model.md", "theorems.md"])
 def test_links_lead_somewhere(name):
     text = (DOCS / name).read_text("utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", text):

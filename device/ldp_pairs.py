@@ -105,8 +105,8 @@ def randomize_views(exp, index, rng):
     """The code of one view's cell that an index lies in.
 
     Privacy: each view is randomized response at e^epsilon over its cells, and which one is drawn does not
-    depend on the index. Utility: docs/pairs.md. Cost: at most 5 draws, a step for each part and one for each
-    digit of the hash, whatever the index. Citation: Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional
+    depend on the index. Utility: docs/estimates.md. Cost: at most 5 draws, a step for each part and one for
+    each digit of the hash, whatever the index. Citation: Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional
     Range Queries under Local Differential Privacy", VLDB 2021.
     """
     level = ldp_client.pick(exp, rng)

@@ -139,7 +139,7 @@ def ems(estimate: Estimates) -> Shares:
 
     Bias: as much smoothing for few reports as for many. Over all ranges at D = 256, ε = 1 and 100,000 reports
     three quarters of the error of smooth on a tree for beta(5, 2), three times as much for a skewed
-    population (docs/means.md; benchmarks/means.py). smooth works on the same codes.
+    population (docs/estimates.md; benchmarks/means.py). smooth works on the same codes.
 
     Raises EstimateError for a bool or a choice, and where the mechanism answers shares of values.
 

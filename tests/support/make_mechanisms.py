@@ -48,16 +48,17 @@ WANTS = {
     "mean": (
         "the mean",
         "codes near a reading say more about the mean than whether it was this value or that one"
-        " ([means](means.md))",
+        " ([means](estimates.md#means))",
     ),
     "labels": (
         "how often words occur that nobody listed",
-        "a board hashes the word into a slot, and the slot is a value like any other ([labels](labels.md))",
+        "a board hashes the word into a slot, and the slot is a value like any other"
+        " ([labels](estimates.md#labels-that-nobody-listed))",
     ),
     "pairs": (
         "one reading by another: do old versions crash more?",
         "some boards answer for one part, some for the other, some for both, and least squares joins them"
-        " ([pairs](pairs.md))",
+        " ([pairs](estimates.md#pairs))",
     ),
 }
 _COMMAND = re.compile(r"(```sh\nhushmote (mechanisms[^\n]*)\n```\n\n```text\n).*?```", re.DOTALL)

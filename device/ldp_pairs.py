@@ -106,8 +106,8 @@ def randomize_views(exp, index, rng):
 
     Privacy: each view is randomized response at e^epsilon over its cells, and which one is drawn does not
     depend on the index. Utility: docs/estimates.md. Cost: at most 5 draws, a step for each part and one for
-    each digit of the hash, whatever the index. Citation: Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional
-    Range Queries under Local Differential Privacy", VLDB 2021.
+    each digit of the hash, whatever the index. Citation: Yang, Wang, Li, Cheng, Su, "Answering
+    Multi-Dimensional Range Queries under Local Differential Privacy", VLDB 2021.
     """
     level = ldp_client.pick(exp, rng)
     node = 0

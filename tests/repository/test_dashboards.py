@@ -12,7 +12,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS, GRAFANA = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana"
-PAGE = (ROOT / "docs" / "dashboards.md").read_text()
+PAGE = (ROOT / "docs" / "page.md").read_text()
 DASHBOARD = json.loads((GRAFANA / "dashboards" / "hushmote.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 VARIABLES = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
@@ -65,7 +65,7 @@ def test_an_alert_says_what_is_wrong_what_to_do_and_where_it_is_explained(name):
     assert set(notes) == {"summary", "action", "docs"}
     for text in (notes["summary"], notes["action"]):
         assert re.fullmatch(r"[^.]*\.", re.sub(r"\{\{.*?\}\}", "", text)), f"one sentence: {text}"
-    assert notes["docs"] == f"docs/dashboards.md, {name}"
+    assert notes["docs"] == f"docs/page.md, {name}"
     assert f"\n### {name}\n" in PAGE
 
 

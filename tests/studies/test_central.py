@@ -11,7 +11,7 @@ import pytest
 from command_line import Run, runner
 from shown import shown
 
-PAGE = Path(__file__).parents[2] / "docs" / "planning.md"
+PAGE = Path(__file__).parents[2] / "studies" / "README.md"
 
 
 @pytest.fixture

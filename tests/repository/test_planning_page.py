@@ -36,8 +36,8 @@ def test_the_pages_commands_print_what_it_shows(arguments, expected, tmp_path, m
     assert [line.rstrip() for line in found.output.rstrip().splitlines()] == expected
 
 
-def test_there_are_five_such_commands_and_the_policy_lets_the_experiment_through():
-    assert len(PAIRS) == 5
+def test_there_are_four_such_commands_and_the_policy_lets_the_experiment_through():
+    assert len(PAIRS) == 4
     assert EXAMPLE.read_text("utf-8") == TOML
     asked = parse(TOML).experiment()
     made = policy.policy_for(2.9, 0, ("night_heating",), 1_450_000, ("sum",))

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from ..server.answers.tables import blocks
 from ..server.overview.aggregator import AggregatorHealth
 from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ..server.overview.watch import StoreState
@@ -17,7 +18,6 @@ from ..server.plain_text import shortened, visible
 from ..server.results.result import Learned, Result
 from ..server.words.epsilon import rounded_up
 
-_BARS = "▁▂▃▄▅▆▇█"
 _MOST_LABELS = 5
 _LABEL = 12  # columns
 _BAR = 20
@@ -48,6 +48,8 @@ class Watched:
 def picture(seen: Watched) -> Group:
     """All of it, for a terminal of any width."""
     lines: list[Text | Padding] = []
+    if seen.health is not None:
+        lines.append(Text(seen.health.words, "red" if seen.health.trouble else "green"))
     if seen.overview is None:
         lines.append(Text(_sentence(seen.state.words), "bold red"))
     else:
@@ -60,8 +62,6 @@ def picture(seen: Watched) -> Group:
             lines += _fleet(fleet, seen)
         lines += [Text(r.words(), "yellow") for r in seen.overview.rejects]
     lines.append(Text())
-    if seen.health is not None:
-        lines.append(Text(seen.health.words, "red" if seen.health.trouble else "green"))
     lines.append(Text(_LIVE, "dim"))
     return Group(*lines)
 
@@ -88,6 +88,8 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
     lines = [Text.assemble((e.name, "bold"), f"  {came}")]
     if e.purpose:
         lines.append(Text(e.purpose, "dim"))
+    if result is not None and result.finding:
+        lines.append(Text(result.finding, "bold"))
     if e.state != "current" or not e.reports:
         lines.append(Text(state_words(e), "dim"))
     if e.implausible:
@@ -132,11 +134,9 @@ def _line(result: Result, one: Learned) -> Text:
 
 def _bars(result: Result) -> str:
     """A number's histogram in one line: two columns a row, between the ends of its range."""
-    most = max((bar.share for bar in result.histogram), default=0.0)
-    if most <= 0:
+    drawn = "".join(2 * block for block in blocks([bar.share for bar in result.histogram], 0.0))
+    if not drawn:
         return ""
-    heights = (max(0.0, bar.share) / most for bar in result.histogram)
-    drawn = "".join(_BARS[round(height * (len(_BARS) - 1))] * 2 for height in heights)
     low, high = result.histogram[0].lower, result.histogram[-1].upper
     return f"{low:g} {drawn} {high:g}" if low is not None and high is not None else drawn
 

@@ -22,6 +22,14 @@ class Weigh(enum.StrEnum):
     fisher = "fisher"
 
 
+class By(enum.StrEnum):
+    """What windows are put together by."""
+
+    day = "day"
+    week = "week"
+    month = "month"
+
+
 @dataclass(frozen=True)
 class ReportOptions:
     """Which reports are asked about, and what the ε of their histogram is worked out with."""
@@ -29,7 +37,13 @@ class ReportOptions:
     name: Annotated[str, typer.Argument(help="Name of the experiment.")]
     store: StoreUrl = DEFAULT_STORE
     fleet: FleetName = None
-    windows: Annotated[list[str] | None, typer.Option("--window", help="2026-11-21; several add up.")] = None
+    windows: Annotated[
+        list[str] | None,
+        typer.Option("--window", help="2026-11-21, 2026-11 or 2026-11-01..2026-11-07; several add up."),
+    ] = None
+    last: Annotated[
+        str, typer.Option(metavar="LENGTH", help="Of the last 7d, 12h or 2w.", show_default=False)
+    ] = ""
     version: Annotated[str, typer.Option(help="One version only: its digest, or how that begins.")] = ""
     delta: Annotated[float, typer.Option(help="δ that goes with the ε of a histogram.")] = 1e-6
     honest: Annotated[float, typer.Option(help="Part of the reports that are not forged.")] = 1.0
@@ -67,7 +81,16 @@ class ValueOptions(ReportOptions):
 class EstimateOptions(ValueOptions):
     """What it is compared with, how, and what comes out."""
 
-    trend: Annotated[bool, typer.Option("--trend", help="One row for each window.")] = False
+    trend: Annotated[
+        bool, typer.Option("--trend", help="How it went over the windows; with --rows a row for each.")
+    ] = False
+    by: Annotated[By | None, typer.Option(help="A trend by the day, week or month.")] = None
+    against_last: Annotated[
+        str,
+        typer.Option(
+            metavar="LENGTH", help="The last 7d, 12h or 2w against as long before.", show_default=False
+        ),
+    ] = ""
     other: Annotated[
         list[str] | None,
         typer.Option(

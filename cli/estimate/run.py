@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...server.answers import tables
+from ...server.answers import periods, tables
 from ...server.answers.ask import EstimateQuestion, ask
 from ...server.answers.pair_tables import PairQuestion
 from ...server.answers.query import Facts, Selection
@@ -23,9 +23,9 @@ def run(options: EstimateOptions) -> None:
     """Estimate, print and write; raises HushmoteError for what cannot be answered."""
     outputs = output.checked(options.outputs, ".csv", ".json", *PICTURES)
     with StoreReader(options.store) as store:
-        options = replace(options, fleet=store.fleet(options.fleet).name)
-        _check(options)
         facts = Facts(store.store)
+        options = _in_windows(replace(options, fleet=store.fleet(options.fleet).name), facts)
+        _check(options)
         reply = ask(facts, _question(options, facts))
     for path in outputs:
         if path.suffix.lower() in PICTURES:
@@ -38,11 +38,35 @@ def run(options: EstimateOptions) -> None:
         return
     estimate, answers = reply.estimate, reply.answers
     versus = f"; against {answers[0].against}" if answers[0].against else ""
+    if reply.finding:
+        tables.out.print(f"{reply.finding}\n")
     tables.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.which}{versus}")
-    tables.answers(answers)
+    tables.answers(answers, tables.over_time if options.trend and not options.rows else tables.answer)
     tables.out.print(f"\n{reply.epsilons.words(reply.question.seen())}\n\n{reply.guide.words()}")
     for path in outputs:
         tables.out.print(f"written: {path}")
+
+
+def _in_windows(options: EstimateOptions, facts: Facts) -> EstimateOptions:
+    """The options with the windows of their periods. Raises UsageError for a period that is none."""
+    periods_of = ("--last", options.last), ("--against-last", options.against_last)
+    given = [option for option, length in periods_of if length]
+    if given and (options.windows or (len(given) > 1 and options.last != options.against_last)):
+        raise UsageError(f"--window and {' and '.join(given)} name periods that differ: name one")
+    if options.against_last and options.other:
+        raise UsageError("--against-last and --against name two things to compare with: leave one out")
+    there = tuple(facts.selected(_selection(replace(options, windows=None))).there)
+    windows, other = options.windows, options.other
+    if length := options.last or options.against_last:
+        windows = list(periods.last(length, there, facts.at))
+    elif windows:
+        windows = list(periods.chosen(windows, there))
+    if options.against_last:
+        other = list(periods.last(options.against_last, there, facts.at, before=1))
+    elif other:
+        days = [one for one in other if "=" not in one]
+        other = [one for one in other if "=" in one] + list(periods.chosen(days, there))
+    return replace(options, windows=windows, other=other, trend=options.trend or options.by is not None)
 
 
 def _selection(options: EstimateOptions) -> Selection:
@@ -105,7 +129,7 @@ def _check(options: EstimateOptions) -> None:
     for option, there, instead in lacking:
         if there:
             raise UsageError(f"{asked} has no {option}: {instead}")
-    if options.rows and (options.trend or options.ranges):
+    if options.rows and options.ranges and not options.trend:
         raise UsageError("--rows is for histograms, and there is none here: leave it out")
 
 
@@ -125,5 +149,6 @@ def _question(options: EstimateOptions, facts: Facts) -> EstimateQuestion:
         weigh=options.weigh.value,
         shuffling=Shuffling(options.delta, options.honest),
         pair=_pair(options),
+        by="" if options.by is None else options.by.value,
         **{name: getattr(options, name) for name in same},
     )

@@ -24,12 +24,15 @@ def status_command(
             show_default=False,
         ),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also each version, with the ε of its histograms.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was counted, what is learned, what was rejected, and why.
+    """Show how it is, what each experiment has found out, what was rejected, and why.
 
     With --follow in a terminal it is live and takes the whole screen; elsewhere it is printed once.
     """
     from .run import run  # only here: a mistake in the line waits for nothing of it
 
-    run(store, follow, aggregator, broker, as_json)
+    run(store, follow, aggregator, broker, as_json=as_json, verbose=verbose)

@@ -28,7 +28,9 @@ _SHOWN = 20
 _KINDS = {True: "keyed", False: "open"}
 
 
-def run(store: str, follow: bool, aggregator: str | None, broker: str | None, as_json: bool) -> None:
+def run(
+    store: str, follow: bool, aggregator: str | None, broker: str | None, *, as_json: bool, verbose: bool
+) -> None:
     """Print how a store and its boards are, or draw it until Ctrl-C."""
     url = None if aggregator is None else check_url(aggregator)
     if follow and show.out.is_terminal and not as_json:
@@ -38,7 +40,11 @@ def run(store: str, follow: bool, aggregator: str | None, broker: str | None, as
         return
     with Store(store, read_only=True) as opened:
         facts = Facts(opened)
-        fleets, rejects, lines = opened.fleets(), opened.rejects(), _lines(facts)
+        fleets, rejects, lines = (
+            opened.fleets(),
+            opened.rejects(),
+            _lines(facts) if as_json or verbose else [],
+        )
         seen = None if as_json else watch.SeenStore().look(opened, StoreState("ready", "", 0), facts)
     boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
@@ -52,12 +58,13 @@ def run(store: str, follow: bool, aggregator: str | None, broker: str | None, as
         print_json(document)
         return
     show.out.print(picture(dataclasses.replace(seen, health=health)))
-    show.out.print()
-    _show_lines(lines)
+    if verbose:
+        show.out.print()
+        _show_lines(lines)
     counts = [
         (name or "(unknown)", why, n) for name, reasons in rejects.items() for why, n in reasons.items()
     ]
-    _print("rejected", ("fleet", "reason", "reports"), 2, counts, "nothing rejected")
+    _print("rejected", ("fleet", "reason", "reports"), 2, counts)
     if boards is not None:
         _show_boards(boards)
 
@@ -69,7 +76,8 @@ def _print(
     table = tables.table(title, headings, words)
     for row in rows:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-    show.out.print(none if none and not table.row_count else table)
+    if table.row_count or none:
+        show.out.print(table if table.row_count else none)
 
 
 def _lines(facts: Facts) -> list[dict[str, Any]]:

@@ -14,14 +14,16 @@ from ...device.ldp_client import Experiment
 from ..experiments.asking import OF_VALUES, require
 from ..mechanisms.views.factors import parts_of
 from ..plain import plain
+from ..words import findings
 from ..words.which import which_reports
 from . import second_epsilon
 from .answer import Answer, Answers, Frame
+from .finding import find
 from .fleet_estimate import MEAN, FleetEstimate, trend
 from .guide import NOISY, Guide, guide, half_width
 from .pair_tables import NO_QUESTION, PairQuestion
 from .query import Facts, Selection, WeighBy
-from .rows import CONFIDENCE, Kind
+from .rows import CONFIDENCE, ChangeRow, Kind
 from .second_epsilon import Shuffling, TwoEpsilons
 from .texts import MOST_SHOWN
 
@@ -50,6 +52,7 @@ class EstimateQuestion:
     rows        of a number's histogram at most; None for ROWS, FINE for as many as the reports tell apart
     post        a post-processing's name
     trend       a row for each window
+    by          of a trend, what windows are put together by: one of periods.BY, or empty for none
     unit        what readings are in; None for what the store says
     alphabet    what texts that nobody listed are made of; None for printable ASCII
     pair        of a pair, which share or mean, given what
@@ -66,6 +69,7 @@ class EstimateQuestion:
     rows: int | None = None
     post: str = "raw"
     trend: bool = False
+    by: str = ""
     confidence: float = CONFIDENCE
     weigh: WeighBy = "reports"
     shuffling: Shuffling = field(default_factory=Shuffling)
@@ -105,6 +109,7 @@ class EstimateQuestion:
             "--against": against,
             "--confidence": [f"{self.confidence:g}"] if self.confidence != CONFIDENCE else [],
             "--weigh": [self.weigh] if self.weigh != "reports" else [],
+            "--by": [self.by] if self.by else [],
         }
         flags = {"--together": self.together, "--cdf": self.cdf, "--trend": self.trend}
         # With =, so that a value that begins with - is no option of its own.
@@ -122,6 +127,7 @@ class Reply:
     answers: Answers
     epsilons: TwoEpsilons
     guide: Guide
+    finding: str
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -131,6 +137,7 @@ class Reply:
             "unit": first.unit,
             "selection": self.estimate.which,
             "against": first.against or None,
+            "finding": self.finding,
             "reports": self.estimate.reports,
             "confidence": self.question.confidence,
             "stderr_method": self.estimate.estimates.stderr_method,
@@ -156,13 +163,32 @@ def ask(facts: Facts, question: EstimateQuestion) -> Reply:
     selection, shuffling = question.selection, question.shuffling
     estimate, answers = answered(facts, question)
     if question.trend:
-        answers = second_epsilon.beside(facts, answers, selection, shuffling)
+        answers = second_epsilon.beside(facts, answers, selection, shuffling, question.by)
         epsilons = second_epsilon.of_windows(facts, selection, shuffling)
     else:
         sides = (question.against, selection) if question.against else (selection,)
         epsilons = second_epsilon.of_selections(facts, *sides, shuffling=shuffling)
     windows = len({source.window for source in estimate.sources}) if _COMPARED & estimate.answers else 1
-    return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows))
+    told = (
+        compared(answers, question)
+        if question.against
+        else find(facts, selection, unit=question.unit).sentence
+    )
+    return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows), told)
+
+
+def compared(answers: Answers, question: EstimateQuestion) -> str:
+    """The first change in a sentence: what it was, what it is, and how often chance alone does that."""
+    table = next((one for one in answers if one.kind == "change" and one.rows), None)
+    if table is None or question.against is None:
+        return ""
+    # Of a histogram nobody asked for a row: the one that is surest to have changed is told.
+    rows = [row for row in table.rows if isinstance(row, ChangeRow)]
+    row = rows[0] if question.ranges else min(rows, key=lambda one: one.p)
+    before, after = question.against.fleet, question.selection.fleet
+    unit = None if table.quantity == "share" else table.unit
+    sides = ("before", "now") if before == after else (before, after)
+    return findings.compared(row, row.name, sides, row.p_adjusted, unit)
 
 
 def answered(facts: Facts, question: EstimateQuestion) -> tuple[FleetEstimate, Answers]:
@@ -170,7 +196,8 @@ def answered(facts: Facts, question: EstimateQuestion) -> tuple[FleetEstimate, A
     _check_answered([v.experiment for v in facts.selected(question.selection).versions], question)
     estimate = estimate_of(facts, question.selection, question)
     if question.trend:
-        asked = [*question.ranges, *([MEAN] if MEAN in estimate.answers else [])]
+        usual = MEAN in estimate.answers and not (question.ranges or question.quantiles)
+        asked = [*question.ranges, *([MEAN] if usual else [])]
         return estimate, over_time(facts, question, asked)
     if question.against is None:
         return estimate, asked_of(estimate, question)
@@ -191,7 +218,7 @@ def over_time(facts: Facts, question: EstimateQuestion, statistics: Sequence[str
     """How "mean", ranges, labels and a question's quantiles or pair went over windows. Errors as ask()."""
     selected = facts.selected(question.selection)
     unit = selected.unit if question.unit is None else question.unit
-    windows = selected.by_window(question.weigh)
+    windows = selected.by_window(question.weigh, question.by)
     frame = Frame(unit, question.confidence, which_reports(question.selection.fleet, list(windows)))
     return trend(windows, statistics, frame, question.quantiles, question.pair)
 

@@ -22,14 +22,10 @@ from ..plain_text import visible
 from ..words import answers as words
 from ..words import findings as said
 from ..words.numbers import ENGLISH, Numbers
-from .ask import EstimateQuestion, estimate_of
 from .fleet_estimate import FleetEstimate
 from .periods import start_of, usual
 from .query import Facts, Selection
-from .rows import CONFIDENCE, ChangeRow, DifferenceRow, Quantity, Row, TrendRow
-
-WIDEST = 0.6
-"""Of all shares or of all readings: an interval that is wider tells nothing, and is not shown."""
+from .rows import CONFIDENCE, WIDEST, ChangeRow, DifferenceRow, Quantity, Row, TrendRow
 
 _POINTS = 30  # of a series
 _TARGET = 0.1  # half an interval that says something, of all shares or all readings
@@ -84,6 +80,9 @@ class Findings:
     enough: bool
     sentence: str
 
+    def __str__(self) -> str:
+        return self.sentence
+
 
 def looks(windows: int) -> int:
     """By what p is multiplied after so many windows, each of which was looked at as it ended, >= 2.
@@ -100,10 +99,19 @@ def thirds(windows: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     return windows[:part], windows[-part:]
 
 
-def find(facts: Facts, selection: Selection, write: Numbers = ENGLISH) -> Findings:
+def find(
+    facts: Facts,
+    selection: Selection,
+    write: Numbers = ENGLISH,
+    *,
+    unit: str | None = None,
+    series: bool = False,
+) -> Findings:
     """What an experiment knows from selected windows; without any, from those of its newest 30 days.
 
-    Raises UsageError where fleet, name or version is not there, EstimateError where a window has no reports.
+    unit: what readings are in; None for what the store says. series: whether each finding has its value in
+    each window, which takes an estimate for each. Raises UsageError where fleet, name or version is not
+    there, EstimateError where a window has no reports.
     """
     whole = facts.selected(selection)
     newest = whole.newest
@@ -111,7 +119,8 @@ def find(facts: Facts, selection: Selection, write: Numbers = ENGLISH) -> Findin
     selection = replace(selection, windows=windows)
     counts = replace(whole, selection=selection).counts if windows else {}
     reports = sum(sum(of.values()) for of in counts.values())
-    asker = _Asker(facts, selection, whole.unit, write, reports_a_day(list(counts), reports))
+    unit = whole.unit if unit is None else unit
+    asker = _Asker(facts, selection, unit, write, reports_a_day(list(counts), reports), series)
     findings = tuple(asker.finding(ask) for ask in asks_of(newest.experiment, newest.asked.splitlines()))
     enough = any(one.enough for one in findings)
     sentences = [one.sentence for one in findings if one.enough or not enough]
@@ -142,6 +151,7 @@ class _Asker:
     unit: str
     write: Numbers
     a_day: float
+    series: bool
 
     def finding(self, ask: Ask) -> Finding:
         """The finding of one question; what hinders an answer is its sentence."""
@@ -157,8 +167,8 @@ class _Asker:
             return replace(none, sentence=words.begun(f"{visible(str(e))}."))
 
     def _estimate(self, windows: Sequence[str]) -> FleetEstimate:
-        question = EstimateQuestion(replace(self.selection, windows=tuple(windows)), unit=self.unit)
-        return estimate_of(self.facts, question.selection, question)
+        of = self.facts.selected(replace(self.selection, windows=tuple(windows)))
+        return FleetEstimate(of.estimate(), "", self.unit, CONFIDENCE, None, of.sources)
 
     def _of_values(self, ask: Ask, of: FleetEstimate) -> Finding:
         asked, tries = ask, 1
@@ -186,7 +196,7 @@ class _Asker:
                     tail = f", {said.moved(change, change.p_adjusted, unit, apart, self.write)}"
         sentence = f"{title}: {said.amount(row, unit, self.write)}{tail}."
         told = {"value": row.value, "low": row.low, "high": row.high, "moved": moved}
-        series = self._series(asked) if ask.kind != "texts" else ()
+        series = self._series(asked) if self.series and ask.kind != "texts" else ()
         return replace(known, sentence=sentence, series=series, **told)
 
     def _title(self, row: Row, of: FleetEstimate, most: bool) -> str:

@@ -14,8 +14,8 @@ USUAL_DAYS = 30
 
 _LENGTH = re.compile(r"(\d{1,4})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
-_BY = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
-BY = tuple(_BY)
+_BY = {"": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
+BY = tuple(_BY)[1:]
 """What windows can be put together by."""
 
 
@@ -80,9 +80,12 @@ def usual(there: Sequence[str]) -> tuple[str, ...]:
 
 
 def grouped(windows: Sequence[str], by: str) -> Mapping[str, tuple[str, ...]]:
-    """Windows by the day, the ISO week or the month that they are in, UTC: 2026-11-21, 2026-W47, 2026-11."""
+    """Windows by the day, the ISO week or the month that they are in, UTC: 2026-11-21, 2026-W47, 2026-11.
+
+    by: one of BY; empty leaves each by itself.
+    """
     groups: dict[str, list[str]] = {}
     for window in windows:
         start = start_of(window)
-        groups.setdefault(f"{start:{_BY[by]}}" if start else window, []).append(window)
+        groups.setdefault(f"{start:{_BY[by]}}" if start and by else window, []).append(window)
     return {name: tuple(of) for name, of in groups.items()}

@@ -19,6 +19,7 @@ from ..experiments.asking import answers_of
 from ..plain_text import visible
 from ..store.store import Store, Version
 from ..store.versions import most_reports
+from .periods import grouped
 
 WeighBy = Literal["reports", "variance", "fisher"]
 """What pools versions, see pool(); "fisher" pools by reports, and weighs codes within each, see fisher()."""
@@ -218,17 +219,18 @@ class Selected:
         key = self.selection.experiment, weigh, counts
         return self.facts.kept.estimate(fleet, reports, key, lambda: pooled(self, weigh))
 
-    def by_window(self, weigh: WeighBy = "reports") -> dict[str, Estimates]:
+    def by_window(self, weigh: WeighBy = "reports", by: str = "") -> dict[str, Estimates]:
         """Window -> its estimate, oldest first or as selected; without windows of too few reports.
 
+        by: day, week or month, which windows are then put together by.
         Raises EstimateError where fewer than 2 are left, otherwise as estimate().
         """
         self._check_windows()
         estimates: dict[str, Estimates] = {}
-        for window in self.counts:
+        for name, windows in grouped(tuple(self.counts), by).items():
             try:
-                one = replace(self, selection=replace(self.selection, windows=(window,)))
-                estimates[window] = one.estimate(weigh)
+                one = replace(self, selection=replace(self.selection, windows=windows))
+                estimates[name] = one.estimate(weigh)
             except EstimateError:
                 continue  # too few reports there: the next window may have more
         if len(estimates) < 2:

@@ -13,6 +13,9 @@ from typing import Any, Literal, Self
 
 CONFIDENCE = 0.95
 
+WIDEST = 0.6
+"""Of all shares or of all readings: an interval that is wider tells nothing, and is not shown."""
+
 _OfValues = Literal["histogram", "ranges", "cdf", "quantiles", "moments", "top", "ties"]
 _OfPairs = Literal["joint", "marginal", "conditional", "difference"]
 Kind = _OfValues | _OfPairs | Literal["candidates", "discovery", "change", "trend"]
@@ -58,6 +61,11 @@ class Row:
     truth: float | None = None
     lower: float | None = None
     upper: float | None = None
+
+    @property
+    def tells(self) -> bool:
+        """Of a share, whether its interval is narrow enough to be shown."""
+        return self.high - self.low <= WIDEST
 
     @property
     def covered(self) -> bool | None:

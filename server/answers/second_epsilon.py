@@ -16,6 +16,7 @@ from ..estimate.shuffled import LIMITS, histograms_epsilon
 from ..store.store import Version
 from ..words.epsilon import own_reports, rounded_up
 from .answer import Answer, Answers
+from .periods import grouped
 from .query import Facts, Selection
 from .rows import TrendRow
 from .windows import has_ended
@@ -104,11 +105,12 @@ def of_selections(facts: Facts, *selections: Selection, shuffling: Shuffling | N
 
 
 def of_each_window(
-    facts: Facts, selection: Selection, shuffling: Shuffling | None = None
+    facts: Facts, selection: Selection, shuffling: Shuffling | None = None, by: str = ""
 ) -> Mapping[str, TwoEpsilons]:
-    """Both ε of each window of a selection, by itself."""
-    apart = _apart(facts, selection)
-    return {window: _together(facts, parts, shuffling) for window, parts in apart.items()}
+    """Both ε of each window of a selection, by itself; by: or of their sums, see periods.grouped()."""
+    groups = grouped(tuple(sorted(facts.selected(selection).counts)), by)
+    added = {name: replace(selection, windows=windows) for name, windows in groups.items()}
+    return {name: of_selections(facts, of, shuffling=shuffling) for name, of in added.items()}
 
 
 def of_windows(facts: Facts, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
@@ -136,10 +138,13 @@ def overview(facts: Facts, selection: Selection, shuffling: Shuffling | None = N
 
 
 def beside(
-    facts: Facts, trends: Answers, selection: Selection, shuffling: Shuffling | None = None
+    facts: Facts, trends: Answers, selection: Selection, shuffling: Shuffling | None = None, by: str = ""
 ) -> Answers:
-    """Trends with the ε of each window's histogram in its rows; none in those of a window that still runs."""
-    each = {w: one.histogram for w, one in of_each_window(facts, selection, shuffling).items()}
+    """Trends with the ε of each window's histogram in its rows; none in those of a window that still runs.
+
+    by: as of_each_window() takes it.
+    """
+    each = {w: one.histogram for w, one in of_each_window(facts, selection, shuffling, by).items()}
     note = f"\n{RUNNING}" if None in each.values() else ""
 
     def told(trend: Answer) -> Answer:

@@ -9,9 +9,10 @@ from typing import Any
 
 from ..errors import UsageError
 from ..store.store import Store
-from . import second_epsilon
+from . import periods, second_epsilon
 from .answer import Answers
 from .ask import EstimateQuestion, estimate_of, over_time
+from .finding import Findings, find
 from .fleet_estimate import FleetEstimate
 from .pair_tables import NO_QUESTION, PairQuestion
 from .query import Facts, Selected, Selection, WeighBy, the_name
@@ -108,23 +109,32 @@ class ExperimentReader:
         """Digests of the versions in hexadecimal digits, oldest first."""
         return self._selected.digests
 
+    @property
+    def finding(self) -> Findings:
+        """What is known now, whether it moved and how sure, over the newest 30 days; printed, a sentence."""
+        return find(self._facts, Selection(self.name, self.fleet), unit=self._unit, series=True)
+
     def estimate(
         self,
         windows: str | Sequence[str] = (),
         *,
+        last: str = "",
         version: str = "",
         weigh: WeighBy = "reports",
         confidence: float = CONFIDENCE,
     ) -> FleetEstimate:
         """The estimate over windows, without any over all; several are added up.
 
+        windows: their names, or months and spans of days: "2026-11", "2026-11-01..2026-11-07". last: those of
+        the last "7d", "12h" or "2w" in their place.
         version: one version only, by its digest or how that begins; otherwise all are pooled, by weigh, which
         with "fisher" weighs codes too: less error where some values are common.
         confidence: of the intervals, between 0 and 1. Raises UsageError for a version that is not there, and
         EstimateError for a window without reports or fewer than 2 reports in all.
         """
-        question = self._question(windows, version, weigh=weigh, confidence=confidence)
-        return estimate_of(self._facts, question.selection, question)
+        facts = self._facts
+        question = self._question(facts, windows, version, last=last, weigh=weigh, confidence=confidence)
+        return estimate_of(facts, question.selection, question)
 
     def trend(
         self,
@@ -136,16 +146,25 @@ class ExperimentReader:
         shuffling: Shuffling | None = None,
         quantiles: Sequence[float] = (),
         pair: PairQuestion = NO_QUESTION,
+        by: str = "",
     ) -> Answers:
         """How "mean", ranges, labels or quantiles went over the windows: a row for each, with a test.
 
+        by: "day", "week" or "month", which windows are put together by.
         Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row has
         the ε of its window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
-        how = {"weigh": weigh, "confidence": confidence, "quantiles": tuple(quantiles), "pair": pair}
-        facts, question = self._facts, self._question(windows, version, **how)
+        how: dict[str, Any] = {
+            "weigh": weigh,
+            "confidence": confidence,
+            "quantiles": tuple(quantiles),
+            "pair": pair,
+            "by": by,
+        }
+        facts = self._facts
+        question = self._question(facts, windows, version, **how)
         trends = over_time(facts, question, statistics)
-        return second_epsilon.beside(facts, trends, question.selection, shuffling)
+        return second_epsilon.beside(facts, trends, question.selection, shuffling, by)
 
     def two_epsilons(
         self,
@@ -159,10 +178,11 @@ class ExperimentReader:
 
         The latter holds against whoever sees histograms only. apart: for whom each window is seen by itself.
         """
-        selection = self._question(windows, version).selection
+        facts = self._facts
+        selection = self._question(facts, windows, version).selection
         if apart:
-            return second_epsilon.of_windows(self._facts, selection, shuffling)
-        return second_epsilon.of_selections(self._facts, selection, shuffling=shuffling)
+            return second_epsilon.of_windows(facts, selection, shuffling)
+        return second_epsilon.of_selections(facts, selection, shuffling=shuffling)
 
     @property
     def _facts(self) -> Facts:
@@ -170,10 +190,14 @@ class ExperimentReader:
 
     @property
     def _selected(self) -> Selected:
-        return self._facts.selected(self._question().selection)
+        return self._facts.selected(Selection(self.name, self.fleet))
 
-    def _question(self, windows: str | Sequence[str] = (), version: str = "", **how: Any) -> EstimateQuestion:
-        chosen = (windows,) if isinstance(windows, str) else tuple(windows)
+    def _question(
+        self, facts: Facts, windows: str | Sequence[str], version: str, *, last: str = "", **how: Any
+    ) -> EstimateQuestion:
+        there = tuple(facts.selected(Selection(self.name, self.fleet)).there) if windows or last else ()
+        named = (windows,) if isinstance(windows, str) else tuple(windows)
+        chosen = periods.last(last, there, facts.at) if last else periods.chosen(named, there)
         return EstimateQuestion(Selection(self.name, self.fleet, chosen, version), unit=self._unit, **how)
 
     def __repr__(self) -> str:

@@ -63,6 +63,35 @@ class Shown:
 
 
 _BAR_CELLS = 14
+_BLOCKS = "▁▂▃▄▅▆▇█"
+DEVIATION = "standard deviation"
+TOO_FEW = "too few reports"
+"""Said in place of an interval that would hold nearly everything."""
+
+
+def blocks(values: Sequence[float], low: float | None = None) -> str:
+    """Values as one line of blocks, from low, or the least of them, to the largest; empty without a value."""
+    least = min(values, default=0.0) if low is None else low
+    most = max(values, default=0.0)
+    if most <= least:
+        return _BLOCKS[0] * len(values) if values and low is None else ""
+    heights = ((max(value, least) - least) / (most - least) for value in values)
+    return "".join(_BLOCKS[round(height * (len(_BLOCKS) - 1))] for height in heights)
+
+
+def over_time(table_of: AnswerRows) -> FittedTable:
+    """A trend with a line for each statistic: what it was at first, its course in blocks, what it is."""
+    number = _percent if table_of.quantity == "share" else _reading(table_of)
+    unit = " %" if table_of.quantity == "share" else f" {table_of.unit}".rstrip()
+    result = table(table_of.heading)
+    for heading in ("", "first", "", "last"):
+        result.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
+    for name in dict.fromkeys(row.name for row in table_of.rows):
+        of = [row for row in table_of.rows if row.name == name]
+        drawn = [row for row in of if table_of.quantity != "share" or row.tells]
+        ends = [f"{number(row.value)}{unit}" for row in (drawn[0], drawn[-1])] if drawn else [TOO_FEW, ""]
+        result.add_row(name, ends[0], blocks([row.value for row in drawn]), ends[1])
+    return result
 
 
 def _bar(share: float, most: float) -> str:
@@ -109,10 +138,10 @@ def answer(table_of: AnswerRows, title: str = "") -> FittedTable:
     bars = table_of.quantity == "share" and _row_class(table_of) in barred
     if bars:
         result.add_column("", no_wrap=True, overflow="crop", style="blue")
-    most = max([row.value for row in table_of.rows] + [0.0])
+    most = max([row.value for row in table_of.rows if row.tells] + [0.0])
     for row in table_of.rows:
         cells = [column.cell(row) for column in columns]
-        result.add_row(*cells, *([_bar(row.value, most)] if bars else []))
+        result.add_row(*cells, *([_bar(row.value if row.tells else 0.0, most)] if bars else []))
     return result
 
 
@@ -156,8 +185,19 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     if known:
         columns.append(_Column(f"true {unit}".strip(), lambda r: "" if r.truth is None else number(r.truth)))
     value = "change" if kind is ChangeRow else "est."
-    columns.append(_Column(f"{value} {unit}".strip(), lambda r: number(r.value)))
-    columns.append(_Column(f"{sure}interval", lambda r: f"{number(r.low)} to {number(r.high)}"))
+
+    def told(row: Row) -> str:
+        if share and not row.tells:
+            return "–"
+        # A spread of which nothing is known but an end above.
+        at_most = not share and row.low == 0 < row.value and row.name == DEVIATION
+        return f"at most {number(row.high)}" if at_most else number(row.value)
+
+    def between(row: Row) -> str:
+        return TOO_FEW if share and not row.tells else f"{number(row.low)} to {number(row.high)}"
+
+    columns.append(_Column(f"{value} {unit}".strip(), told))
+    columns.append(_Column(f"{sure}interval", between))
     if known:
         columns.append(_Column("truth in it", lambda r: "" if r.covered is None else _mark(r)))
     if kind is PostRow:
@@ -197,15 +237,15 @@ def _p_value(p: float | None, level: float) -> Text:
     return Text("< 0.0001" if p < 1e-4 else f"{p:.4f}", style="green" if p < level else "")
 
 
-def answers(tables: Sequence[AnswerRows]) -> None:
-    """Print several answers' tables."""
-    out.print(stacked(tables))
+def answers(tables: Sequence[AnswerRows], draw: Callable[[AnswerRows], FittedTable] = answer) -> None:
+    """Print several answers' tables, as draw() makes them."""
+    out.print(stacked(tables, draw))
 
 
-def stacked(tables: Sequence[AnswerRows]) -> Group:
+def stacked(tables: Sequence[AnswerRows], draw: Callable[[AnswerRows], FittedTable] = answer) -> Group:
     """Several answers' tables, each with its note below it and an empty line between two."""
     parts: list[RenderableType] = []
     for number, one in enumerate(tables):
-        parts += ["", answer(one)] if number else [answer(one)]
+        parts += ["", draw(one)] if number else [draw(one)]
         parts += [plain(note) for note in one.notes]
     return Group(*parts)

@@ -70,6 +70,7 @@ def _attributes_template(statistic: str, share: bool) -> str:
     attributes = {
         "low": low,
         "high": high,
+        "finding": "value_json.finding",
         "confidence": "value_json.confidence",
         "reports": "value_json.reports",
         "windows": "value_json.windows",

@@ -13,6 +13,8 @@ from ...device.ldp_client import Experiment
 from ..answers import second_epsilon
 from ..answers.answer import Answers
 from ..answers.ask import EstimateQuestion, asked_of, estimate_of
+from ..answers.finding import find
+from ..answers.periods import usual
 from ..answers.query import Facts, Selected, Selection
 from ..answers.rows import CONFIDENCE, Row
 from ..answers.second_epsilon import ENDED, LEARNS_SINGLE
@@ -98,7 +100,8 @@ class Result:
     """What an experiment has learned at a time.
 
     windows: the newest ones it rests on, at most 8, oldest first; window_count: how many there are.
-    reports: that it rests on. note: why there are no statistics, or an empty text. statistics, histogram:
+    reports: that it rests on. finding: what is known, in a sentence.
+    note: why there are no statistics, or an empty text. statistics, histogram:
     unbiased, as `hushmote estimate` shows them; of a choice with many or long labels those with the largest
     shares; empty where the experiment does not answer them. purpose, owner: of the newest version, shortened;
     empty where the store does not know them.
@@ -119,6 +122,7 @@ class Result:
     statistics: tuple[Learned, ...] = ()
     histogram: tuple[Bar, ...] = ()
     note: str = ""
+    finding: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; no number is NaN or infinite."""
@@ -182,8 +186,9 @@ def result_of(
     if "quantiles" not in estimate.answers:
         question = replace(question, quantiles=())
     answers = asked_of(estimate, question)
-    learned = {"statistics": _statistics(of, answers), "histogram": _histogram(answers)}
-    return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **learned))
+    found = find(facts, Selection(name, fleet, usual(tuple(shown)))).sentence
+    told = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": found}
+    return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **told))
 
 
 def _nothing_shown(whole: Selected) -> Epsilons:
@@ -233,7 +238,9 @@ def _fitting(result: Result) -> Result:
     """The result with fewer words, then without the labels of the smallest shares, where it is too long."""
     if len(result.to_json()) > MOST_BYTES:
         words = shortened(result.purpose, _FEW_WORDS), shortened(result.owner, _FEW_WORDS)
-        result = replace(result, purpose=words[0], owner=words[1])
+        result = replace(
+            result, purpose=words[0], owner=words[1], finding=shortened(result.finding, _MOST_WORDS)
+        )
     for most in range(MOST_ROWS, 0, -1):
         if len(result.to_json()) <= MOST_BYTES:
             break

@@ -170,10 +170,16 @@ def often(p: float, write: Numbers) -> str:
     return f"about 1 time in {write.number(math.floor(1 / p), 0)}"
 
 
+def chance(p: float, write: Numbers = ENGLISH) -> str:
+    """How often chance alone does as much: "chance alone: less than 1 in 10,000"."""
+    return f"chance alone: {often(p, write).replace(' time in', ' in')}"
+
+
 def trend(name: str, p: float, confidence: float, write: Numbers) -> str:
     """Whether windows differ by more than chance makes them. p: how often it does."""
-    verdict = _CHANGED if p < 1 - confidence else _CHANCE
-    return f"{name}: If nothing had changed, windows would differ as much {often(p, write)}. {verdict}"
+    if p < 1 - confidence:
+        return f"{name} changed in this time; {chance(p, write)}."
+    return f"{name}: no change that chance alone would not make."
 
 
 def change(of: Change, name: str, unit: str | None, confidence: float, rows: int, write: Numbers) -> str:

@@ -6,7 +6,7 @@ import datetime
 import math
 from collections.abc import Sequence
 
-from .answers import Interval, digits, often, reading
+from .answers import Change, Interval, chance, digits, reading
 from .numbers import ENGLISH, Numbers, counted, two_digits
 
 STEADY = "steady"
@@ -36,7 +36,7 @@ def _places(low: float, high: float) -> int:
 
 
 def _percent(share: float, of: Interval, write: Numbers) -> str:
-    low, high = max(of.low, 0.0), min(of.high, 1.0)
+    share, low, high = (min(max(x, 0.0), 1.0) for x in (share, of.low, of.high))
     return write.percent(share, _places(100 * low, 100 * high))
 
 
@@ -62,9 +62,20 @@ def pair(
     return f"{of}: {told}; {chance(p, write) if p < 0.05 else 'chance alone could make that difference'}."
 
 
-def chance(p: float, write: Numbers = ENGLISH) -> str:
-    """How often chance alone does as much: "chance alone: less than 1 in 10,000"."""
-    return f"chance alone: {often(p, write).replace(' time in', ' in')}"
+def compared(
+    by: Change, name: str, sides: tuple[str, str], p: float, unit: str | None, write: Numbers = ENGLISH
+) -> str:
+    """Two sides under their names: "24 and above: office 12 %, home 24 %: 12 points more; chance ..."."""
+    scale, of = (100, "points") if unit is None else (1, unit)
+    places = digits(by.low * scale, by.high * scale)
+    told = [
+        f"{write.number(x * scale, places)} {'%' if unit is None else unit}".rstrip()
+        for x in (by.before, by.after)
+    ]
+    size = f"{two_digits(abs(by.value) * scale, write)} {of}".rstrip()
+    less = f"{size} {'more' if by.value > 0 else 'less'}; {chance(p, write)}"
+    verdict = less if p < 0.05 else "no difference that chance alone would not make"
+    return f"{name}: {sides[0]} {told[0]}, {sides[1]} {told[1]}: {verdict}."
 
 
 def too_few(

@@ -95,8 +95,9 @@ def test_what_nobody_listed_is_found_unasked(run):
 def test_watch_draws_a_mean_without_bars_and_says_how_texts_are_asked(run):
     lines = run("status")().splitlines()
     delay = next(i for i, line in enumerate(lines) if "delay" in line)
-    assert lines[delay + 1].strip().startswith("mean ")
-    assert lines[delay + 2].strip() == "over 3 windows; ε 2 of a report"
+    assert lines[delay + 1].strip().startswith("Mean: ")
+    assert lines[delay + 2].strip().startswith("mean ")
+    assert lines[delay + 3].strip() == "over 3 windows; ε 2 of a report"
     said = " ".join(" ".join(lines).split())
     only = "firmware answers only the shares of texts that you name: ask it with hushmote estimate."
     assert f"{only} over 3 windows; ε 2 of a report" in said

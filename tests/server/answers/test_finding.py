@@ -1,20 +1,26 @@
 """Findings: one sentence a question, honest about change, few reports, and what they cannot tell."""
 
 import datetime
+import json
 import re
 
 import numpy as np
 import pytest
+from command_line import hushmote as run_hushmote
 from experiments import experiment_json, number_json
 from filled import fill
 from kinds import fill_kinds
 
+import hushmote
+from hushmote.server.answers import periods
 from hushmote.server.answers.finding import changed, find, looks, thirds
 from hushmote.server.answers.fleet_estimate import FleetEstimate
 from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.errors import UsageError
 from hushmote.server.estimate import estimate
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
+from hushmote.server.results.result import result_of
 from hushmote.server.store.store import Store
 from hushmote.server.wire.experiments import parse_experiment
 from hushmote.simulator import vectorised
@@ -37,7 +43,7 @@ def store(tmp_path):
 
 
 def finding(store, name, *windows):
-    return find(Facts(store, NOON), Selection(name, "home", windows))
+    return find(Facts(store, NOON), Selection(name, "home", windows), series=True)
 
 
 def room(mean):
@@ -173,3 +179,44 @@ def test_a_change_of_the_planned_size_is_said():
     rng = np.random.default_rng()
     planned = 1.96 * np.sqrt((0.9207 + 0.24) / 4000)  # half the interval of one day: ε 1, a share of 0.4
     assert sum(said_to_move(planned, 4000, rng)[1] for _ in range(200)) >= 122
+
+
+def test_periods_are_windows():
+    there = tuple(DAYS)
+    assert periods.last("7d", there, NOON) == tuple(DAYS[-7:])
+    assert periods.last("1w", there, NOON, before=1) == tuple(DAYS[-14:-7])
+    hours = ("2026-11-30T01", "2026-11-30T11", "2026-11-30T12")
+    assert periods.last("2h", hours, NOON) == hours[1:]
+    with pytest.raises(UsageError, match="newest window with reports is 2026-11-30") as none:
+        periods.last("2h", DAYS, NOON + datetime.timedelta(days=9))
+    assert "no report came from 2026-12-09 11:00 to 2026-12-09 13:00 UTC" in str(none.value)
+    assert periods.chosen(["2026-11-01..2026-11-03", "2026-11-02", "2027-01"], there) == (
+        *DAYS[:3],
+        "2027-01",
+    )
+    assert periods.chosen(["2026-11"], there) == there
+    with pytest.raises(UsageError, match="the first day first"):
+        periods.chosen(["2026-11-03..2026-11-01"], there)
+    assert [*periods.grouped(there, "week")] == [f"2026-W{week}" for week in range(44, 50)]
+    assert periods.grouped(there, "month") == {"2026-11": there}
+
+
+def test_the_same_sentence_is_told_everywhere(store, tmp_path):
+    """The command, its JSON, status, a published result and Python."""
+    today = datetime.datetime.now(datetime.UTC).date()
+    days = [(today - datetime.timedelta(days=n)).isoformat() for n in range(12, 0, -1)]
+    fill(store, "home", YES, dict.fromkeys(days, 2000), [0.7, 0.3])
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    with hushmote.open(url) as reader:
+        sentence = str(reader.fleet().experiment("door").finding)
+    assert sentence.endswith(", steady.")
+
+    def said(*arguments: str) -> str:
+        return " ".join(run_hushmote(*arguments, "--store", url, cwd=tmp_path).split())
+
+    assert said("estimate", "door").startswith(sentence)
+    assert said("estimate", "door", "--trend").startswith(sentence)
+    assert json.loads(said("estimate", "door", "--json"))["finding"] == sentence
+    assert sentence in said("status")
+    now = datetime.datetime.now(datetime.UTC)
+    assert result_of(store, "home", "door", now).finding == sentence

@@ -110,12 +110,14 @@ def test_estimate_shows_both_with_the_limits(folder: Path) -> None:
     day = ("--window", "2026-11-20", "--against", "2026-11-21")
     change = json.loads(hushmote("estimate", "door", *day, "--json", cwd=folder))
     assert change["epsilon"]["histogram"] == histogram_epsilon(ASKED, 2_000)
-    assert max(map(len, hushmote("estimate", "door", "--trend", cwd=folder).splitlines())) <= 80
+    assert (
+        max(map(len, hushmote("estimate", "door", "--trend", "--rows", "9", cwd=folder).splitlines())) <= 80
+    )
     assert "delta is above 0" in hushmote("estimate", "door", "--delta", "0", cwd=folder, expect=1)
 
 
 def test_status_shows_both_for_each_version(folder: Path) -> None:
-    text = hushmote("status", cwd=folder)
+    text = hushmote("status", "--verbose", cwd=folder)
     assert LIMITS in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
     assert RUNNING not in " ".join(text.split())
@@ -188,11 +190,11 @@ def test_estimate_and_status_show_a_dash_and_why_while_a_window_runs(folder: Pat
         epsilon = json.loads(hushmote("estimate", "door", *options, "--json", cwd=folder))["epsilon"]
         assert (epsilon["histogram"], epsilon["report"]) == (None, 2.0)
         assert epsilon["histogram_holds"].startswith("only the ε of a report holds")
-    trend = hushmote("estimate", "door", "--trend", cwd=folder)
+    trend = hushmote("estimate", "door", "--trend", "--rows", "9", cwd=folder)
     (row,) = [line.split() for line in trend.splitlines() if line.startswith(f"{RUNS} ")]
     assert "–" in row
     assert "ε of the histogram: 0.1" in hushmote("estimate", "door", "--window", "2026-11-20", cwd=folder)
-    text = hushmote("status", cwd=folder)
+    text = hushmote("status", "--verbose", cwd=folder)
     assert RUNNING in " ".join(text.split())
     (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]
     shown = [line["epsilon"][name] for name in ("newest_window", "newest", "added_up", "all_windows")]

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from ..server.answers.finding import WIDEST, Finding, Findings, reports_a_day
+from ..server.answers.finding import Finding, Findings, reports_a_day
 from ..server.answers.periods import start_of
-from ..server.answers.rows import TrendRow
+from ..server.answers.rows import WIDEST, TrendRow
 from ..server.overview.fleets import ExperimentOverview
 from ..server.words.numbers import counted
 from .budget.answer import ExperimentSupply

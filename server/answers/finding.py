@@ -205,7 +205,7 @@ class _Asker:
             ends = float(edges[0]), float(edges[-1])
             return words.begun(words.bins(row.lower, row.upper, ends, self.unit, self.write))
         name = visible(row.name)
-        return f"Most common: {name}" if most else words.begun(name)
+        return f"Most common is {name}" if most else words.begun(name)
 
     def _too_few(self, reports: int, needed: float, scale: float, unit: str | None) -> str:
         size = f"{10 if unit is None else _TARGET * scale:.1g}"

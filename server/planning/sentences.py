@@ -133,7 +133,7 @@ def cost(life: LifetimePlan) -> str:
 
 def _within(error: float, question: Question) -> str:
     """A half-width that says something, as of the 95 % interval of a share, or of a mean."""
-    of = "% of the range" if question.kind == "mean" else "percentage points"
+    of = "% of the range" if question.kind == "mean" else "points"
     return f"{points(error, of)}, 95 times in 100"
 
 

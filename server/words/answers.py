@@ -113,7 +113,7 @@ def _moment(window: str, write: Numbers) -> str:
 
 def _scaled(unit: str | None) -> tuple[int, str]:
     """What numbers are multiplied by, and their unit; None: of a share."""
-    return (100, "percentage points") if unit is None else (1, unit)
+    return (100, "points") if unit is None else (1, unit)
 
 
 def exact(

@@ -212,7 +212,7 @@ def test_the_output_says_how_private_how_exact_and_what_next(store: Path, hushmo
     text = " ".join(hushmote("temp", "--window", DAYS[0], "--unit", "°C").split())
     assert "How private: Someone 10 % sure of a device's reading can become at most 46 % sure" in text
     assert "How exact: A share is known to about ±" in text
-    assert "percentage points and the mean to about ±" in text
+    assert "points and the mean to about ±" in text
     assert "What next: Four times as many reports (160,000) halve the intervals." in text
     assert "--trend shows the 3 windows one by one" in " ".join(hushmote("temp").split())
     said = ask(hushmote, "temp", "--window", DAYS[0], "--unit", "°C")["in_words"]

@@ -292,7 +292,7 @@ def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.Monk
         ),
         (
             "--devices 4140 --values yes-no --epsilon 2",
-            "The share of yes is then known to ±2 percentage points, 95 times in 100.",
+            "The share of yes is then known to ±2 points, 95 times in 100.",
         ),
         (
             "--devices 500 --values 16 --epsilon 0.1",

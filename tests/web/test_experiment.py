@@ -214,10 +214,7 @@ def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page:
     mean = readings.rows[0]
     places = digits(row.low * 100, row.high * 100)
     browser.until(
-        lambda: (
-            f"10 to 20 °C fell by {-row.value * 100:.{places}f} percentage points"
-            in browser.text_of("change")
-        )
+        lambda: f"10 to 20 °C fell by {-row.value * 100:.{places}f} points" in browser.text_of("change")
     )
     assert f"Mean rose by {mean.value:.{digits(mean.low, mean.high)}f} °C" in browser.text_of("change")
     clipped = """return [...document.querySelectorAll('.experiment-chart svg')].flatMap(svg => {

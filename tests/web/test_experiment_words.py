@@ -149,7 +149,7 @@ def test_a_label_stays_what_it_is_where_a_sentence_begins(store):
         of = described(reader, "home", "mode")
         (trend,) = shown("trend", choices, of)
         (change,) = shown("change", choices, of)
-    assert sentences.trend(trend, ENGLISH)[0].startswith("a: If nothing had changed")
+    assert sentences.trend(trend, ENGLISH)[0].startswith("a: no change that chance alone would not make.")
     (row,) = change.rows
     assert isinstance(row, ChangeRow)
     assert sentences.change(row, "a", change, ENGLISH).startswith("a ")

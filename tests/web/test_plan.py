@@ -72,7 +72,7 @@ def test_the_command_that_is_shown_says_the_same_and_writes_the_same_file(settin
 
 def test_the_field_and_the_sentence_show_the_same_error():
     answer = answered(SMALL)
-    assert f"±{answer.solved:g} percentage points, 95 times in 100" in answer.made.lines[0]
+    assert f"±{answer.solved:g} points, 95 times in 100" in answer.made.lines[0]
     assert answer.solved == pytest.approx(100 * answer.made.error, rel=0.01)
 
 
@@ -278,7 +278,7 @@ def test_sliders_move_the_answer_by_keyboard(plan_page):
     browser.find("[aria-label='Work out: Devices']").send_keys(Keys.SPACE)
     browser.until(lambda: "Take one report" not in browser.text, "the answer is still the error")
     error = browser.find("#quantity-error").get_attribute("value")
-    assert f"±{float(error):g} percentage points, 95 times in 100" in said(browser)
+    assert f"±{float(error):g} points, 95 times in 100" in said(browser)
     assert browser.find("#quantity-devices").get_attribute("readonly")
     assert barriers(browser) == []
     browser.resize(360, dark=True)

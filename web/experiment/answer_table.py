@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from nicegui import ui
 
 from ...device.ldp_client import Experiment
-from ...server.answers.finding import WIDEST
-from ...server.answers.rows import Row
+from ...server.answers.rows import WIDEST, Row
 from ...server.experiments.units import bin_edges
 from ...server.words import answers as words
 from ...server.words.answers import digits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import threading
 import time
 from collections.abc import Hashable
@@ -67,7 +68,8 @@ class Asking:
     async def finding(self, selection: Selection, write: Numbers) -> Findings:
         """What is known now, in a reader's numbers; errors as find()."""
         facts = await self.facts_now()
-        return await self.live.ask(("finding", selection, write), lambda _: find(facts, selection, write))
+        work = functools.partial(find, facts, selection, write, series=True)
+        return await self.live.ask(("finding", selection, write), lambda _: work())
 
     async def epsilons(self, selection: Selection) -> BothEpsilons:
         """Both ε, at most EPSILONS_S old."""

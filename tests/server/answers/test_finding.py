@@ -115,7 +115,7 @@ def test_before_two_reports_there_is_nothing_to_estimate(store):
 def test_the_most_common_label_is_named(store):
     fill(store, "home", MODES, dict.fromkeys(DAYS[:6], 3000), [0.1, 0.7, 0.2])
     (told,) = finding(store, "mode").findings
-    assert re.match(r"Most common: boost: (69|7\d)(\.\d)? % of devices", told.sentence)
+    assert re.match(r"Most common is boost: (69|7\d)(\.\d)? % of devices", told.sentence)
 
 
 def test_every_kind_of_experiment_has_a_finding(store):
@@ -123,7 +123,7 @@ def test_every_kind_of_experiment_has_a_finding(store):
     said = {name: finding(store, name) for name in Facts(store).names("home")}
     assert said["delay"].sentence.startswith("Mean: ")
     assert said["room"].sentence.startswith("Median: ")
-    assert said["crash"].sentence.startswith("Most common: 1.0.0…: ")
+    assert said["crash"].sentence.startswith("Most common is 1.0.0…: ")
     pair = said["crash_by_version"].sentence
     assert re.match(
         r"crashed=yes: (49|50|51)\.\d % \(.* %\) with version=1\.0; up to .* % with version", pair

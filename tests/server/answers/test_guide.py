@@ -37,7 +37,7 @@ def test_how_private_is_the_belief_after_one_report_and_after_all_of_a_boards():
     [
         (
             [histogram((0.5, 0.012), (0.4, 0.014), (0.1, 0.9))],
-            "A share is known to about ±1.4 percentage points;",
+            "A share is known to about ±1.4 points;",
         ),
         ([histogram((0.5, 0.01)), readings(1234.5)], "points and the mean to about ±1,200 °C; 95 of 100"),
         ([readings(0.123, "trend")], "In a window, the mean is known to about ±0.12 °C; 95 of 100"),
@@ -69,8 +69,8 @@ def part_given(kind: str, *rows: tuple[str, float]) -> Answer:
 
 def test_of_a_pair_the_best_and_the_worst_row_of_what_is_asked_for_are_said():
     joint, given = part_given("joint", ("a", 0.004)), part_given("conditional", ("a", 0.013), ("b", 0.26))
-    said = 'Rows of "conditional of v" are known to about ±1.3 (a) to ±26 (b) percentage points; 95 of 100'
+    said = 'Rows of "conditional of v" are known to about ±1.3 (a) to ±26 (b) points; 95 of 100'
     assert guide([joint, given], epsilons(1, 1), 1).exact.startswith(said)
     less = part_given("difference", ("a less b", 0.05))
-    said = '"difference of v" is known to about ±5 percentage points; 95 of 100'
+    said = '"difference of v" is known to about ±5 points; 95 of 100'
     assert guide([given, less], epsilons(1, 1), 1).exact.startswith(said)

@@ -59,6 +59,9 @@ def run(options: ServeOptions) -> None:
         endpoint = None if options.http is None else _endpoint(options.http)
         publisher = None if published is None else Publisher(store, published)
         opened = stack.enter_context(Store(store, patient=True))
+        if simulated is None and not opened.fleets():
+            new = "%s is new and asks nothing: hushmote experiment add FILE"
+            logging.getLogger(__name__).warning(new, opened.where)
         fleets, clock = (None, now) if simulated is None else _simulated(opened, simulated)
         counting = Counting(
             fleets=fleets,

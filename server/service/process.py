@@ -168,6 +168,8 @@ def _watch(aggregator: Aggregator, thread: Thread, came: Sequence[int]) -> None:
             notify(STATUS=status)
         if now - minute >= _MINUTE_S:
             _log_rejects(last, aggregator.counters, now - minute)
+            if condition.state and not condition.connected:
+                log.warning("%s", condition.state)  # each minute: who looks later still sees why
             minute, last = now, aggregator.counters
 
 

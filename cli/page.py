@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -97,7 +99,7 @@ def _page(options: PageOptions) -> None:
             door = door_application(stack.enter_context(publisher))
         os.nice(5)  # on a machine that they share the aggregator goes first
         settings = PageSettings(options.store, host, port, options.fleet, asked, token, door, known)
-        serve(settings, lambda url: _tell(url, reports_to))
+        serve(settings, lambda url: _tell(url, reports_to, token))
 
 
 page_command = command(PageOptions, _page)
@@ -108,8 +110,12 @@ def _without_login(address: BrokerAddress) -> str:
     return f"mqtt{'s' if address.tls else ''}://{host}:{address.port}"
 
 
-def _tell(url: str, reports_to: str | None) -> None:
-    """Say where the page is; reports_to: the broker that nobody wrote on the command line."""
-    typer.echo(f"the page is at {url}")
+def _tell(url: str, reports_to: str | None, token: str | None) -> None:
+    """Say where the page is; reports_to: the broker that nobody wrote on the command line.
+
+    The link has the token only on a terminal: a service's output is kept in a journal.
+    """
+    link = f"{url.rstrip('/')}/?token={quote(token)}" if token and sys.stdout.isatty() else url
+    typer.echo(f"the page is at {link}")
     if reports_to is not None:
         typer.echo(f"its board in the browser reports to {reports_to} (HUSHMOTE_BROKER)")

@@ -184,7 +184,7 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
         columns += [_Column("before", before), _Column("after", after)]
     if known:
         columns.append(_Column(f"true {unit}".strip(), lambda r: "" if r.truth is None else number(r.truth)))
-    value = "change" if kind is ChangeRow else "est."
+    value, unit = ("change", "points" if share else unit) if kind is ChangeRow else ("est.", unit)
 
     def told(row: Row) -> str:
         if share and not row.tells:

@@ -252,9 +252,7 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
     estimates: list[Estimates] = []
     store, selection = selected.facts.store, selected.selection
     for version in selected.versions:
-        digest = version.experiment.digest
-        counts = [store.histogram(version.fleet, digest, w) for w in selection.windows or (None,)]
-        total = sum(counts[1:], counts[0])
+        total = store.histogram(version.fleet, version.experiment.digest, *selection.windows)
         if total.sum() >= 2:
             estimates.append((fisher if weigh == "fisher" else estimate)(version.experiment, total))
     if not estimates:

@@ -288,8 +288,8 @@ class Store(Database):
 
     # Results
 
-    def histogram(self, fleet: str, digest: bytes, window: str | None = None) -> NDArray[np.int64]:
-        """Return the counts of a version's codes, shape (code_count,), of one window or summed over all.
+    def histogram(self, fleet: str, digest: bytes, *windows: str) -> NDArray[np.int64]:
+        """Return the counts of a version's codes, shape (code_count,), summed over windows; without any all.
 
         Raises VersionRefused where the fleet has no such version. A window nobody reported in is all zeros.
         """
@@ -297,8 +297,8 @@ class Store(Database):
         with self.reading() as connection:
             version = self._version(connection, fleet, digest)
             where = table.c.experiment == version.id
-            if window is not None:
-                where = and_(where, table.c.window == window)
+            if windows:
+                where = and_(where, table.c.window.in_(windows))
             query = select(table.c.code, func.sum(table.c.count)).where(where).group_by(table.c.code)
             rows = connection.execute(query).all()
         counts = np.zeros(version.experiment.code_count, np.int64)

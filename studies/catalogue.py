@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ..server.answers import tables as show
+from ..server.wrong_value import wrong_value
 from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable, write_csv
 
 PICTURES = (".png", ".pdf", ".svg")
@@ -164,8 +165,7 @@ def _mistake(name: str, known: dict[str, FieldInfo], error: ValidationError) -> 
     key = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "missing":
         return f"study {name} needs {key}=: {known[key].description}"
-    wanted = first["msg"].replace("Input should be", "must be")
-    return f"{key} {wanted.partition(', unable')[0]}, not {first['input']}"
+    return f"{key} {wrong_value(first)}".lstrip()
 
 
 def _many(field: FieldInfo) -> bool:

@@ -11,7 +11,6 @@ import contextlib
 import datetime
 import difflib
 import json
-import re
 import tomllib
 from decimal import Decimal
 from pathlib import Path
@@ -27,6 +26,7 @@ from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
 from ..mechanisms.own import need_private
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.experiments import is_own, parse_experiment
+from ..wrong_value import wrong_value
 from .asking import NotAnswered
 from .asks import asks_of
 from .budget import ExperimentBudget, Quantity
@@ -304,15 +304,14 @@ def _one_line(error: ValidationError) -> tuple[str, str]:
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     where = ".".join(str(x) for x in first["loc"])
     where = "".join(c if c.isprintable() else "?" for c in where)  # a quoted key may hold a line's end
-    if first["type"] == "missing":
-        return f"{where} is missing", where
     if first["type"] == "extra_forbidden":
         return f"{where} is not a field of an experiment" + _meant(first["loc"]), where
     name = next((str(x) for x in reversed(first["loc"]) if isinstance(x, str)), "")
     if name in _LISTS and first["type"] != "value_error":
         return f"{name} must be a list of {_LISTS[name]}", where
-    text = re.sub(r"^Value error, ", "", first["msg"])
-    return (f"{where}: {text}" if where else text), where
+    text = wrong_value(first)
+    between = ": " if first["type"] == "value_error" else " "
+    return (f"{where}{between}{text}" if where else text), where
 
 
 def _meant(where: tuple[int | str, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import HushmoteError
+from ..wrong_value import wrong_value
 from .policy import Policy
 
 Count = Annotated[int, Field(ge=0)]
@@ -71,10 +72,11 @@ def parse(text: str) -> BoardStatus:
         lines = [{"name": name, **line} for name, line in fields["experiments"].items()]
         return BoardStatus.model_validate({**fields, "experiments": lines})
     except ValidationError as e:
-        wrong = ".".join(map(str, e.errors()[0]["loc"]))
+        first = e.errors()[0]
+        wrong = f"{'.'.join(map(str, first['loc']))} {wrong_value(first)}"
     except (KeyError, TypeError, AttributeError):
-        wrong = "experiments"
-    raise StatusRefused(f"{_NOT_STATUS}: {wrong} is wrong")
+        wrong = "experiments must be a table of fields"
+    raise StatusRefused(f"{_NOT_STATUS}: {wrong}")
 
 
 def _fields(text: str) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from ..wrong_value import wrong_value
 from .authority import DEVICE_DAYS
 
 # An underscore: no device id has one, so no board can be given an aggregator's rights.
@@ -52,20 +53,20 @@ def filled(name: str, values: Mapping[str, object]) -> str:
 
 
 def what_is_wrong(error: ValidationError, of: Any) -> str:
-    """The first thing that is wrong with a dataclass's values, on one line and without the value."""
+    """What is wrong first with a dataclass's values, on one line without secrets."""
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "unexpected_keyword_argument":
         shown = "".join(c if c.isprintable() else "?" for c in name)
         return f"unknown field {shown}: take {', '.join(f.name for f in dataclasses.fields(of))}"
-    text = (
-        first["msg"].removeprefix("Value error, ").replace("Input should be", "must be").split(", unable")[0]
-    )
+    secret = of.__pydantic_config__.get("hide_input_in_errors", False)
+    text = wrong_value(first, shown=not secret)
     if name.endswith("port") and first["type"].endswith("_equal"):
         text = "must be 1 to 65535"
     fields = {f.name: f for f in dataclasses.fields(of)}
     null = " or null" if first["type"].endswith("_type") and fields[name].default is None else ""
-    return f"{name} {text}{null}".lstrip()
+    must, comma, value = text.partition(", not ")
+    return f"{name} {must}{null}{comma}{value}".lstrip()
 
 
 Port = Annotated[int, Field(ge=1, le=65535)]

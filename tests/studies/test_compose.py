@@ -132,7 +132,7 @@ def test_curves_have_their_numbers_as_json_too(hushmote):
         (("majority", "total=651", "reports=3"), "up to 650 nats"),
         (("majority", "total=1", "reports=0"), "whole number from 1 up"),
         (("majority", "reports=1", "--output", "x.png"), "whole number from 2 up"),
-        (("curves", "show=nothing"), "show must be 'epsilon', 'spent' or 'reports', not nothing"),
+        (("curves", "show=nothing"), "show must be 'epsilon', 'spent' or 'reports', not 'nothing'"),
     ],
 )
 def test_a_mistake_is_one_line(hushmote, arguments, says):

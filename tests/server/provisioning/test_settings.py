@@ -128,7 +128,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path):
         ({"mqtt_host": "a,,b"}, "several with commas between"),
         ({"mqtt_host": "a:0,b"}, "host or host:port"),
         ({"mqtt_host": "mqtt://a"}, "host or host:port"),
-        ({"mqtt_port": True}, "mqtt_port must be a valid integer"),
+        ({"mqtt_port": True}, "mqtt_port must be a whole number"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(changes: dict, reason: str, tmp_path: Path):
@@ -172,9 +172,9 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path):
     ("name", "value", "reason"),
     [
         ("key", "00", "64 hex digits"),
-        ("key", 5, "key must be a valid string or null"),
+        ("key", 5, "key must be a text or null"),
         ("device_id", "A", "device_id"),
-        ("fleet", None, "fleet must be a valid string$"),
+        ("fleet", None, "fleet must be a text$"),
         ("pin", 1, "unknown field pin"),
         ("mqtt_ca", "?", "base64"),
     ],
@@ -274,7 +274,7 @@ def test_the_file_that_a_ca_is_read_from_may_hold_its_key_which_goes_nowhere(cer
         ({"mqtt_cert": "AAAA"}, "base64 of DER"),
         ({"mqtt_key": "?"}, "base64 of DER"),
         ({"device_id": "d2"}, "another board's"),
-        ({"mqtt_cert": 5}, "must be a valid string or null"),
+        ({"mqtt_cert": 5}, "must be a text or null"),
     ],
 )
 def test_a_certificate_that_cannot_work_is_refused(certified: Path, changes: dict, reason: str):

@@ -1,0 +1,64 @@
+"""What is wrong with a value that a pydantic model refuses, in our words: "must be a number, not 'abc'"."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+# By what a type's name begins with; the first that fits.
+_MUST_BE = {
+    "string_pattern_mismatch": "must be {allowed}",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have {max_length} characters or fewer",
+    "string": "must be a text",
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "decimal": "must be a number",
+    "finite_number": "must be a number",
+    "bool": "must be true or false",
+    "date": "must be a date such as 2027-12-31",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be {ge} or more",
+    "greater_than": "must be above {gt}",
+    "less_than_equal": "must be {le} or less",
+    "less_than": "must be below {lt}",
+    "tuple": "must be a list",
+    "dict": "must be a table of fields",
+    "model": "must be a table of fields",
+    "dataclass": "must be a table of fields",
+    "too_short": "must have {min_length} or more",
+    "invalid_key": "has a name that is not a text",
+    "path": "must be a file's path",
+    "missing": "is missing",
+    "extra_forbidden": "is not a field",
+    "unexpected_keyword_argument": "is not a field",
+}
+_PATTERNS = {"^[a-z0-9_-]{1,32}$": "1 to 32 of a-z, 0-9, _ and -"}
+
+
+def wrong_value(error: ErrorDetails, shown: bool = True) -> str:
+    """What a value must be, without its field's name, on one line; shown: whether it may hold the value."""
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    words = next((text for start, text in _MUST_BE.items() if kind.startswith(start)), "is not right")
+    pattern = context.get("pattern", "")
+    text = words.format(**context, allowed=_PATTERNS.get(pattern, f"a text that matches {pattern}"))
+    shows = shown and words.startswith("must be")  # of what is missing, empty or too long it says nothing
+    return text + _not(error["input"]) if shows else text
+
+
+def _not(value: Any) -> str:
+    """What there is instead; nothing where it is too much to show."""
+    if isinstance(value, str):
+        return f", not {value if len(value) <= 40 else value[:39] + '…'!r}"
+    if isinstance(value, bool):
+        return f", not {'true' if value else 'false'}"
+    if isinstance(value, int | float | Decimal | datetime.date):
+        return f", not {value!s:.40}"
+    names = {type(None): "nothing", list: "a list", tuple: "a list", dict: "a table"}
+    return f", not {names[type(value)]}" if type(value) in names else ""

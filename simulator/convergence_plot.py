@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from ..server.answers.figure import COLOURS, figure, heading, plain, style
+from ..server.answers.figure import COLOURS, as_title, figure, from_zero, heading, plain, style
 from ..server.answers.rows import Row
 from ..server.arrays import Floats
 from ..server.plain_text import shortened
@@ -21,7 +21,7 @@ _LINES = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[3], COLOURS[6], COLOURS[5]
 _APART = 0.055  # of the panel's height, from one line's name to the next
 
 
-def plot(growth: Convergence, path: Path | None = None) -> Figure:
+def plot(growth: Convergence, path: Path | None = None, purpose: str = "") -> Figure:
     """Draw the picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
     steps, unit = growth.steps, growth.unit or growth.experiment.name
     name = f"{growth.experiment.name}, {growth.unit}" if growth.unit else growth.experiment.name
@@ -29,9 +29,11 @@ def plot(growth: Convergence, path: Path | None = None) -> Figure:
     with_quantiles = bool(steps[-1].quantiles)
     note = f"bands {growth.confidence * 100:g} % intervals, dashed lines the truth"
     with figure(path, columns=3 if with_quantiles else 2) as (drawing, panels):
-        heading(drawing, f"{name}: estimates as {steps[-1].reports:,} reports come in")
+        head = f"{name}: estimates as {steps[-1].reports:,} reports come in"
+        heading(drawing, as_title(purpose) or head)
         _lines(panels[0], reports, [[_percent(row) for row in step.shares] for step in steps])
         style(panels[0], "Shares", note, "reports", "share of devices, %")
+        from_zero(panels[0].yaxis)
         if with_quantiles:
             _lines(panels[1], reports, [step.quantiles for step in steps])
             style(panels[1], "Quantiles", note, "reports", unit)
@@ -44,7 +46,7 @@ def plot(growth: Convergence, path: Path | None = None) -> Figure:
         plain(errors.yaxis)
         _counts(errors, reports)
         errors.legend(frameon=False)
-        style(errors, "Error", "root mean square over the histogram's rows", "reports", "RMS error, % points")
+        style(errors, "Error", "root mean square over the histogram's rows", "reports", "RMS error, points")
     return drawing
 
 

@@ -27,9 +27,10 @@ def run(options: EstimateOptions) -> None:
         options = _in_windows(replace(options, fleet=store.fleet(options.fleet).name), facts)
         _check(options)
         reply = ask(facts, _question(options, facts))
+        purpose = facts.selected(_selection(options)).versions[-1].purpose
     for path in outputs:
         if path.suffix.lower() in PICTURES:
-            reply.pictured().plot(path)
+            reply.pictured().plot(path, purpose)
         else:
             csv = path.suffix.lower() == ".csv"
             output.write(path, reply.answers.to_csv() if csv else reply.to_json())

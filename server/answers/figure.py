@@ -24,7 +24,7 @@ from matplotlib.backend_bases import RendererBase
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 from matplotlib.transforms import Bbox
 
 from ..errors import UsageError, refusing
@@ -79,6 +79,9 @@ STYLE: dict[RcKeyType, Any] = {
 
 _GAP = 4.0  # pixels at least between two labels of an axis
 _LEAST_FONT = 7.0  # points
+_WIDEST = 1_600  # pixels of a picture
+_LONGEST_QUESTION = 90  # characters of a title
+_EVERY_DAYS, _MOST_DATES = (1, 2, 7, 14, 28), 12
 
 
 class Picture(Figure):
@@ -192,8 +195,9 @@ def figure(
     written.
     """
     height = sum(heights) if heights else 5.2 * max(1.0, 0.8 * rows)
+    width = 9.5 * max(1.0, 0.62 * columns)
     with rc_context(STYLE):
-        made = Picture(figsize=(9.5 * max(1.0, 0.62 * columns), height), dpi=150, layout="constrained")
+        made = Picture(figsize=(width, height), dpi=min(150, _WIDEST / width), layout="constrained")
         if path is not None and path.suffix[1:].lower() not in made.canvas.get_supported_filetypes():
             raise UsageError(f"a picture is a .png, .pdf or .svg file, not {path.name}")
         ratios = list(heights) or None
@@ -235,9 +239,31 @@ def number_axis(axis: Axis, ticks: int = 10, whole: bool = False) -> None:
     plain(axis, lambda value: f"{value:,.10g}")
 
 
+def as_title(question: str) -> str:
+    """A question as a picture's title: on one line, and not too long for it."""
+    return shortened(" ".join(question.split()), _LONGEST_QUESTION)
+
+
+def from_zero(axis: Axis) -> None:
+    """Let an axis of shares begin at 0, whatever estimates and intervals reach below it."""
+    low, high = axis.get_view_interval()
+    if low < 0 < high:
+        axis.axes.set_xlim(left=0) if axis is axis.axes.xaxis else axis.axes.set_ylim(bottom=0)
+
+
 def date_axis(axis: Axis, ticks: int = 5) -> None:
-    """Give an axis of dates at least so many ticks, at round dates, each with what is new in it."""
-    locator = AutoDateLocator(minticks=ticks)
+    """Give an axis of dates at least so many ticks, at round dates, each with what is new in it.
+
+    Of days the ticks are as many days apart across the ends of months.
+    """
+    first, last = axis.get_view_interval()
+    apart = next((days for days in _EVERY_DAYS if last - first <= days * _MOST_DATES), 0)
+    days = apart and last - first >= 2
+    locator = (
+        FixedLocator(np.arange(np.ceil(first), last, apart).tolist())
+        if days
+        else AutoDateLocator(minticks=ticks)
+    )
     axis.set_major_locator(locator)
     axis.set_major_formatter(
         ConciseDateFormatter(

@@ -132,14 +132,17 @@ def plot(path: Path | None, answers: Sequence[AnswerRows], title: str = "", subt
         for i, (axes, answer) in enumerate(zip(panels, answers, strict=False)):
             panel, alone = _Panel(axes, answer), len(answers) == 1
             labels = _drawing(answer)(panel)
-            head = title or _title(answer) if alone else _panel_title(panel)
-            said = subtitle or _subtitle(panel, alone)
+            head = pictures.as_title(title) or _title(answer) if alone else _panel_title(panel)
+            about = f"{_title(answer)}; ".replace("\n", " ") if title and not subtitle else ""
+            said = subtitle or about + _subtitle(panel, alone)
+            if answer.quantity == "share" and answer.kind not in ("change", "difference"):
+                pictures.from_zero(axes.xaxis if _rows_are_named(answer) else axes.yaxis)
             pictures.style(axes, head, "" if i else said, *labels)
             axes.grid(visible=not _rows_are_named(answer), axis="y")
             if _drawing(answer) is _heat_map:
                 axes.grid(visible=False)
         if len(answers) > 1:
-            pictures.heading(made, title or _title(answers[0]))
+            pictures.heading(made, pictures.as_title(title) or _title(answers[0]))
     return made
 
 

@@ -30,7 +30,8 @@ def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> Recorded:
     """
     names = [name for name, _ in parts]
     held: Counter[tuple[Reading, ...]] = Counter()
-    for where, row in csv_rows(path, [*names, COUNT], PopulationError, optional=(COUNT,)):
+    numbers = [name for name, type in parts if type == "number"] + [COUNT]
+    for where, row in csv_rows(path, [*names, COUNT], PopulationError, (COUNT,), numbers):
         *texts, often = row
         readings: list[Reading] = []
         for (name, type), cell in zip(parts, texts, strict=True):

@@ -6,10 +6,13 @@ both come from one distribution. Numbers are in an experiment's whole units, suc
 
 import csv
 import math
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +26,10 @@ Reading = float | int | str | bool | tuple["Reading", ...] | None
 
 _TRUE = ("1", "true", "yes")
 _FALSE = ("0", "false", "no")
-_BLANK = ("", "na")
+BOOLS = (*_TRUE, *_FALSE)
+BLANK = ("", "na", "nan")
+_QUOTED = re.compile(r'"[^"]*"')
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d+|\d{1,3}(\.\d{3})+)?,\d+\s*", re.ASCII)
 
 
 class PopulationError(HushmoteError):
@@ -305,11 +311,12 @@ def parse(spec: str) -> Population:
 def read_csv(path: Path | str, column: str, type: str = "number") -> Recorded:
     """Return the readings in a CSV file's column, for an experiment of the given type.
 
-    A blank or NA is no reading. A bool reads 1, true, yes, 0, false or no. Raises PopulationError with one
-    line: no such file, no such column (and those there are), a text that is not of the type (and its line).
+    A blank, NA or NaN is no reading. A bool reads 1, true, yes, 0, false or no. Raises PopulationError with
+    one line: no such file, no such column (and those there are), a text that is not of the type.
     """
     readings: list[Reading] = []
-    for where, (cell,) in csv_rows(path, (column,), PopulationError):
+    numbers = (column,) if type == "number" else ()
+    for where, (cell,) in csv_rows(path, (column,), PopulationError, numbers=numbers):
         text = (cell or "").strip()
         try:
             readings.append(read_cell(text, type))
@@ -319,39 +326,62 @@ def read_csv(path: Path | str, column: str, type: str = "number") -> Recorded:
 
 
 def csv_rows(
-    path: Path | str, columns: Sequence[str], error: type[HushmoteError], optional: Sequence[str] = ()
+    path: Path | str,
+    columns: Sequence[str],
+    error: type[HushmoteError],
+    optional: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> Iterator[tuple[str, list[str | None]]]:
     """Where each row of a CSV file is, its file and line, and what it has in the named columns.
 
-    optional: columns that may be missing, None in each row. Raises `error` with one line: no such file or
-    column, no rows.
+    Commas, semicolons or tabs stand between them, as in the heading. optional: columns that may be missing,
+    None in each row. numbers: columns where, in a file without commas between, 1.234,5 is read as 1234.5.
+    Raises `error` with one line: no such file or column, no rows.
     """
     empty = True
-    try:
-        with refusing(error, f"read {path}"), open(path, newline="", encoding="utf-8-sig") as file:
-            rows = csv.DictReader(file)
-            names = rows.fieldnames or []
-            for column in columns:
-                if column not in names and column not in optional:
-                    raise error(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}")
-            for row in rows:
-                empty = False
-                yield f"{path}, line {rows.line_num}", [row.get(column) for column in columns]
-    except (UnicodeDecodeError, csv.Error) as e:
-        raise error(f"{path} is not a CSV file in UTF-8: {e}") from None
+    with csv_table(path, error) as rows:
+        names, commas = rows.fieldnames or [], rows.reader.dialect.delimiter == ","
+        for column in columns:
+            if column not in names and column not in optional:
+                raise error(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}")
+        decimal = [name in numbers and not commas for name in columns]
+        for row in rows:
+            empty = False
+            cells = [row.get(column) for column in columns]
+            yield (
+                f"{path}, line {rows.line_num}",
+                [_point(cell) if comma else cell for cell, comma in zip(cells, decimal, strict=True)],
+            )
     if empty:
         raise error(f"{path} has no rows below its heading")
 
 
+@contextmanager
+def csv_table(path: Path | str, error: type[HushmoteError]) -> Iterator["csv.DictReader[str]"]:
+    """The rows of a CSV file, read by what stands between the columns of its heading; raises `error`."""
+    try:
+        with refusing(error, f"read {path}"), open(path, newline="", encoding="utf-8-sig") as file:
+            heading = file.readline()
+            between = max(",;\t", key=_QUOTED.sub("", heading).count)
+            yield csv.DictReader(chain([heading], file), delimiter=between)
+    except (UnicodeDecodeError, csv.Error) as e:
+        raise error(f"{path} is not a CSV file in UTF-8: {e}") from None
+
+
+def _point(cell: str | None) -> str | None:
+    """A number's decimal comma as a point; what has none as it is."""
+    return cell.replace(".", "").replace(",", ".") if cell and _DECIMAL_COMMA.fullmatch(cell) else cell
+
+
 def read_cell(text: str, type: str) -> Reading:
     """The reading in a cell of a CSV file, of a type; ValueError where it is not of it."""
-    if text.lower() in _BLANK:
+    if text.lower() in BLANK:
         return None
     if type in ("choice", "text"):
         return text
     if type == "bool":
-        if text.lower() not in _TRUE + _FALSE:
-            raise ValueError(f"not one of {', '.join(_TRUE + _FALSE)}")
+        if text.lower() not in BOOLS:
+            raise ValueError(f"not one of {', '.join(BOOLS)}")
         return text.lower() in _TRUE
     try:
         return float(text)

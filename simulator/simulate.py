@@ -14,7 +14,7 @@ from ..server.answers.rows import CONFIDENCE
 from ..server.arrays import Counts, Floats
 from ..server.estimate.estimate import estimate
 from ..server.experiments.asking import answers_of, require
-from ..server.experiments.definition import load
+from ..server.experiments.definition import Definition, load
 from ..server.wire.experiments import parse_experiment
 from . import attack as attacks
 from . import calls as calling
@@ -25,12 +25,14 @@ from .convergence import Convergence, ConvergenceError, Showing, accumulated, fe
 from .crew import THIS_PROCESS, Workers
 from .drift import chosen
 from .faithful import Faults
+from .planned import PlannedError, case_of
 from .population import Population, PopulationError, reported_shares
 from .texts import text_shares
 
 Advance = Callable[[float], object]
 """Told how much more of the work is done, in parts of 1."""
 
+DEVICES = 100_000
 MOST_FAITHFUL = 100_000_000  # calls of real clients, about an hour
 _BATCH = 1 << 22  # reports drawn between two steps of progress
 
@@ -41,7 +43,8 @@ class SimulatedEstimate(FleetEstimate):
 
     devices: how many there were, fake ones among them. held: what they held, as a spec.
     reporting: what became of the calls of those that are not fake. attack: what those came to, None without
-    any. convergence: the estimates as the reports came in, where they were asked for.
+    any. convergence: the estimates as the reports came in, where they were asked for. planned: the planned
+    error beside the measured one, of a file that keeps what it was planned for. purpose: why it is asked.
     """
 
     devices: int = 0
@@ -49,12 +52,14 @@ class SimulatedEstimate(FleetEstimate):
     reporting: Reporting | None = None
     attack: attacks.AttackOutcome | None = None
     convergence: Convergence | None = None
+    planned: PlannedError | None = None
+    purpose: str = ""
 
 
 def simulate(
-    file: Path | str,
+    file: Path | str | Definition,
     *,
-    devices: int = 100_000,
+    devices: int | None = None,
     population: str | None = None,
     calls: int | None = None,
     faults: Faults | None = None,
@@ -67,9 +72,10 @@ def simulate(
 ) -> SimulatedEstimate:
     """Simulate a fleet of an experiment file and estimate what its reports say.
 
-    devices: 2 or more. population: what they hold, such as "normal:21:3" or "file:FILE:COLUMN", see
-    drift.chosen(). calls: calls to report() of each device; without it each makes the reports that its
-    budget holds, 10 at most. faults: run the real client on every device with these, Faults() for none;
+    devices: 2 or more; without it what the file was planned for, else 100,000. population: what they hold,
+    such as "normal:21:3" or "file:FILE:COLUMN", see drift.chosen(); without it the planned case.
+    calls: calls to report() of each device; without it each makes the reports that its budget holds, 10 at
+    most. faults: run the real client on every device with these, Faults() for none;
     otherwise reports are drawn in NumPy, from the same distribution. attack: what a share of the devices
     sends, such as "promote:30:0.05". seed: repeat a run exactly. convergence: also estimate while the
     reports come in, Showing() for the largest shares. workers: what runs real clients; the numbers are the
@@ -78,10 +84,16 @@ def simulate(
     Raises DefinitionError, PopulationError, AttackError, ConvergenceError, EstimateError or WorkersError with
     one line.
     """
-    definition = load(Path(file))
+    definition = file if isinstance(file, Definition) else load(Path(file))
     payload = definition.payload()
     experiment = parse_experiment(payload)
-    people, held = chosen(definition, population)
+    case = case_of(definition)
+    if case is not None and population is None:
+        people, held = case.population, case.words
+        calls = case.planned.calls if calls is None and case.planned.calls > 1 else calls
+    else:
+        people, held = chosen(definition, population)
+    devices = devices or (case.planned.devices if case else DEVICES)
     rng = np.random.default_rng(seed)
     forgery, fake, outcome = None, 0, None
     if attack is not None:
@@ -128,6 +140,8 @@ def simulate(
         reporting=reporting,
         attack=outcome,
         convergence=growth,
+        purpose=definition.purpose,
+        planned=None if case is None or attack else case.error(estimates, truth, population is not None),
     )
 
 

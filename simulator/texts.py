@@ -101,7 +101,7 @@ def _read_texts(path: str) -> list[str]:
 def _read_shares(path: str) -> Texts:
     texts: list[str] = []
     weights: list[float] = []
-    for where, (text, share) in csv_rows(path, ("text", "share"), PopulationError):
+    for where, (text, share) in csv_rows(path, ("text", "share"), PopulationError, numbers=("share",)):
         try:
             weights.append(float(share or ""))
         except ValueError:

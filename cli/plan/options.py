@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from ...server.planning.wish import Wish
 from ..options import AsJson
 from ..output import output_option
@@ -18,6 +20,15 @@ EXPERIMENT = ".toml"
 class PlanOptions(Wish):
     """All of the command's options: the wish, whose fields have their help, and what comes out."""
 
+    input: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:COLUMN",
+            help="Propose range, bins and unit, labels, or yes and no from readings in a CSV file, and "
+            "simulate the plan on them.",
+            show_default=False,
+        ),
+    ] = None
     output: Annotated[
         list[Path] | None,
         output_option("the experiment as .toml, a picture as .png, .pdf or .svg"),

@@ -12,11 +12,11 @@ from ...server.epsilon import MICRO
 from ...server.planning.devices import EPSILON_STEP, Plan, PlanError, Z, best_design, half_width
 from ...server.planning.expected_error import variance
 from ...server.planning.lifetime import LifetimePlan
-from ...server.planning.sentences import asked
-from ...server.words.numbers import NOTHING, counted, length
+from ...server.planning.sentences import asked, unit_of
+from ...server.words.numbers import NOTHING, counted, length, points
 
 _POINTS = 25
-_HALF_WIDTH = "half-width of 95 % interval, ±%"
+_HALF_WIDTH = "half-width of 95 % interval, "
 
 
 def plot(path: Path, plan: Plan | LifetimePlan) -> None:
@@ -36,7 +36,9 @@ def plot_plan(path: Path, plan: Plan) -> None:
             v = variance(best_design(design.domain, epsilon, question), question)
             label = f"ε = {epsilon / MICRO:g}"
             left.plot(devices, 100 * Z * np.sqrt(v / devices), color=colour, label=label, lw=1.8)
-        style(left, "Error by devices", f"{design.domain:,} values", "devices", _HALF_WIDTH)
+        style(
+            left, "Error by devices", f"{design.domain:,} values", "devices", _HALF_WIDTH + unit_of(question)
+        )
         epsilons = np.unique(np.geomspace(100, 16_000, _POINTS).astype(int)) * EPSILON_STEP
         for colour, factor in zip(COLOURS, (0.1, 1, 10), strict=False):
             count = max(2, round(plan.devices * factor))
@@ -49,7 +51,7 @@ def plot_plan(path: Path, plan: Plan) -> None:
         style(right, "Error by ε", f"asked: {asked(question)}", "ε of the one report, nats", "")
         for axes, x in ((left, plan.devices), (right, plan.epsilon)):
             axes.plot([x], [100 * plan.error], "o", color="black", ms=7, zorder=5)
-            text = f"±{plan.error:.2%}"
+            text = points(plan.error, unit_of(question))
             axes.annotate(text, (x, 100 * plan.error), (-9, -15), textcoords="offset points", ha="right")
             log_log(axes)
             plain(axes.xaxis, "{:,g}".format)
@@ -84,7 +86,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
             left,
             "Ways to spend the budget",
             f"{asked(life.question)}; beyond the dashed line nothing is known",
-            f"{_HALF_WIDTH}, at the end",
+            f"{_HALF_WIDTH}{unit_of(life.question)}, at the end",
             "reports for life × ε each" + (" (* optimal composition)" if life.budget.delta else ""),
         )
         ends = np.unique(np.geomspace(1, max(2.0, life.rhythm.days), 120).round().astype(int))
@@ -103,7 +105,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
             f"{counted(best.cap)} of ε = {best.epsilon / MICRO:g} for life",
             f"{life.devices:,} devices, {length(life.rhythm.horizon_s)}; 1 call in {best.every:,}",
             "day on which the window ends",
-            _HALF_WIDTH,
+            _HALF_WIDTH + unit_of(life.question),
         )
         legend_below(made, right, 3)
 

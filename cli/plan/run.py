@@ -12,14 +12,21 @@ import typer
 from ...server.answers import facts
 from ...server.answers import tables as show
 from ...server.errors import UsageError
-from ...server.planning.answer import answer
+from ...server.experiments.definition import parse
+from ...server.planning.answer import PlanAnswer, answer
 from ...server.planning.devices import PlanError
 from ...server.planning.experiment_file import NEEDS_RANGE, Named, name_from
-from ...server.planning.five_questions import asked, recommendation
+from ...server.planning.five_questions import asked as wished
+from ...server.planning.five_questions import next_steps, recommendation
+from ...server.planning.wish import Wish
 from ...server.planning.wished import reading_of
+from ...simulator.proposal import Proposal, proposed
+from ...simulator.simulate import SimulatedEstimate, simulate
 from .. import output
 from ..options import print_json
 from ..progress import progress
+from ..simulate.run import asked, plain
+from ..simulate.run import show as show_simulated
 from .options import EXPERIMENT, PlanOptions
 
 
@@ -33,8 +40,11 @@ def run(options: PlanOptions) -> None:
     if options.says_nothing:
         _guided(options)
         return
-    paths = _files(options)
-    made = answer(options)
+    proposal = None if options.input is None else proposed(options.input, options)
+    wish = options if proposal is None else proposal.wish
+    paths = _files(options, wish)
+    made = answer(wish)
+    simulated = None if proposal is None else _simulated(made, proposal)
     for path in paths:
         if path.suffix.lower() == EXPERIMENT:
             output.write(path, made.file(named(path)))
@@ -43,10 +53,17 @@ def run(options: PlanOptions) -> None:
 
         plot(path, made.plan)
     if options.as_json:
-        print_json(made.to_dict())
+        tried = {} if simulated is None else {"simulated": plain(simulated, asked(simulated))}
+        print_json(made.to_dict() | ({} if proposal is None else {"input": proposal.words}) | tried)
         return
+    if proposal is not None:
+        show.out.print(f"{proposal.words}\n")
     show.out.print(facts.printed(made.lines, made.facts, made.tables))
     show.out.print()
+    if simulated is not None:
+        show.out.print("simulated on these readings", style="bold")
+        show_simulated(simulated, asked(simulated), None)
+        show.out.print()
     for path in paths:
         show.out.print(f"wrote {path}")
     written = [path for path in paths if path.suffix.lower() == EXPERIMENT]
@@ -54,9 +71,17 @@ def run(options: PlanOptions) -> None:
     show.out.print(f"next: {f'hushmote experiment show {written[0]}' if written else add}")
 
 
-def _files(options: PlanOptions) -> tuple[Path, ...]:
+def _simulated(made: PlanAnswer, proposal: Proposal) -> SimulatedEstimate:
+    """The planned fleet, with the readings that the plan was proposed from."""
+    column = proposal.population.rpartition(":")[2]
+    text = made.file(named(Path(column)))
+    with progress("simulating", 1.0) as advance:
+        return simulate(parse(text), population=proposal.population, advance=advance)
+
+
+def _files(options: PlanOptions, wish: Wish) -> tuple[Path, ...]:
     """The files to write. Raises UsageError or PlanError where one cannot be."""
-    paths, reading = output.checked(options.output, EXPERIMENT, *output.PICTURES), reading_of(options)
+    paths, reading = output.checked(options.output, EXPERIMENT, *output.PICTURES), reading_of(wish)
     number = not reading.yes_no and not reading.labels
     if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):
         raise PlanError(NEEDS_RANGE)
@@ -75,12 +100,18 @@ def _guided(options: PlanOptions) -> None:
     show.out.print(
         "Five questions. Enter takes what stands in brackets; Ctrl-C ends without writing anything."
     )
-    wish, purpose = asked(_on_terminal)
+    wish, purpose = wished(_on_terminal)
     with progress("comparing ways to spend the budget", None):
         made = answer(wish)
+    for line in recommendation(made, purpose):
+        show.out.print(line)
+    show.out.print()
+    if not typer.confirm(f"Write {', '.join(map(str, paths))}?", default=True, prompt_suffix="> "):
+        show.out.print("Nothing is written.")
+        return
     for path in output.checked(paths, EXPERIMENT):
         output.write(path, made.file(named(path, purpose)))
-    for line in recommendation(made, purpose, paths[0], name_from(paths[0])):
+    for line in next_steps(made, paths[0], name_from(paths[0])):
         show.out.print(line)
 
 

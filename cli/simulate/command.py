@@ -1,7 +1,13 @@
 """`hushmote simulate`: a fleet before it is built."""
 
+import shlex
+
+from ...server.errors import UsageError
 from ..options import check_there, command
 from .options import SimulateOptions
+
+DATA = (".csv", ".tsv", ".txt")
+"""Ends of names of files with readings."""
 
 
 def _simulate(options: SimulateOptions) -> None:
@@ -11,6 +17,11 @@ def _simulate(options: SimulateOptions) -> None:
     through a broker to an aggregator.
     """
     check_there(options.file)
+    if options.file.suffix.lower() in DATA:
+        from ...simulator.proposal import column_of
+
+        name = shlex.quote(f"{options.file}:{column_of(options.file)}")
+        raise UsageError(f"{options.file} is data, not an experiment's file: hushmote plan --input {name}")
     from .run import run  # only here: a mistake in the line waits for nothing of it
 
     run(options)

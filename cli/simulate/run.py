@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ def run(options: SimulateOptions) -> None:
         try:
             estimate = simulate(
                 options.file,
-                devices=options.devices or 100_000,
+                devices=options.devices,
                 population=options.population,
                 calls=_whole(options.calls),
                 faults=parse_faults(options.faults or []) if faithful else None,
@@ -69,18 +71,25 @@ def run(options: SimulateOptions) -> None:
             )
         except EstimateError as e:
             raise EstimateError(f"{e}: take more --devices or --calls") from None
-    answers = _answers(estimate, options.rows, ranges, quantiles)
-    result = _plain(estimate, answers, options.seed)
+    answers = asked(estimate, options.rows, ranges, quantiles)
+    result = plain(estimate, answers, options.seed)
     for path in written:
         if path in growing and estimate.convergence:
             from ...simulator.convergence_plot import plot  # matplotlib takes a second to load
 
-            plot(estimate.convergence, path)
+            plot(estimate.convergence, path, estimate.purpose)
         else:
             _write(path, estimate, answers, result)
     if options.as_json:
         print_json(result)
         return
+    show(estimate, answers, options.file)
+    for path in written:
+        tables.out.print(f"written: {path}", soft_wrap=True)
+
+
+def show(estimate: SimulatedEstimate, answers: Answers, file: Path | None) -> None:
+    """Print what a simulation came to; file: the experiment's, where it is written."""
     words.heading(estimate)
     if few := words.too_few(estimate, answers):
         tables.out.print(few, style="bold red")
@@ -92,9 +101,7 @@ def run(options: SimulateOptions) -> None:
         tables.out.print(f"{hold} (95 % of them should, in the long run)")
     if estimate.attack:
         words.attack(estimate.attack)
-    words.conclusion(estimate, options.file, answers)
-    for path in written:
-        tables.out.print(f"written: {path}", soft_wrap=True)
+    words.conclusion(estimate, file, answers)
 
 
 def _refuse(text: str, given: dict[str, Any]) -> None:
@@ -112,7 +119,10 @@ def _whole(calls: float | None) -> int | None:
     return None if calls is None else int(calls)
 
 
-def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantiles: list[float]) -> Answers:
+def asked(
+    estimate: SimulatedEstimate, rows: int = 16, ranges: Sequence[str] = (), quantiles: Sequence[float] = ()
+) -> Answers:
+    """What is shown of a simulation."""
     if "discovery" in estimate.answers:
         return Answers([estimate.discover()])
     if estimate.experiment.type == "text":
@@ -134,7 +144,7 @@ def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantile
     return Answers(answers)
 
 
-def _plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None) -> dict[str, Any]:
+def plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None = None) -> dict[str, Any]:
     """Plain values, for JSON."""
     covered, known = coverage(answers)
     made = estimate.reporting
@@ -158,7 +168,8 @@ def _plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None) -> d
         "half_width": half_width(asked_about(answers)),
     }
     parts = {"attack": estimate.attack, "convergence": estimate.convergence}
-    return result | {name: part.to_dict() for name, part in parts.items() if part}
+    planned = {"planned": dataclasses.asdict(estimate.planned)} if estimate.planned else {}
+    return result | planned | {name: part.to_dict() for name, part in parts.items() if part}
 
 
 def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: dict[str, Any]) -> None:
@@ -169,6 +180,7 @@ def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: di
     else:
         e = estimate.experiment
         name = f"{e.name}, {estimate.unit}" if estimate.unit else e.name
-        title = f"{name}: {estimate.devices:,} simulated boards that hold {estimate.held}"
+        who = f"{name}: {estimate.devices:,} simulated boards that hold {estimate.held}"
         level = f"{estimate.confidence * 100:g} % intervals"
-        answers[0].plot(path, title, f"{estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}")
+        said = f"{who}; {estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}"
+        answers[0].plot(path, estimate.purpose, said)

@@ -13,9 +13,10 @@ from ...server.epsilon import MICRO
 from ...server.words import experiment as words
 from ...server.words.answers import to_one_point
 from ...server.words.epsilon import belief
-from ...server.words.numbers import counted, two_digits
+from ...server.words.numbers import counted, points, two_digits
 from ...simulator.attack import AttackOutcome
 from ...simulator.calls import Reporting, expected_reports, usual_calls, usual_reports
+from ...simulator.planned import PlannedError
 from ...simulator.simulate import SimulatedEstimate
 from .. import tables as columns
 from ..options import DEFAULT_STORE
@@ -32,7 +33,11 @@ def say(label: str, text: str) -> None:
 def heading(estimate: SimulatedEstimate) -> None:
     """How many boards spoke, and what they hold."""
     e, made = estimate.experiment, estimate.reporting
-    unit = f" {estimate.unit}" if estimate.unit and ":" in estimate.held else ""
+    unit = (
+        f" {estimate.unit}"
+        if estimate.unit and ":" in estimate.held and not estimate.held.startswith("file:")
+        else ""
+    )
     said = f"{counted(estimate.reports)} of {estimate.devices:,} boards that hold {estimate.held}{unit}"
     show.out.print(f"{e.name}: {said}")
     if made is not None:
@@ -73,8 +78,8 @@ def _more(estimate: SimulatedEstimate, width: float) -> str:
     return f"{advice}{to_one_point(estimate.devices, width)}"
 
 
-def conclusion(estimate: SimulatedEstimate, file: Path, answers: Answers) -> None:
-    """How private, how exact, what next."""
+def conclusion(estimate: SimulatedEstimate, file: Path | None, answers: Answers) -> None:
+    """How private, how exact, as planned or not, what next."""
     e = estimate.experiment
     show.out.print()
     nats = e.epsilon / MICRO
@@ -82,8 +87,20 @@ def conclusion(estimate: SimulatedEstimate, file: Path, answers: Answers) -> Non
     about = asked_about(answers)
     if width := half_width(about):  # else nothing was found that could be known
         say("how exact", _exact(estimate, answers, about, width))
+    if estimate.planned is not None:
+        say("planned", _planned(estimate.planned))
+    if file is None:
+        return
     say("what next", "Fill a store with 30 days of such boards, then ask it:")
     show.out.print(f"  hushmote simulate {file} --to {DEFAULT_STORE}", soft_wrap=True)
+
+
+def _planned(error: PlannedError) -> str:
+    """The planned error beside the measured one."""
+    of = "% of the range" if error.mean else "points"
+    planned, measured = (points(half, of) for half in (error.planned, error.measured))
+    text = f"{planned} for the {error.question}, with as many reports. Measured: {measured}"
+    return f"{text}; the estimate is {100 * error.missed:.2g} {of} off."
 
 
 def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: float) -> str:

@@ -32,6 +32,7 @@ from .asks import asks_of
 from .budget import ExperimentBudget, Quantity
 from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
+from .planned import PlannedCase
 from .reading import DefinitionError, PartDefinition, ReadingDefinition, whole, without_nul
 from .units import UnitsError, edges_between, parse_bins
 
@@ -64,6 +65,7 @@ class Definition(ReadingDefinition):
     every: int = 1
     budget: ExperimentBudget
     window: Literal["hour", "day", "all"] = "day"
+    planned: PlannedCase | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -98,6 +100,8 @@ class Definition(ReadingDefinition):
             raise ValueError("of a text shares alone are estimated: leave statistics out")
         if self.statistics == "mean" and self.type != "number":
             raise ValueError(f"a mean is of a number, not of a {self.type}: leave statistics out")
+        if self.planned is not None and self.type not in ("bool", "choice", "number"):
+            raise ValueError(f"planned is for a bool, a choice or a number, not for a {self.type}")
         for name in self.parameters:
             if name not in of_it:
                 having = (word for word, of in MECHANISMS.items() if name in of.parameters)
@@ -186,6 +190,10 @@ class Definition(ReadingDefinition):
     def experiment(self) -> ldp_client.Experiment:
         """What boards will read from payload()."""
         return parse_experiment(self.payload())
+
+    def mechanism_fields(self) -> Fields:
+        """The mechanism and its own fields, as boards get them."""
+        return self._mechanism_fields(self._epsilon())
 
     def _mechanism_fields(self, epsilon: int) -> Fields:
         if self.parameters:

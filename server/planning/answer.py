@@ -13,14 +13,14 @@ from ..epsilon import MICRO
 from ..estimate.shuffled import LIMITS
 from ..plain import plain
 from ..words.epsilon import rounded_up
-from ..words.numbers import NOTHING, counted, expected, length, percent
+from ..words.numbers import NOTHING, counted, expected, length
 from . import json_values
 from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, solve
 from .expected_error import Question
 from .experiment_file import Named, file_text, nats
 from .lifetime import LifetimePlan, plan_lifetime
 from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
-from .sentences import asked, assumed, cost, mechanism, not_met, sentences
+from .sentences import asked, assumed, cost, mechanism, not_met, sentences, unit_of
 from .wish import YES_NO, Wish
 from .wished import (
     Reading,
@@ -242,13 +242,13 @@ def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
         "epsilon": ("ε", f"{plan.epsilon:g}", f" of a report{largest or ','} against everybody"),
         "seen": ("", f"{rounded_up(seen.epsilon)} of the histogram (δ = {seen.delta:g}), {LIMITS}", ""),
         "domain": ("values", f"{domain:,}", ""),
-        "error": ("error", f"±{plan.error:.3%} of the {_whole(plan.question)}", ""),
+        "error": ("error", f"±{100 * plan.error:.3f} {unit_of(plan.question)}", ""),
     }
     facts = [
         (name, f"{text}{_ANSWER if key == plan.solved else ''}{more}")
         for key, (name, text, more) in rows.items()
     ]
-    facts.append(("", f"half-width of the 95 % interval; standard error {plan.stderr:.3%}"))
+    facts.append(("", f"half-width of the 95 % interval; standard error {100 * plan.stderr:.3f}"))
     widths = a.in_unit(plan.error)
     if widths:
         dense = "" if plan.question.kind == "mean" else " where devices are as dense as stated"
@@ -257,15 +257,16 @@ def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
     return facts
 
 
-def _whole(question: Question) -> str:
-    return "range" if question.kind == "mean" else "devices"
+def _half(error: float) -> str:
+    """A half-width in a table whose heading has its unit; a dash where an interval would say nothing."""
+    return "—" if error >= NOTHING else f"±{100 * error:.3g}"
 
 
 def _beside(plan: Plan, reading: Reading) -> PlanTable:
     """What the same reports show besides."""
     wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
     rows = [
-        (text, percent(half_width(plan.devices, plan.design, question)))
+        (text, _half(half_width(plan.devices, plan.design, question)))
         for text, question in _BESIDE.items()
         if 2 < plan.design.domain <= MOST_RANGE_VALUES
         and question != plan.question
@@ -273,7 +274,7 @@ def _beside(plan: Plan, reading: Reading) -> PlanTable:
         and plan.design.answers(question)
     ]
     notes = (wide,) if plan.error >= NOTHING else ()
-    return PlanTable("what the same reports show besides", ("asked", "error"), tuple(rows), notes)
+    return PlanTable("what the same reports show besides", ("asked", "error, points"), tuple(rows), notes)
 
 
 def _fits(question: Question, reading: Reading) -> bool:
@@ -316,7 +317,7 @@ def _ways(life: LifetimePlan) -> PlanTable:
             f"{s.epsilon / MICRO:.3g}",
             f"{s.every:,}",
             f"{s.used:.0%}",
-            *(percent(life.error(s, days)) for days in windows.values()),
+            *(_half(life.error(s, days)) for days in windows.values()),
         )
         for s in life.spendings
     )
@@ -327,7 +328,7 @@ def _ways(life: LifetimePlan) -> PlanTable:
     )
     optimal = "; optimal: by optimal composition at δ" if life.budget.delta else ""
     return PlanTable(
-        "ways to spend the budget, and their errors at the end of the horizon",
+        f"ways to spend the budget, and their errors at the end, {unit_of(life.question)}",
         ("reports for life", "ε each", "every", "used", *windows),
         rows,
         (*refused, f"  used: of a board's budget, at the end{optimal}"),
@@ -341,7 +342,7 @@ def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
     rows: list[tuple[str, ...]] = []
     for name, days in windows.items():
         for first in (True, False):
-            cells = [percent(life.error(best, days, q, first=first)) for q in questions]
+            cells = [_half(life.error(best, days, q, first=first)) for q in questions]
             needed = "" if wanted is None or first else f"{life.devices_for(days, wanted):,}"
             place = f"{name}, {'first' if first else 'last'}"
             reports = expected(life.devices * best.per_device(days, first))
@@ -352,12 +353,12 @@ def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
         told = ", ".join(f"{name} ±{a.in_unit(error)[_UNIT]:.3g}" for name, error in errors.items())
         notes.append(f"  {asked(life.question)} in {a.reading.unit or 'its unit'}, last: {told}")
     if min(errors.values()) >= NOTHING:
-        notes.append("±50% says nothing: take more devices, a larger budget or fewer values.")
+        notes.append("±50 points say nothing: take more devices, a larger budget or fewer values.")
     given = ", ".join(f"{rounded_up(one.epsilon)} of {_SEEN[name]}" for name, one in a.seen.items())
     notes.append(f"  ε of the histogram (δ = {a.seen['all of it'].delta:g}): {given}; {LIMITS}")
     heads = ["window", "reports", *map(_heading, questions)]
-    heads += [] if wanted is None else [f"devices for {percent(wanted)}"]
-    title = "what the best way shows, at first and at the end"
+    heads += [] if wanted is None else [f"devices for {_half(wanted)}"]
+    title = "what the best way shows, at first and at the end, points"
     return PlanTable(title, tuple(heads), tuple(rows), tuple(notes))
 
 
@@ -367,7 +368,7 @@ def _heading(question: Question) -> str:
     if question.kind == "quantile":
         return asked(question)
     if question.kind == "mean":
-        return "mean, of the range"
+        return "mean, % of range"
     if question.width or question.ranges:
         return f"{question.width} bins" if question.width else "the ranges"
     return "any range"

@@ -206,7 +206,9 @@ def check_error(question: Question, error: float | None) -> None:
     if error is not None and not LEAST_ERROR <= error < 0.5:
         of = "a part of the range" if question.kind == "mean" else "a share of devices"
         least = f", at least {LEAST_ERROR:g}" if 0 < error < LEAST_ERROR else ""
-        raise PlanError(f"error must be {of} between 0 and 0.5{least} (0.01 is ±1 %), not {error:g}", "error")
+        raise PlanError(
+            f"error must be {of} between 0 and 0.5{least} (0.01 is ±1 point), not {error:g}", "error"
+        )
 
 
 def check_ranges(question: Question, domain: int) -> None:

@@ -13,7 +13,7 @@ from ..experiments.reading import DefinitionError
 from ..words.numbers import length
 from .devices import Plan, PlanError
 from .lifetime import LifetimePlan
-from .sentences import asked
+from .sentences import asked, short
 from .wished import Reading
 
 NEEDS_RANGE = (
@@ -62,7 +62,7 @@ def file_text(plan: Plan | LifetimePlan, reading: Reading, named: Named) -> str:
         raise PlanError(NEEDS_RANGE, "low")
     said, design = asked(plan.question), plan.design
     if isinstance(plan, Plan):
-        said += f", to ±{plan.error:.2%} with {plan.devices:,} devices"
+        said += f", to {short(plan.error, plan.question)} with {plan.devices:,} devices"
         days, every, rule, cap = 365.0, 1, "sum", nats(design.epsilon)
     else:
         said += f", {plan.devices:,} devices, for {length(plan.rhythm.horizon_s)}"
@@ -88,6 +88,10 @@ def file_text(plan: Plan | LifetimePlan, reading: Reading, named: Named) -> str:
         "[budget]",
         f"rule = {_text(rule)}",
         f"cap = {cap}",
+        "",
+        "# The case that was planned, for `hushmote simulate`; boards never see it.",
+        "[planned]",
+        *_planned(plan),
     ]
     text = "\n".join(lines) + "\n"
     try:
@@ -105,6 +109,22 @@ def _reading(reading: Reading, domain: int) -> list[str]:
     unit = [f"unit = {_text(reading.unit)}"] if reading.unit else []
     ends = [f"{end} = {_number(getattr(reading, end))}" for end in ("low", "high")]
     return ['type = "number"', *unit, *ends, f"bins = {domain}"]
+
+
+def _planned(plan: Plan | LifetimePlan) -> list[str]:
+    question = plan.question
+    calls, error = (None, plan.error) if isinstance(plan, Plan) else (plan.rhythm.calls, plan.all_reports)
+    fields = {
+        "of": question.kind,
+        "share": question.share,
+        "width": question.width,
+        "ranges": [*map(list, question.ranges)] or None,
+        "spread": question.spread,
+        "devices": plan.devices,
+        "calls": calls,
+        "error": float(f"{min(error, 1.0):.6g}"),
+    }
+    return [f"{name} = {json.dumps(value)}" for name, value in fields.items() if value is not None]
 
 
 def _text(value: str) -> str:

@@ -26,17 +26,17 @@ Ask = Callable[[str, str], str]
 """Shows a question, and returns what is answered; the second text is what Enter stands for."""
 
 _ASK_READ = (
-    "1. What does a board read? Write yes/no, labels (heating, cooling, idle), or a range with its unit"
-    " (-30 to 34 °C)."
+    "1. What does a board read: a number, labels, yes or no? Write a number's range and unit (-30 to 34 °C),"
+    " or labels (heating, cooling, idle), or yes or no."
 )
 _ASK_DEVICES = "2. How many boards are there?"
 _ASK_SHARE = (
-    "3. How exactly do you want to know the share of boards that say {what}? Write ± how many % of the"
-    " boards."
+    "3. How exactly do you want to know the share of boards that say {what}? Write ± how many points:"
+    " 5 is 25 to 35 % where the share is 30 %."
 )
 _ASK_NUMBER = (
     "3. What do you want to learn, and how exactly? Write above 8, below 5, 18 to 22, the mean, the median,"
-    " 90 % quantile or everything, then ± how many % of the boards, or of the range for the mean. Example:"
+    " 90 % quantile or everything, then ± how many points, for the mean how many % of the range. Example:"
     " above 8 to 5 %."
 )
 _ASK_BELIEF = (
@@ -49,13 +49,21 @@ BEFORE = 0.1
 """How sure somebody was of a reading beforehand, in the question about privacy."""
 
 _NUMBER = r"([-+]?\d+(?:\.\d+)?)"
-_RANGE = re.compile(rf"(?:from\s+)?{_NUMBER}\s*(?:to|\.\.|:|–)\s*{_NUMBER}\s*(.*)", re.IGNORECASE)
-_ERROR = re.compile(r"(.*?)(?:,|\bto\b|\bwithin\b)?\s*(?:±|\+-)?\s*(\d+(?:\.\d+)?)\s*(%?)", re.IGNORECASE)
-_BELIEF = re.compile(r"(?:.*\bto\b)?\s*(?:at most\s*)?(\d+(?:\.\d+)?)\s*(?:in\s*(\d+)|%|)", re.IGNORECASE)
+_RANGE = re.compile(rf"(?:[^\d,]*[\s(])?{_NUMBER}\s*(?:to|and|\.\.|:|–)\s*{_NUMBER}\s*(.*)", re.IGNORECASE)
+_AFTER_UNIT = re.compile(r"\s+(?:in|of|on|at|and|when|where|inside|outside)\b.*|[.,;)]*$")
+_ERROR = re.compile(
+    r"(.*?)(?:,|\bto\b|\bwithin\b)?\s*(?:±|\+-)?\s*(\d+(?:\.\d+)?)\s*(?:%|points?|)\.?", re.IGNORECASE
+)
+_BELIEF = re.compile(r"(?:.*\bto\b)?[^\d.]*(\d+(?:\.\d+)?)\s*(?:in\s*(\d+)|%|)[^\d.]*\.?", re.IGNORECASE)
+_DEVICES = re.compile(r"[^\d.-]*(\d[\d,_ ]*(?:\.\d+)?)\s*(k|thousand|million)?\b[^\d]*", re.IGNORECASE)
+_TIMES = {"k": 1_000, "thousand": 1_000, "million": 1_000_000}
 _QUANTILE = re.compile(r"(?:the\s+)?(\d+(?:\.\d+)?)\s*%(?:\s*quantile)?", re.IGNORECASE)
-_SIDE = re.compile(rf"(above|over|below|under)\s+{_NUMBER}.*", re.IGNORECASE)
-_YES_NO = ("yes/no", "yes or no", "yes no", "yes", "no", "y/n", "bool")
-_SHARES = ("", "share", "the share", "shares", "the shares")
+_SIDE = re.compile(rf"[^\d]*\b(above|over|more than|below|under|less than)\s+{_NUMBER}.*", re.IGNORECASE)
+_YES_NO = re.compile(r"yes|no|y/n|bool|.*\byes\b.*\bno\b.*|.*\bwhether\b.*", re.IGNORECASE)
+_A_LABEL = re.compile(r"(?:it'?s |it is |they are |either |one of |labels?:? )+", re.IGNORECASE)
+_SHARES = re.compile(r"|(?:.*\b)?(?:shares?|how many|percent)\b.*")
+_EVERY = re.compile(r",?\s*\b(?:and\s+)?(?:once\s+an?|(?:once\s+)?every|each)\b\s*", re.IGNORECASE)
+_LY = {"hourly": "every hour", "daily": "every day", "weekly": "every week"}
 _STEPS = (1.0, 2.0, 5.0)
 _USUAL_BINS, _FEWEST_BINS, _MOST_BINS = 64, 16, 128
 _USUAL_ERROR = 0.05
@@ -110,47 +118,64 @@ def _until_understood(ask: Ask, question: str, default: str, parse: Callable[[st
             question = f"Not understood: {e}."
 
 
-def recommendation(answer: PlanAnswer, purpose: str, path: Path, name: str) -> list[str]:
-    """How private, how exact, what it costs and what to do next, as sentences. name: the experiment's."""
+def _total(life: LifetimePlan) -> str:
+    return f"{life.best.cap * life.best.epsilon / MICRO:g}"
+
+
+def recommendation(answer: PlanAnswer, purpose: str) -> list[str]:
+    """Whether the wish can be met, where it cannot; how private, how exact, what it costs, as sentences."""
     life = answer.plan
     assert isinstance(life, LifetimePlan)
     _, exact, private = answer.sentences
-    file, total = shlex.quote(str(path)), f"{life.best.cap * life.best.epsilon / MICRO:g}"
+    total = _total(life)
     if answer.reading.yes_no and " reads " in purpose:
         purpose += (
             " Boards answer it with yes or no, and send no number: that is all you asked, and costs least."
         )
-    wanted = answer.wanted or 0.0
-    if min(life.errors.values()) > wanted:
-        exact += (
-            " Or ask for a shorter time, so that reports come closer together, or allow more to be learned"
-            " of one household."
-        )
+    unmet, missed = [], answer.not_met
+    if missed:
+        exact = exact.replace(missed, "").rstrip()
+        unmet = [
+            f"\nYour wish cannot be met: {missed} Or ask for a shorter time, so that reports come closer"
+            " together, or allow more to be learned of one household."
+        ]
     return [
+        *unmet,
         f"\n{purpose}",
         f"\nHow private: {private} That is ε = {total} for a board's life, and it holds against everybody,"
         " the broker included. Each board keeps count in its flash, and no server can raise it.",
         f"\nHow exact: {exact}",
         f"\nWhat it costs: {cost(life)}",
+    ]
+
+
+def next_steps(answer: PlanAnswer, path: Path, name: str) -> list[str]:
+    """What to do once the file is written."""
+    life = answer.plan
+    assert isinstance(life, LifetimePlan)
+    file, total = shlex.quote(str(path)), _total(life)
+    return [
         f"\nWhat next: {file} is written. Put its owner into it, and then",
         f"  hushmote experiment show {file}",
-        f"  hushmote simulate {file} --devices {life.devices} --calls {life.rhythm.calls}",
+        f"  hushmote simulate {file}",
         f"  hushmote budget policy --epsilon {total} --experiments {name}",
     ]
 
 
 def parse_reading(text: str) -> Reading:
     """Return what a board reads: "yes/no", labels "a, b, c", or a range with its unit "-30 to 34 °C"."""
-    text = text.strip()
-    if text.lower() in _YES_NO:
+    text = text.strip().rstrip(".?!")
+    if _YES_NO.fullmatch(text):
         return Reading(yes_no=True)
     ends = _RANGE.fullmatch(text)
     if ends:
         low, high = float(ends[1]), float(ends[2])
         if not low < high:
             raise PlanError(f"a range goes from the lower number to the higher one, unlike {text}")
-        return Reading(bins=_bins(high - low), low=low, high=high, unit=ends[3].strip())
-    labels = tuple(label.strip() for label in text.split(","))
+        unit = _AFTER_UNIT.sub("", ends[3]).strip()[:20]
+        return Reading(bins=usual_bins(high - low), low=low, high=high, unit=unit)
+    said = _A_LABEL.sub("", text, count=1) if _A_LABEL.match(text) else text
+    labels = tuple(label.strip() for label in re.split(r",\s*or\s+|,|\s+or\s+", said))
     if len(labels) < 2 or "" in labels or len(set(labels)) < len(labels):
         raise PlanError(
             "write yes/no, or different labels with commas (heating, cooling, idle), or a range with its unit"
@@ -161,7 +186,7 @@ def parse_reading(text: str) -> Reading:
     return Reading(labels=labels)
 
 
-def _bins(span: float) -> int:
+def usual_bins(span: float) -> int:
     """As many bins as make each 1, 2 or 5 of some decimal place wide, some 64."""
     steps = [step * 10.0**place for place in range(-6, 7) for step in _STEPS]
     counts = [span / step for step in steps]
@@ -171,10 +196,11 @@ def _bins(span: float) -> int:
 
 def parse_devices(text: str) -> int:
     """Return a number of boards: "20000", "20,000"."""
-    try:
-        devices = int(re.sub(r"[,_ ]", "", text))
-    except ValueError:
-        raise PlanError(f"the number of boards is a whole number such as 20,000, not {text}") from None
+    found = _DEVICES.fullmatch(text.strip())
+    number = float(re.sub(r"[,_ ]", "", found[1])) * _TIMES.get((found[2] or "").lower(), 1) if found else 0.5
+    if number % 1:
+        raise PlanError(f"the number of boards is a whole number such as 20,000, not {text}")
+    devices = int(number)
     if not 2 <= devices <= MOST_DEVICES:
         raise PlanError(f"there must be from 2 to {MOST_DEVICES:,} boards, not {devices:,}")
     return devices
@@ -186,7 +212,7 @@ def parse_learned(text: str, reading: Reading) -> Goal:
     It is ±5 % where that is not said. What is said of a number alone is about all of its values.
     """
     what, error = _exactness(text)
-    if not reading.bins and what not in _SHARES:
+    if not reading.bins and not _SHARES.fullmatch(what):
         raise PlanError(f"write how exactly the share is to be known: 5 %, not {text}")
     if reading.yes_no:
         return Goal(reading, "frequency", error, "Which share of the boards says yes?")
@@ -195,11 +221,11 @@ def parse_learned(text: str, reading: Reading) -> Goal:
         return Goal(reading, "frequency", error, purpose)
     unit = f" {reading.unit}".rstrip()
     within = f" (in{unit})" if unit else ""
-    if what in ("", "everything", "all", "the spread"):
+    if not what or re.search(r"\b(everything|all|spread|distribution)\b", what):
         return Goal(reading, "range", error, f"How do the readings spread{within}?")
-    if what in ("median", "the median"):
+    if re.search(r"\bmedian\b", what):
         return Goal(reading, "quantile", error, f"What is the median reading{within}?", 0.5)
-    if what in ("mean", "the mean", "average", "the average"):
+    if re.search(r"\b(mean|average)\b", what):
         return Goal(reading, "mean", error, f"What is the mean reading{within}?")
     quantile = _QUANTILE.fullmatch(what)
     if quantile and 0 < float(quantile[1]) < 100:
@@ -226,7 +252,7 @@ def _threshold(what: str, reading: Reading, unit: str) -> str:
         return f"{asks} {low} or more, and less than {numbers[1]:g}{unit}?"
     return (
         f"{asks} {low} or more?"
-        if side and side[1].lower() in ("above", "over")
+        if side and side[1].lower() in ("above", "over", "more than")
         else f"{asks} less than {low}?"
     )
 
@@ -236,7 +262,9 @@ def _exactness(text: str) -> tuple[str, float]:
     text = text.strip().lower()
     found = _ERROR.fullmatch(text)
     alone = found is not None and not found[1].strip(" ±")
-    said = found is not None and (alone or re.search(r"(,|\bto|\bwithin|±|\+-)\s*±?\s*[\d.]+\s*%$", text))
+    said = found is not None and (
+        alone or re.search(r"(,|\bto|\bwithin|±|\+-)\s*±?\s*[\d.]+\s*(%|points?)\.?$", text)
+    )
     if not found or not said:
         return text, _USUAL_ERROR
     error = float(found[2]) / 100
@@ -263,7 +291,9 @@ def parse_belief(text: str) -> int:
 
 def parse_rhythm(text: str) -> tuple[str, str]:
     """Return for how long, and how often: "2 years, every hour"."""
-    long, _, often = re.sub(r",?\s*\bevery\b\s*", ",", text.strip(), flags=re.IGNORECASE).partition(",")
+    said = re.sub(r"\b(?:hour|dai|week)ly\b", lambda word: _LY[word[0]], text.lower().strip(" ."))
+    said = re.sub(r"^(?:for\s+)?(?:an?\s+|about\s+)?", "", said)
+    long, _, often = _EVERY.sub(",", said, count=1).partition(",")
     if not often.strip():
         raise PlanError("write for how long, and how often: 2 years, every hour")
     long, often = long.strip(), often.strip()

@@ -221,6 +221,11 @@ class LifetimePlan:
         """The best spending's half-widths over the last windows, by their names; the longest is last."""
         return {name: self.error(self.best, days) for name, days in self.windows().items()}
 
+    @cached_property
+    def all_reports(self) -> float:
+        """The best spending's half-width of all reports of the horizon together."""
+        return half_width(self.devices * self.best.used * self.best.cap, self.design, self.question)
+
     def shown(self) -> dict[str, Question]:
         """Questions that a plan shows the errors of: the one it was made for, and those beside it."""
         kinds: dict[str, Question] = {"frequency": Question("frequency")}

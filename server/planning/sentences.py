@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..epsilon import MICRO, nats
 from ..words.epsilon import ALL_SEEN, ITS_REPORT, belief
 from ..words.numbers import NOTHING, counted, length, points
-from .devices import Plan, half_width
+from .devices import Plan
 from .expected_error import Design, Question
 from .lifetime import LifetimePlan
 
@@ -92,9 +92,8 @@ def _privacy(life: LifetimePlan) -> str:
 
 def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
     """What the last windows and all reports show, and how many devices it takes where that is not enough."""
-    best = life.best
     shown = life.errors
-    everything = half_width(life.devices * best.used * best.cap, best.design, life.question)
+    everything = life.all_reports
     useful = [f"{short(half, life.question)} over {name}" for name, half in shown.items() if half < NOTHING]
     if everything >= NOTHING:
         return f"The {what} is not known at all: take more devices, or allow more."
@@ -129,6 +128,11 @@ def cost(life: LifetimePlan) -> str:
         return f"{text}, one at every look, and is silent then."
     coin = f"each look makes a report with 1 chance in {best.every:,}"
     return f"{text}: {coin}, and {best.used:.0%} of all these reports are made by the end."
+
+
+def unit_of(question: Question) -> str:
+    """What a half-width in hundredths is of."""
+    return "% of the range" if question.kind == "mean" else "points"
 
 
 def _within(error: float, question: Question) -> str:

@@ -36,7 +36,7 @@ class Wish:
     ] = None
     error: Annotated[
         float | str | None,
-        "Wanted half-width of the 95 % interval, share of devices, of a mean part of the range: 0.01 is ±1 %;"
+        "Wanted half-width of the 95 % interval: 0.01 is ±1 point of shares, or 1 % of a mean's range;"
         " or of a mean or a quantile with --low and --high in its unit: 0.5°C.",
     ] = None
     statistics: Annotated[

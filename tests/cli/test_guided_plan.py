@@ -10,13 +10,13 @@ from terminal import INTERRUPT, on_terminal
 
 from hushmote.server.experiments.definition import load
 from hushmote.server.planning.answer import answer
-from hushmote.server.planning.five_questions import asked, recommendation
+from hushmote.server.planning.five_questions import asked, next_steps, recommendation
 
 FRIDGES = ["-30 to 34 °C", "20,000", "above 8 to 5 %", "80", "2 years, every hour"]
 
 
 def test_five_answers_on_a_terminal_end_in_a_recommendation_and_a_file(tmp_path: Path):
-    shown, status = on_terminal(["plan"], FRIDGES, tmp_path)
+    shown, status = on_terminal(["plan"], [*FRIDGES, ""], tmp_path)
     assert status == 0
     text = " ".join(shown.split())
     assert [f"{n}. " in text for n in range(1, 7)] == [True] * 5 + [False]
@@ -34,7 +34,7 @@ def test_five_answers_on_a_terminal_end_in_a_recommendation_and_a_file(tmp_path:
 
 
 def test_a_bad_answer_is_asked_again_and_enter_takes_what_is_proposed(tmp_path: Path):
-    answers = ["sometimes", "", "many", "", "", "5", "", "soon", ""]
+    answers = ["sometimes", "", "many", "", "", "5", "", "soon", "", "y"]
     shown, status = on_terminal(["plan", "--output", "heating.toml"], answers, tmp_path)
     text = " ".join(shown.split())
     assert status == 0
@@ -51,6 +51,11 @@ def test_ctrl_c_and_a_file_that_is_there_write_nothing(tmp_path: Path):
     shown, status = on_terminal(["plan"], ["", "", INTERRUPT], tmp_path)
     assert status in (1, 130)
     assert "hushmote: stopped" in shown
+    assert list(tmp_path.iterdir()) == []
+    shown, status = on_terminal(["plan"], [*FRIDGES, "n"], tmp_path)
+    assert status == 0
+    assert "Write plan.toml? [Y/n]" in shown
+    assert "Nothing is written." in shown
     assert list(tmp_path.iterdir()) == []
     mine = tmp_path / "mine.toml"
     mine.write_text("mine")
@@ -80,8 +85,11 @@ def test_in_a_pipe_it_says_which_options_to_give(tmp_path, monkeypatch, capsys):
 def test_other_questions_are_answered_too(answers: list[str], says: str):
     left = iter(answers)
     wish, purpose = asked(lambda question, default: next(left))
-    lines = recommendation(answer(wish), purpose, Path("my plan.toml"), "my_plan")
+    made = answer(wish)
+    lines = recommendation(made, purpose)
+    assert lines[0].startswith("\nYour wish cannot be met: ") == bool(made.not_met)
     assert says in "\n".join(lines)
     assert "yes or no, and send no number" not in lines[0]
-    assert "hushmote experiment show 'my plan.toml'" in lines[-3]
-    assert lines[-1].endswith("--experiments my_plan")
+    steps = next_steps(made, Path("my plan.toml"), "my_plan")
+    assert "hushmote experiment show 'my plan.toml'" in steps[1]
+    assert steps[-1].endswith("--experiments my_plan")

@@ -224,7 +224,7 @@ def test_three_of_four_give_the_fourth():
     assert f"{plan.error:.3%}" == "2.881%"
     assert (plan.devices, plan.epsilon, plan.values) == (20_000, 2, 64)
     assert plan.mechanism.startswith("hh, fanout 2, cells 2 4 8")
-    assert "±2.881% of the devices   <- the answer" in str(plan)
+    assert "±2.881 points   <- the answer" in str(plan)
     assert hushmote.plan(epsilon=1, values="yes-no", error=0.01).to_dict()["solved"] == "devices"
     assert hushmote.plan(epsilon=1, values=["a", "b"], error=0.01).values == 3
     assert (

@@ -22,7 +22,12 @@ FRIDGE = Reading(bins=64, low=-30.0, high=34.0, unit="°C")
     [
         ("yes/no", Reading(yes_no=True)),
         (" Yes or No ", Reading(yes_no=True)),
+        ("a number, a label, yes or no?", Reading(yes_no=True)),
+        ("whether a window is open", Reading(yes_no=True)),
         ("heating, cooling", Reading(labels=("heating", "cooling"))),
+        ("it's either open, closed or tilted", Reading(labels=("open", "closed", "tilted"))),
+        ("it's a temperature from -10 to 40", Reading(bins=50, low=-10.0, high=40.0)),
+        ("between -10 and 40 °C in the fridge.", Reading(bins=50, low=-10.0, high=40.0, unit="°C")),
         ("-30 to 34 °C", FRIDGE),
         ("from 0 to 100 %", Reading(bins=50, low=0.0, high=100.0, unit="%")),
         ("0..1", Reading(bins=50, low=0.0, high=1.0)),
@@ -54,6 +59,7 @@ def test_a_reading_is_yes_or_no_labels_or_a_range_in_round_bins(text: str, readi
             0.05,
             "Below which reading (in °C) are 90 % of the boards?",
         ),
+        ("how do they spread, to 5 points", ("range", None), 0.05, "How do the readings spread (in °C)?"),
         ("everything to 1.5 %", ("range", None), 0.015, "How do the readings spread (in °C)?"),
         ("4 %", ("range", None), 0.04, "How do the readings spread (in °C)?"),
     ],
@@ -66,7 +72,9 @@ def test_a_threshold_makes_a_yes_or_no_of_a_number(
     assert asked.reading == (Reading(yes_no=True) if asked.kind == "frequency" else FRIDGE)
 
 
-@pytest.mark.parametrize(("text", "error"), [("5", 0.05), ("to 5 %", 0.05), ("±2%", 0.02), ("", 0.05)])
+@pytest.mark.parametrize(
+    ("text", "error"), [("5", 0.05), ("to 5 %", 0.05), ("±2%", 0.02), ("3 points", 0.03), ("", 0.05)]
+)
 def test_of_a_yes_or_no_only_the_exactness_is_said(text: str, error: float):
     assert parse_learned(text, Reading(yes_no=True)).error == error
     assert parse_learned(text, Reading(labels=("a", "b"))).purpose.endswith("says which of a, b?")
@@ -74,7 +82,13 @@ def test_of_a_yes_or_no_only_the_exactness_is_said(text: str, error: float):
 
 @pytest.mark.parametrize(
     ("text", "after"),
-    [("46", 0.46), ("46 in 100", 0.46), ("1 in 2", 0.5), ("from 1 in 10 to at most 46 in 100", 0.46)],
+    [
+        ("46", 0.46),
+        ("46 in 100", 0.46),
+        ("1 in 2", 0.5),
+        ("from 1 in 10 to at most 46 in 100", 0.46),
+        ("they may become 46 % sure", 0.46),
+    ],
 )
 def test_a_belief_becomes_a_budget_that_keeps_it(text: str, after: float):
     nats = parse_belief(text) / 1e6
@@ -86,7 +100,11 @@ def test_times_are_read_in_words():
     for text in ("2 years, every hour", "2 years every hour", "2 years,hour"):
         assert parse_rhythm(text) == ("2 years", "hour")
     assert parse_rhythm("24 months, every 60 min") == ("24 months", "60 min")
-    assert parse_devices("20,000") == parse_devices(" 20_000 ") == 20_000
+    assert (
+        parse_rhythm("for 2 years, and every hour") == parse_rhythm("2 years, hourly") == ("2 years", "hour")
+    )
+    assert parse_rhythm("a year, once a day") == ("year", "day")
+    assert parse_devices("20,000") == parse_devices(" 20_000 ") == parse_devices("about 20k boards") == 20_000
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,30 @@
+"""The case that an experiment's file was planned for, for simulations; boards never see it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Part = Annotated[Decimal, Field(ge=0, le=1)]
+
+
+class PlannedCase(BaseModel):
+    """The table [planned]: the question that the error is of, and the fleet that it is for.
+
+    of, share, width, ranges, spread: as of planning's Question. devices, calls: how many, and how often each
+    calls report() in its life. error: half-width of the 95 % interval of all their reports, a share of the
+    devices or, of a mean, a part of the range.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    of: Literal["frequency", "range", "quantile", "mean"]
+    share: Part | None = None
+    width: Annotated[int, Field(ge=1)] | None = None
+    ranges: tuple[tuple[int, int], ...] = ()
+    spread: Part | None = None
+    devices: Annotated[int, Field(ge=2)]
+    calls: Annotated[int, Field(ge=1)] = 1
+    error: Annotated[Decimal, Field(gt=0, le=1)]

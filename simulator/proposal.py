@@ -1,0 +1,189 @@
+"""A plan's readings from readings that somebody has: a column of a CSV file proposes type, range and unit."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ..server.arrays import Floats
+from ..server.planning.devices import PlanError
+from ..server.planning.five_questions import usual_bins
+from ..server.planning.wish import YES_NO, Wish
+from ..server.planning.wished import reading_of
+from ..server.words.numbers import counted
+from .population import BLANK, BOOLS, PopulationError, Reading, csv_rows, csv_table, read_csv
+
+USUAL_EPSILON, USUAL_ERROR = 2.0, 0.05
+"""Of a plan that says neither: ε of a report in nats, and half-width of the 95 % interval."""
+
+_MOST_LABELS = 31
+_LEAST_LABELLED = 0.8  # of the readings: else they are names or texts, each another
+_TAIL = 0.005  # of the readings at each end, which are no part of the range if it is far wider with them
+_FAR = 3
+_MOST_WHOLE = 64  # different whole numbers that have a bin each
+_LEAST_SPAN = 0.05
+_IN_HEADING = re.compile(r"[(\[]([^()\[\]]{1,20})[)\]]\s*$")
+_TEMPERATURE = {"c": "°C", "f": "°F"}
+_UNITS = _TEMPERATURE | {"celsius": "°C", "fahrenheit": "°F", "percent": "%", "pct": "%", "hpa": "hPa"}
+_UNITS |= {"kwh": "kWh", "wh": "Wh", "kw": "kW", "mv": "mV", "ma": "mA", "khz": "kHz", "mhz": "MHz"}
+_UNITS |= {name: name for name in ("km", "kg", "mm", "cm", "ms", "ppm", "lux", "rpm", "min")}
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a file's column proposes.
+
+    wish: the plan's, with what it left open. population: as `hushmote simulate` takes it. words: what was
+    read and proposed, in sentences.
+    """
+
+    wish: Wish
+    population: str
+    words: str
+
+
+def proposed(source: str, wish: Wish) -> Proposal:
+    """Fill what a wish leaves open of its readings from FILE:COLUMN, and the rest with usual values.
+
+    Raises PopulationError with one line: no such file or column (and those there are), no reading, all the
+    same, or too many texts for labels.
+    """
+    path, _, column = source.rpartition(":")
+    if not path or Path(source).is_file():
+        raise PopulationError(f"--input needs a column: --input {source}:{column_of(source)}")
+    said = reading_of(wish)
+    known = "bool" if said.yes_no else "choice" if said.labels else "number" if said.bins else ""
+    kind = known or _kind(path, column)
+    readings = [reading for reading in read_csv(path, column, kind).readings if reading is not None]
+    if not readings:
+        raise PopulationError(f"{column} of {path} has no reading: all its cells are empty")
+    if len(set(readings)) == 1 and not known and wish.low is None:
+        raise PopulationError(f"all readings in {column} of {path} are {_shown(readings[0])}: nothing to ask")
+    if kind == "bool":
+        filled, words = replace(wish, values=YES_NO), "Its readings are yes or no."
+    elif kind == "choice":
+        filled, words = (wish, "") if said.labels else _labelled(readings, column, wish)
+    else:
+        filled, words = _ranged(np.array(readings, float), column, wish)
+    filled, taken = _usual(filled)
+    heading = f"{column} of {path} has {counted(len(readings), 'reading')}."
+    if kind != "bool" and not said.labels:
+        words += " This is read straight from data that you have, and is published with the experiment."
+    return Proposal(filled, f"file:{path}:{column}", " ".join(filter(None, (heading, words, taken))))
+
+
+def column_of(path: str | Path) -> str:
+    """The first column of a CSV file that proposes a plan, or else the first. Raises PopulationError."""
+    with csv_table(path, PopulationError) as rows:
+        columns = list(rows.fieldnames or ())
+    if not columns:
+        raise PopulationError(f"{path} is empty")
+    for column in columns:
+        with contextlib.suppress(PopulationError, PlanError):
+            proposed(f"{path}:{column}", Wish())
+            return column
+    return columns[0]
+
+
+def _kind(path: str, column: str) -> str:
+    """What a column's cells are: a bool, numbers as soon as most of them are, or labels."""
+    rows = csv_rows(path, (column,), PopulationError, numbers=(column,))
+    cells = Counter((cell or "").strip().lower() for _, (cell,) in rows)
+    for blank in BLANK:
+        del cells[blank]
+    if cells and all(text in BOOLS for text in cells):
+        return "bool"
+    return (
+        "number" if 2 * sum(n for text, n in cells.items() if _is_number(text)) > cells.total() else "choice"
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _shown(reading: Reading) -> str:
+    return f"{reading:g}" if isinstance(reading, float) else str(reading)
+
+
+def _labelled(readings: Sequence[Reading], column: str, wish: Wish) -> tuple[Wish, str]:
+    counts = Counter(str(reading) for reading in readings if reading != "other")
+    labels = tuple(label for label, _ in counts.most_common(_MOST_LABELS))
+    held = sum(counts[label] for label in labels)
+    if held < _LEAST_LABELLED * counts.total():
+        raise PopulationError(
+            f"{column} has {len(counts):,} different texts, too many for labels: give --values a,b,c"
+        )
+    rest = f"; {len(counts) - len(labels)} rarer ones are other" if len(labels) < len(counts) else ""
+    return replace(wish, values=labels), f"Labels: {', '.join(labels)}{rest}."
+
+
+def _ranged(readings: Floats, column: str, wish: Wish) -> tuple[Wish, str]:
+    if not np.isfinite(readings).all():
+        raise PopulationError(f"{column} has an infinite number: take it out")
+    if wish.low is not None and wish.high is not None:
+        low, high, bins = wish.low, wish.high, usual_bins(wish.high - wish.low)
+    else:
+        low, high, bins = _range(readings)
+    if high - low < _LEAST_SPAN:
+        raise PopulationError(
+            f"{column} spans {high - low:g}, and boards tell thousandths apart: take a smaller unit"
+        )
+    bins, unit = int(str(wish.values or bins)), wish.unit or _unit(column)
+    of = f" {unit}" if unit else ""
+    beyond = int(((readings < low) | (readings > high)).sum())
+    outside = f"; {counted(beyond, 'reading')} beyond that fall into the outer bins" if beyond else ""
+    words = f"They go from {readings.min():g} to {readings.max():g}{of}; taken are {low:g} to {high:g}{of}"
+    words += f" in {bins} bins of {(high - low) / bins:.3g}{of}{outside}."
+    return replace(wish, values=bins, low=low, high=high, unit=unit), words
+
+
+def _range(readings: Floats) -> tuple[float, float, int]:
+    """Round ends and a number of bins: around all readings, or around most where a few are far away."""
+    low, high = float(readings.min()), float(readings.max())
+    inner = np.quantile(readings, (_TAIL, 1 - _TAIL))
+    if high - low > _FAR * (inner[1] - inner[0]) > 0:
+        low, high = map(float, inner)
+    span = high - low
+    if (readings == readings.round()).all() and span < _MOST_WHOLE:
+        low, high = math.floor(low), math.floor(high) + 1
+        return low, high, high - low
+    step = 10.0 ** math.floor(math.log10(span)) / 10
+    step *= next(times for times in (1, 2, 5, 10) if span <= 10 * step * times)
+    low, high = round(math.floor(low / step) * step, 9), round(math.ceil(high / step) * step, 9)
+    return low, high, usual_bins(high - low)
+
+
+def _unit(column: str) -> str:
+    """The unit that a column's name plainly has: "temp_c", "temperature (°C)"; else an empty text."""
+    found = _IN_HEADING.search(column)
+    if found:
+        return found[1].strip()
+    *before, last = re.split(r"[_\s]+", column.lower())
+    if last in _TEMPERATURE and not any(word.startswith("temp") for word in before):
+        return ""
+    return _UNITS.get(last, "") if before else ""
+
+
+def _usual(wish: Wish) -> tuple[Wish, str]:
+    """The wish with two of devices, ε and error, and which of them were not said."""
+    if wish.lifetime is not None or wish.histogram_epsilon is not None:
+        return wish, ""
+    taken: dict[str, float] = {}
+    open_ = [name for name in ("epsilon", "error", "devices") if getattr(wish, name) is None]
+    for name, value in (("epsilon", USUAL_EPSILON), ("error", USUAL_ERROR)):
+        if name in open_ and len(open_) > 1:
+            taken[name] = value
+            open_.remove(name)
+    said = " ".join(f"--{name} {value:g}" for name, value in taken.items())
+    return replace(wish, **taken), f"Taken because nothing was said: {said}." if said else ""

@@ -38,7 +38,7 @@ class PlannedError:
 
 
 @dataclass(frozen=True)
-class Case:
+class PlannedFleet:
     """A planned case: its question, in the design that its file has."""
 
     definition: Definition
@@ -87,7 +87,7 @@ class Case:
         return np.unique(np.linspace(0, count - 1, min(count, _MOST_PLACES)).round().astype(int)).tolist()
 
 
-def case_of(definition: Definition) -> Case | None:
+def case_of(definition: Definition) -> PlannedFleet | None:
     """The case that a file was planned for, None where it keeps none. Raises PlanError."""
     planned = definition.planned
     if planned is None:
@@ -99,7 +99,7 @@ def case_of(definition: Definition) -> Case | None:
     fields = definition.mechanism_fields()
     choice = Choice(fields.pop("mechanism"), tuple((k, _frozen(v)) for k, v in fields.items()), 0.0)
     design = Design(definition.domain, experiment.epsilon, choice)
-    return Case(definition, planned, question, asked(design, question))
+    return PlannedFleet(definition, planned, question, asked(design, question))
 
 
 def _frozen(value: Any) -> Any:

@@ -130,17 +130,16 @@ def plot(path: Path | None, answers: Sequence[AnswerRows], title: str = "", subt
     heights = [_inches(answer) for answer in answers] or [_PANEL_INCHES]
     with pictures.figure(path, rows=max(1, len(answers)), heights=heights) as (made, panels):
         for i, (axes, answer) in enumerate(zip(panels, answers, strict=False)):
-            panel, alone = _Panel(axes, answer), len(answers) == 1
-            labels = _drawing(answer)(panel)
+            panel = _Panel(axes, answer)
+            labels, alone = _drawing(answer)(panel), len(answers) == 1
             head = pictures.as_title(title) or _title(answer) if alone else _panel_title(panel)
-            about = f"{_title(answer)}; ".replace("\n", " ") if title and not subtitle else ""
-            said = subtitle or about + _subtitle(panel, alone)
+            before = _title(answer).replace("\n", " ") + "; " if title else ""
+            said = subtitle or before + _subtitle(panel, alone)
             if answer.quantity == "share" and answer.kind not in ("change", "difference"):
                 pictures.from_zero(axes.xaxis if _rows_are_named(answer) else axes.yaxis)
             pictures.style(axes, head, "" if i else said, *labels)
-            axes.grid(visible=not _rows_are_named(answer), axis="y")
-            if _drawing(answer) is _heat_map:
-                axes.grid(visible=False)
+            flat = _rows_are_named(answer) or _drawing(answer) is _heat_map
+            axes.grid(visible=not flat, axis="both" if _drawing(answer) is _heat_map else "y")
         if len(answers) > 1:
             pictures.heading(made, pictures.as_title(title) or _title(answers[0]))
     return made

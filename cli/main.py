@@ -84,7 +84,7 @@ COMMANDS = {
     "status": (
         "Run a fleet",
         "status.command:status_command",
-        "Show what was counted, what is learned, what was rejected, and why.",
+        "Show how it is, what each experiment has found out, what was rejected, and why.",
     ),
     "flash": (
         "Boards",

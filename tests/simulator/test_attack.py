@@ -197,4 +197,5 @@ def test_status_warns_of_a_histogram_that_honest_boards_cannot_have_made(tmp_pat
             transaction.write({}, {(version.id, "all", 1): 400}, {})
     found = json.loads(hushmote("status", "--json", cwd=tmp_path))["experiments"][0]["plausibility"]
     assert found["implausible"]
-    assert "implausible: door_open" in hushmote("status", cwd=tmp_path)
+    assert found["words"][1:] in " ".join(hushmote("status", cwd=tmp_path).split())
+    assert "implausible: door_open" in hushmote("status", "--verbose", cwd=tmp_path)

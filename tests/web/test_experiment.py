@@ -206,7 +206,7 @@ def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page:
     assert "Jan 1, 2026 to Jan 3, 2026, all 3 windows" in browser.text_of("share")
     drawn(browser, f"{page}/temp?over=share&ranges=10%3A20&since={DAYS[0]}&windows={DAYS[1]}")
     assert not browser.text_of("left-out")
-    browser.until(lambda: "It changed." in browser.text_of("trend"))
+    browser.until(lambda: "changed in this time; chance alone" in browser.text_of("trend"))
     with StoreReader(filled.url) as reader:
         asked = reader.fleet("home").experiment("temp")
         shares, readings = asked.estimate(DAYS[1]).change_since(asked.estimate(DAYS[0]), "10:20")

@@ -97,7 +97,7 @@ def test_its_figures(domain: int, epsilon: int, q: int, codes: int, variance: fl
 
 PAGE = Path(__file__).parents[3] / "docs" / "mathematics.md"
 LINES = PAGE.read_text("utf-8").splitlines()
-ROWS = [line.strip("|").split("|") for line in LINES if line[:3].strip("| ").isdigit()]
+ROWS = [line.strip("|").split("|") for line in LINES if line.startswith("|") and line[1:3].strip().isdigit()]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(cell.strip() for cell in row[:2]))

@@ -83,6 +83,7 @@ def test_a_store_that_hangs_holds_up_no_end_and_loses_no_report(store, mosquitto
         process.ready()
         with locked(store):
             publish(mosquitto, messages)
+            until(lambda: sample(port, "uncommitted_messages") == 40, process.log)
             # Its loop comes round at least every 0.2 s, unless it is in the driver.
             until(lambda: sample(port, "since_turn_seconds") > 1, process.log)
             process.process.send_signal(signal.SIGTERM)

@@ -82,8 +82,10 @@ def usual(there: Sequence[str]) -> tuple[str, ...]:
 def grouped(windows: Sequence[str], by: str) -> Mapping[str, tuple[str, ...]]:
     """Windows by the day, the ISO week or the month that they are in, UTC: 2026-11-21, 2026-W47, 2026-11.
 
-    by: one of BY; empty leaves each by itself.
+    by: one of BY; empty leaves each by itself. Raises UsageError for another.
     """
+    if by not in _BY:
+        raise UsageError(f"windows are put together by {', '.join(BY)}, not {by}")
     groups: dict[str, list[str]] = {}
     for window in windows:
         start = start_of(window)

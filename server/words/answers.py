@@ -111,7 +111,7 @@ def _moment(window: str, write: Numbers) -> str:
     return f"{day}, {window[11:13]}:00 UTC" if "T" in window else day
 
 
-def _scaled(unit: str | None) -> tuple[int, str]:
+def scaled(unit: str | None) -> tuple[int, str]:
     """What numbers are multiplied by, and their unit; None: of a share."""
     return (100, "points") if unit is None else (1, unit)
 
@@ -125,7 +125,7 @@ def exact(
     """How exactly some things are known. parts: what, half its interval, and the unit, None of a share."""
     known = []
     for what, half, unit in parts:
-        scale, of = _scaled(unit)
+        scale, of = scaled(unit)
         is_known = "" if known else " is known"
         known.append(f"{what}{is_known} to about ±{two_digits(half * scale, write)} {of}".rstrip())
     return begun(f"{where}{' and '.join(known)}; {sure(confidence, write)}")
@@ -136,7 +136,7 @@ def best_to_worst(title: str, ends: Sequence[tuple[str, float]], unit: str | Non
 
     It has one row where there is one of them. unit: None of a share.
     """
-    scale, of = _scaled(unit)
+    scale, of = scaled(unit)
     errors = [f"±{two_digits(half * scale)}" for _, half in ends]
     if len(ends) == 1:
         known = f'"{title}" is known to about {errors[0]} {of}'
@@ -187,7 +187,7 @@ def change(of: Change, name: str, unit: str | None, confidence: float, rows: int
 
     unit: of a reading; None of a share. rows: that are compared.
     """
-    scale, points = _scaled(unit)
+    scale, points = scaled(unit)
     places = digits(of.low * scale, of.high * scale)
 
     def number(x: float) -> str:

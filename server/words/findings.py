@@ -6,7 +6,7 @@ import datetime
 import math
 from collections.abc import Sequence
 
-from .answers import Change, Interval, chance, digits, reading
+from .answers import Change, Interval, chance, digits, reading, scaled
 from .numbers import ENGLISH, Numbers, counted, two_digits
 
 STEADY = "steady"
@@ -42,7 +42,7 @@ def _percent(share: float, of: Interval, write: Numbers) -> str:
 
 def moved(by: Interval, p: float, unit: str | None, apart: str, write: Numbers = ENGLISH) -> str:
     """That it moved, and how often chance alone does that: "up 12 points in 20 days; chance alone: ..."."""
-    scale, of = (100, "points") if unit is None else (1, unit)
+    scale, of = scaled(unit)
     size = two_digits(abs(by.value) * scale, write)
     return f"{'up' if by.value > 0 else 'down'} {size} {of}".rstrip() + f" in {apart}; {chance(p, write)}"
 
@@ -66,7 +66,7 @@ def compared(
     by: Change, name: str, sides: tuple[str, str], p: float, unit: str | None, write: Numbers = ENGLISH
 ) -> str:
     """Two sides under their names: "24 and above: office 12 %, home 24 %: 12 points more; chance ..."."""
-    scale, of = (100, "points") if unit is None else (1, unit)
+    scale, of = scaled(unit)
     places = digits(by.low * scale, by.high * scale)
     told = [
         f"{write.number(x * scale, places)} {'%' if unit is None else unit}".rstrip()

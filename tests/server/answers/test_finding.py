@@ -199,6 +199,8 @@ def test_periods_are_windows():
         periods.chosen(["2026-11-03..2026-11-01"], there)
     assert [*periods.grouped(there, "week")] == [f"2026-W{week}" for week in range(44, 50)]
     assert periods.grouped(there, "month") == {"2026-11": there}
+    with pytest.raises(UsageError, match="put together by day, week, month, not year"):
+        periods.grouped(there, "year")
 
 
 def test_the_same_sentence_is_told_everywhere(store, tmp_path):

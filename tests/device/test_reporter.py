@@ -1191,9 +1191,8 @@ def test_70000_publications_go_through_one_client_object(
 def test_an_answer_to_a_publication_is_an_answer_to_a_ping(
     runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker
 ) -> None:
-    done = many(runtime, umqtt, mosquitto.port, 60_000, "pinged")  # fewer pass in a breath on a fast machine
-    assert done["ms"] > 2500  # long enough for pings to be overdue
-    assert done["done"] == 60_000
+    done = many(runtime, umqtt, mosquitto.port, 2000, "pinged")  # 1,000 s by its clock; overdue is one
+    assert done["done"] == 2000
     assert done["connects"] == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,15 +15,21 @@ CHOSEN = "update:model-value"
 
 # What was dragged over, with what is told to the server: the ends, on the axis.
 _DRAGGED = "e => { const a = (e.areas || [])[0]; if (a && a.coordRange) emit(...a.coordRange.map(Number)); }"
-# The first time that something is drawn; before, ECharts knows no axis to put a brush on.
+# The first time that something is drawn, the brush is put on at once: a reader may drag before the server hears.
 _DRAWN = """() => {
-  const chart = getElement(ID).chart;
-  performance.mark('chart drawn');
+  const element = getElement(ID), chart = element.chart;
   // It was begun before the page had its width.
   if (chart && Math.abs(chart.getWidth() - chart.getDom().clientWidth) > 1) chart.resize();
-  if (!chart || chart.hushmote || !chart.getOption().series.length) return;
+  if (!chart || !chart.getOption().series.length) return;
+  const areas = element.$el.dataset.areas;
+  if (!chart.hushmote && areas) {
+    const brushOption = {brushType: 'lineX', brushMode: 'single'};
+    chart.dispatchAction({type: 'takeGlobalCursor', key: 'brush', brushOption});
+    chart.dispatchAction({type: 'brush', areas: JSON.parse(areas)});
+  }
+  performance.mark('chart drawn');
+  if (!chart.hushmote) emit(areas || '');
   chart.hushmote = true;
-  emit();
 }"""
 
 
@@ -55,21 +62,23 @@ class DraggedChart:
 
     def move(self, area: Ends | None) -> None:
         """Put the brush at an area, or take it away."""
-        if area == self._area and self._ready:
+        if self._dragged is None or (area == self._area and self._ready):
             return
         self._area = area
-        if self._ready and self._dragged is not None:
-            areas = [{"brushType": "lineX", "xAxisIndex": 0, "coordRange": list(area)}] if area else []
-            self.element.run_chart_method("dispatchAction", {"type": "brush", "areas": areas})
+        if self._ready:
+            self.element.run_chart_method("dispatchAction", {"type": "brush", "areas": self._areas()})
+        else:
+            self.element.props["data-areas"] = json.dumps(self._areas())
+            self.element.update()
 
-    def _begin(self) -> None:
-        area, self._area, self._ready = self._area, None, True
-        if self._dragged is None:
-            return
-        brush = {"brushType": "lineX", "brushMode": "single"}
-        cursor = {"type": "takeGlobalCursor", "key": "brush", "brushOption": brush}
-        self.element.run_chart_method("dispatchAction", cursor)
-        self.move(area)
+    def _areas(self) -> list[dict[str, Any]]:
+        return [{"brushType": "lineX", "xAxisIndex": 0, "coordRange": list(self._area)}] if self._area else []
+
+    def _begin(self, event: events.GenericEventArguments) -> None:
+        area, self._ready = self._area, True
+        if self._dragged is not None and event.args != json.dumps(self._areas()):
+            self._area = None
+            self.move(area)
 
     async def _drag(self, event: events.GenericEventArguments) -> None:
         low, high = (float(x) for x in event.args)

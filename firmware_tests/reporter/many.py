@@ -13,16 +13,12 @@ import json
 import sys
 import time
 
-host, port, count, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-passed_ms = 0
-if kind == "pinged":
-    import reporter_base
-
-    reporter_base.ticks_ms = lambda: passed_ms  # before the reporter takes it from there
-
 import mqtt_reporter
+import reporter_base
 from kept_experiments import KeptExperiments
 from umqtt.simple import MQTTClient
+
+host, port, count, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 
 
 class Outbox:
@@ -70,6 +66,9 @@ def make_mqtt():
     return Hidden(mqtt) if kind == "hidden" else mqtt
 
 
+passed_ms = 0
+if kind == "pinged":
+    mqtt_reporter.ticks_ms = reporter_base.ticks_ms = lambda: passed_ms
 if kind == "hidden":
     mqtt_reporter._LAST_PACKET_ID = 300  # or a whole cycle would have to pass first
 start = time.ticks_ms()

@@ -15,7 +15,7 @@ CHOSEN = "update:model-value"
 
 # What was dragged over, with what is told to the server: the ends, on the axis.
 _DRAGGED = "e => { const a = (e.areas || [])[0]; if (a && a.coordRange) emit(...a.coordRange.map(Number)); }"
-# The first time that something is drawn, the brush is put on at once: a reader may drag before the server hears.
+# The brush is put on with the first drawing: a reader may drag before the server hears of it.
 _DRAWN = """() => {
   const element = getElement(ID), chart = element.chart;
   // It was begun before the page had its width.

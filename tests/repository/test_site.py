@@ -104,7 +104,7 @@ def test_the_public_names_of_python_are_described(site: Path):
     import hushmote
     import hushmote.server.accounting as accounting
 
-    ids = {value for _, name, value in Html((site / "python-api.html").read_text()).named if name == "id"}
+    ids = {value for _, name, value in Html((site / "python.html").read_text()).named if name == "id"}
     classes = {f"hushmote.{name}" for name in hushmote.__all__} - {"hushmote.__version__", "hushmote.open"}
     assert classes <= ids
     described = {value.replace("accounting.compose.compose", "accounting.compose") for value in ids}

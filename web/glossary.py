@@ -17,14 +17,13 @@ WORDS = {
         "report. With ε = 1 it is 24 %, with ε = 0.5 it is 16 %."
     ),
     "ε of a report": (
-        "What a report says of its board, to anybody: the broker, the aggregator, a thief. The board's "
+        "What a report says of its device, to anybody: the broker, the aggregator, a thief. The device's "
         "budget counts it."
     ),
     "ε of the histogram": (
-        "What the histogram, and every answer made of it, says of one board. It is far smaller where many "
-        "boards report, because the other boards' reports hide this one's. It holds against whoever sees "
-        "histograms only. It does not hold against the broker, the aggregator's operator or the database's "
-        "journal."
+        "What the histogram, and every answer made of it, says of one device. It is far smaller where many "
+        "devices report, because the others' reports hide this one's. It holds against whoever sees "
+        "histograms only; not against the broker, the aggregator's operator or the database's journal."
     ),
     "δ (delta)": (
         "A small number that a promise allows beside ε: an event may be likelier by δ than e^ε times its "

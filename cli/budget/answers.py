@@ -43,7 +43,7 @@ def how_many(rows: Sequence[TheoremRow], epsilon: float, total: float) -> str:
     best, basic = _best(rows, "reports"), rows[0]
     if not best.reports:
         return f"No report of ε = {epsilon:g} fits into a total of {total:g}: take a smaller ε."
-    most = f"A board may make {counted(best.reports)} of ε = {epsilon:g} in its life"
+    most = f"A device may make {counted(best.reports)} of ε = {epsilon:g} in its life"
     text = f"{most}: {_together('they', best)}."
     if best is not basic:
         text += f" Without a δ, by basic, it is {basic.reports or 0:,}."

@@ -31,7 +31,7 @@ budget_app = typer.Typer(
     no_args_is_help=True,
 )
 
-Total = Annotated[float, typer.Option(help="What all reports of a board may cost together, nats.")]
+Total = Annotated[float, typer.Option(help="What all reports of a device may cost together, nats.")]
 Delta = Annotated[float, typer.Option(help="δ of (total, δ)-LDP; 0: only theorems that need none.")]
 
 
@@ -51,7 +51,7 @@ def compare(
         raise UsageError("give either --reports or --epsilon: the other one is the answer")
     if reports is not None:
         rows = budget.for_reports(total, delta, reports)
-        answer, what = answers.of_each(rows, reports, total), f"{reports:,} reports of a board"
+        answer, what = answers.of_each(rows, reports, total), f"{reports:,} reports of a device"
     else:
         assert epsilon is not None
         rows = budget.for_epsilon(total, delta, micro_nats(epsilon, AccountingError))
@@ -150,7 +150,7 @@ def _boards(text: str) -> tuple[int, int]:
 
 @budget_app.command("policy")
 def policy_command(
-    epsilon: Annotated[float, typer.Option(help="What all reports of a board's life may cost, nats.")],
+    epsilon: Annotated[float, typer.Option(help="What all reports of a device's life may cost, nats.")],
     experiments: Annotated[str, typer.Option(help="Names that boards may take part in: a,b,c.")],
     delta: Delta = 0.0,
     max_epsilon: Annotated[

@@ -79,7 +79,7 @@ class EpsilonOptions:
     about: Annotated[
         list[str] | None, typer.Option(help="A label or low:high instead of every value; may be repeated.")
     ] = None
-    reports: Annotated[int | None, typer.Option(help="Reports of a board in its life.")] = None
+    reports: Annotated[int | None, typer.Option(help="Reports of a device in its life.")] = None
     delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6
     histogram: Annotated[
         int | None, typer.Option(help="Reports in a histogram: beliefs of who sees only that one.")

@@ -38,7 +38,7 @@ def _told_chosen(choice: Chosen) -> str:
         epsilon = allowed.total / MICRO
         if allowed.total < LEAST:
             return f"No ε keeps this risk: it would be below 0.001. Allow a higher risk.\n{risk}"
-        take = f"Take ε = {rounded_down(epsilon)} per report, or for all reports of a board together."
+        take = f"Take ε = {rounded_down(epsilon)} per report, or for all reports of a device together."
         return f"{take}\n{risk}\n{belief(epsilon)}"
     certain = max((row for row in promised if not row.fails), key=_allowed)
     likely = max(promised, key=_allowed)
@@ -47,7 +47,7 @@ def _told_chosen(choice: Chosen) -> str:
         few = "Allow a higher risk, or fewer reports."
         return f"No ε keeps this risk in {reports:,} reports: it would be below 0.001. {few}\n{risk}"
     each = _allowed(best)
-    take = f"Take ε = {rounded_down(each)} per report: {counted(reports)} of a board keep the risk"
+    take = f"Take ε = {rounded_down(each)} per report: {counted(reports)} of a device keep the risk"
     take += " together, whatever they say." if best is certain else f" but for a chance of {best.fails:g}."
     if best is certain and _allowed(likely) > _WORTH_A_DELTA * each:
         title = TITLES.get(likely.theorem, likely.theorem)
@@ -77,7 +77,7 @@ def chosen(choice: Chosen) -> None:
         return
     show.out.print()
     table = tables.table(f"the largest ε for a risk of {choice.risk}", ("", "ε"), 1)
-    table.add_row("one report, or all of a board's together, any mechanism", f"{total / MICRO:.6f}")
+    table.add_row("one report, or all of a device's together, any mechanism", f"{total / MICRO:.6f}")
     if choice.mechanism is not None and choice.exact is not None:
         note = " (the most there is)" if choice.exact >= 16 else ""
         table.add_row(f"one report by {_mechanism(choice)}, exact{note}", f"{choice.exact:.6f}")
@@ -118,7 +118,7 @@ def _budgets(choice: Chosen) -> None:
     pairs = list(zip(choice.rows, choice.passes, strict=True))
     shown = [(row, p) for row, p in pairs if row.fails is not None]
     exact = any(p is not None for _, p in shown)
-    table = show.table(f"{choice.reports:,} reports of a board within the same risk")
+    table = show.table(f"{choice.reports:,} reports of a device within the same risk")
     for heading in ("theorem", "total", "δ", "ε of each", "passes the risk"):
         table.add_column(heading, justify="left" if heading == "theorem" else "right", no_wrap=True)
     if exact:

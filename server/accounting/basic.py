@@ -23,7 +23,7 @@ class Basic(Theorem):
     kind = Kind.PURE
     deltas = "optional"
     words = (
-        "All reports of a board together are {total}-LDP: whatever an observer sees, the odds between any "
+        "All reports of a device together are {total}-LDP: whatever an observer sees, the odds between any "
         "two courses of readings move by at most a factor e^{total}. "
         "Each report's ε may be chosen on the way."
     )
@@ -62,7 +62,7 @@ class Advanced(Theorem):
     rule = "count"
     kind = Kind.APPROXIMATE
     words = (
-        "All reports of a board together are ({total}, {delta})-LDP: {total}-LDP except with probability "
+        "All reports of a device together are ({total}, {delta})-LDP: {total}-LDP except with probability "
         "{delta}. Every report has the same ε, fixed beforehand."
     )
 
@@ -86,7 +86,7 @@ class Unlimited(Theorem):
     kind = Kind.NOTHING
     deltas = "none"
     words = (
-        "Nothing bounds what all reports of a board give away together: each is ε-LDP by itself, and over a "
+        "Nothing bounds what all reports of a device give away together: each is ε-LDP by itself, and over a "
         "long life an observer learns the readings."
     )
 

@@ -17,7 +17,7 @@ from .errors import AccountingError, probability
 from .theorem import ON_THE_WAY, Guarantee, History, Kind, Theorem, above, below, exact, exact_arithmetic
 
 ADAPTIVE = (
-    "All reports of a board together are ({total}, {delta})-LDP: {total}-LDP except with probability "
+    "All reports of a device together are ({total}, {delta})-LDP: {total}-LDP except with probability "
     "{delta}. Each report's ε may be chosen on the way."
 )
 

@@ -79,7 +79,7 @@ class Majority(Theorem):
     kind = Kind.ONE_BIT
     deltas = "none"
     words = (
-        "Not LDP for all reports together. Only this: if a board's true bit never changes, a majority vote "
+        "Not LDP for all reports together. Only this: if a device's true bit never changes, a majority vote "
         "over all its reports guesses it right no more often than one report at ε = {total} would. Together "
         "the reports are only as private as their ε added up."
     )

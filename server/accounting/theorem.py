@@ -32,7 +32,7 @@ MOST_REPORTS = 1 << 27
 _MOST_EPSILON = 10**12  # micro-nats: a bound for searches only
 
 EVENTS = (
-    "All reports of a board together are ({total}, {delta})-LDP: no event is likelier under one course of "
+    "All reports of a device together are ({total}, {delta})-LDP: no event is likelier under one course of "
     "readings than e^{total} times its chance under another, plus {delta}; the odds may move by more than "
     "e^{total} more often than that."
 )

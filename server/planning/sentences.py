@@ -60,7 +60,7 @@ def sentences(
     best = plan.best
     rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
     take = f"Take {plan.devices:,} devices. " if found else ""
-    spends = f"{take}Let a board make {counted(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
+    spends = f"{take}Let a device make {counted(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
     return spends, _exactness(plan, error, what), _privacy(plan)
 
 
@@ -86,7 +86,7 @@ def _privacy(life: LifetimePlan) -> str:
     best, budget = life.best, life.budget
     if best.composition == "basic":
         return belief(best.cap * best.epsilon / MICRO, seen=ITS_REPORT if best.cap == 1 else ALL_SEEN)
-    together = f"All reports of a board together are ({budget.epsilon / MICRO:g}, {budget.delta:g})-LDP."
+    together = f"All reports of a device together are ({budget.epsilon / MICRO:g}, {budget.delta:g})-LDP."
     return f"{together} Of one report: {belief(best.epsilon / MICRO)}"
 
 

@@ -158,7 +158,7 @@ def halved(reports: int, write: Numbers = ENGLISH) -> str:
 
 def to_one_point(boards: float, half: float) -> str:
     """How many boards know a share to a point, where so many know it to half an interval."""
-    return f"±1 point takes {few_boards(boards * (half / 0.01) ** 2):,} boards."
+    return f"±1 point takes {few_boards(boards * (half / 0.01) ** 2):,} devices."
 
 
 def often(p: float, write: Numbers) -> str:

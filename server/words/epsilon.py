@@ -51,13 +51,13 @@ def belief_of_all(nats: float, own: int) -> str:
     if own == 1:
         return one
     if own * nats > _MOST_NATS:
-        return f"{one} A board's many reports about one reading that never changes tell more than that."
+        return f"{one} A device's many reports about one reading that never changes tell more than that."
     return f"{one} {belief(own * nats, seen=f'all {own:,} of its reports')}"
 
 
 def own_reports(own: int, write: Numbers = ENGLISH) -> str:
     """How many reports of one board a histogram holds."""
-    return "1 report of a board" if own == 1 else f"up to {write.number(own, 0)} reports of a board"
+    return "1 report of a device" if own == 1 else f"up to {write.number(own, 0)} reports of a device"
 
 
 def within(delta: float, told: str) -> str:

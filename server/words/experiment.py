@@ -62,4 +62,4 @@ def together(promised: Guarantee, spent: tuple[int, float] | None, epsilon: Deci
     of_all = f"{count:,} of ε = {epsilon:f}"
     if promised.kind == Kind.ONE_BIT:
         return f"{promised.words} They are {count * epsilon:f}-LDP: {of_all}."
-    return f"{promised.words} A board makes {of_all}, which takes {nats:.6g} of the {promised.epsilon:g}."
+    return f"{promised.words} A device makes {of_all}, which takes {nats:.6g} of the {promised.epsilon:g}."

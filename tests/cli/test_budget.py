@@ -26,7 +26,7 @@ def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
             "compare --total 2.9 --delta 1e-6 --epsilon 1.45",
             "may make 2 reports of ε = 1.45 in its life: they are 2.9-LDP",
         ),
-        ("compare --total 2 --epsilon 2", "A board may make 1 report of ε = 2"),
+        ("compare --total 2 --epsilon 2", "A device may make 1 report of ε = 2"),
         ("compare --total 1 --epsilon 2", "No report of ε = 2 fits into a total of 1: take a smaller ε."),
         ("compare --total 0.5 --reports 1000", "a total of 0.5 is too little for 1,000 reports"),
         ("histogram --epsilon 0.05 --devices 20000 --domain 2", "Take ε = 1.464 per report, with rr"),

@@ -31,7 +31,7 @@ def ask(hushmote, *arguments: str) -> dict:
 
 def test_a_risk_becomes_an_epsilon_and_a_sentence(hushmote):
     text = hushmote("10:grr", "--risk", "1/4", "--reports", "4")
-    assert text.startswith("Take ε = 0.274 per report: 4 reports of a board keep the risk together")
+    assert text.startswith("Take ε = 0.274 per report: 4 reports of a device keep the risk together")
     assert "an attacker who thought 1 in 10 then thinks at most 1 in 4." in text
     assert text.count("1.098612") >= 2
     assert "no promise" not in text
@@ -131,11 +131,11 @@ def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.Mo
     [
         (
             "10 --risk 1/4",
-            "Take ε = 1.098 per report, or for all reports of a board together.",
+            "Take ε = 1.098 per report, or for all reports of a device together.",
         ),
         (
             "10 --risk 1/4 --reports 500",
-            "ε = 0.00219 per report: 500 reports of a board keep the risk",
+            "ε = 0.00219 per report: 500 reports of a device keep the risk",
         ),
         (
             "10 --risk 1/4 --reports 500",

@@ -300,7 +300,7 @@ def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.Monk
         ),
         (
             LIFE + " --values yes-no --share 0.05",
-            "Let a board make 1 report of ε = 2 in its life. One call in 17,513",
+            "Let a device make 1 report of ε = 2 in its life. One call in 17,513",
         ),
         (LIFE + " --values yes-no --share 0.05 --error 0.2", "±20 points are met from a week of reports on."),
         (
@@ -322,7 +322,7 @@ def test_all_reports_of_a_board_are_what_the_answer_of_a_life_is_about() -> None
     two = plan("--devices 20000 --lifetime 2.9 --horizon 2y --call 1h --values yes-no --share 0.3")
     assert "at most 67 % sure by seeing all that it ever sends" in " ".join(two.split())  # e^2.9 / 9
     drawn = plan(LIFE + " --values yes-no --delta 1e-6 --limit 0.1")
-    assert "All reports of a board together are (2, 1e-06)-LDP. Of one report:" in " ".join(drawn.split())
+    assert "All reports of a device together are (2, 1e-06)-LDP. Of one report:" in " ".join(drawn.split())
 
 
 def test_names_and_nats() -> None:

@@ -48,9 +48,9 @@ def test_few_reports_are_said_with_what_to_do(folder: Path):
 
 
 def test_a_share_is_as_exact_as_is_said(folder: Path):
-    """±1 point takes N boards: with N of them half of an interval is between 0.8 and 1.05 points."""
+    """±1 point takes N devices: with N of them half of an interval is between 0.8 and 1.05 points."""
     few = hushmote("simulate", "room.toml", "--devices", "20000", "--seed", "2", cwd=folder)
-    boards = " ".join(few.split()).split("±1 point takes ")[1].split(" boards")[0].replace(",", "")
+    boards = " ".join(few.split()).split("±1 point takes ")[1].split(" devices")[0].replace(",", "")
     many = hushmote("simulate", "room.toml", "--devices", boards, "--seed", "3", "--json", cwd=folder)
     assert 0.008 < json.loads(many)["half_width"] < 0.0105
 

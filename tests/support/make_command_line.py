@@ -21,7 +21,10 @@ PAGES = {
     DOCS / "commands-boards.md": ("Boards",),
 }
 _BEGIN = "<!-- Below: made by tests/support/make_command_line.py from the commands; change their help. -->\n"
-_SAME = re.compile(r"^  -h, --help +Show this message and exit\.\n?", re.MULTILINE)  # of every command
+# What the pages say once, above the commands.
+_SAME = re.compile(
+    r"^  (-h, --help +Show this message and exit|--json +Print JSON instead of tables)\.\n?", re.MULTILINE
+)
 
 
 def helps() -> Iterator[tuple[str, Any, str]]:

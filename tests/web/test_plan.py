@@ -83,7 +83,7 @@ def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
     answer = answered(AGAIN)
     assert answer.made.error <= 0.02
     assert "are met" in answer.made.sentences[1]
-    assert answer.made.sentences[0].startswith(f"Take {answer.solved:,} devices. Let a board make ")
+    assert answer.made.sentences[0].startswith(f"Take {answer.solved:,} devices. Let a device make ")
     assert (answer.made.plan.devices, answer.made.not_met) == (answer.solved, "")
     fewer = answered(replace(AGAIN, answer="error", devices=answer.solved * 0.99 // 1))
     assert fewer.made.error > 0.02

@@ -1,4 +1,4 @@
-"""A copy of a SQLite store as it is at one moment, while others go on writing to it."""
+"""Copies a SQLite store, as it is at one moment, while others go on writing to it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .. import private_file
 from ..errors import refusing
 from .database import BUSY_TIMEOUT_S, StoreError, parse_url
 
-_STEP_PAGES = 4096  # 16 MiB are copied between two looks at how far it is
+_STEP_PAGES = 4096  # 16 MiB are copied between two reports of progress
 
 
 class BackupRefused(StoreError):
-    """A copy that cannot be made; the text says why and what would be right."""
+    """A copy cannot be made; the text says why and what would be right."""
 
 
 def backup(url: str, file: Path, advance: Callable[[float], object] = lambda _: None) -> int:
     """Copy a SQLite store, of any schema version, to a new file of mode 0600; returns its size in bytes.
 
-    advance: is told how much more is done, of 1. The copy is on disk and was checked page by page when this
-    returns; where it fails there is no file. Raises BackupRefused for a PostgreSQL store, a file that is
-    there already, and a store that is missing, damaged or a database of something else.
+    advance: called with each further share of the work that is done, 0 to 1. When this returns, the copy is
+    on disk and was checked page by page; a failure leaves no file. Raises BackupRefused for a PostgreSQL
+    store, a file that exists already, and a store that is missing, damaged or another program's database.
     """
     path = _path(url)
     exists = f"{file} exists: a backup replaces nothing, give another name"
@@ -35,12 +35,12 @@ def backup(url: str, file: Path, advance: Callable[[float], object] = lambda _: 
     part = file.with_name(file.name + ".part")
     try:
         with refusing(BackupRefused, f"write {file}", exists):
-            # Made before SQLite opens it, for its mode; left by a backup that was killed it may be replaced.
+            # Made before SQLite opens it, for its mode; a file left by a killed backup may be replaced.
             part.unlink(missing_ok=True)
             private_file.create(part, b"")
             _copy(path, part, advance)
             private_file.sync(part)
-            # Unlike a rename, a link does not replace what was made there meanwhile.
+            # Unlike a rename, a link does not replace a file that was made there meanwhile.
             os.link(part, file)
             private_file.sync(file.parent)
             return file.stat().st_size
@@ -72,7 +72,7 @@ def _copy(path: Path, part: Path, advance: Callable[[float], object]) -> None:
         left = remaining / pages
 
     with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as source:
-        # One transaction around all steps: from one state, and in WAL mode nobody who writes has to wait.
+        # One transaction around all steps copies one state, and in WAL mode no writer has to wait.
         source.execute("BEGIN")
         tables = source.execute("SELECT name FROM sqlite_master WHERE name = 'schema_version'").fetchall()
         if not tables:
@@ -80,7 +80,7 @@ def _copy(path: Path, part: Path, advance: Callable[[float], object]) -> None:
         with closing(sqlite3.connect(part)) as target:
             source.backup(target, pages=_STEP_PAGES, progress=follow)
             verdict = target.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            # One file, whoever looks at it; opened as a store it is in WAL mode again.
+            # One file, whoever looks at it; when it is opened as a store it is in WAL mode again.
             target.execute("PRAGMA journal_mode=DELETE")
     if verdict != "ok":
         raise BackupRefused(f"{path} is damaged ({verdict}): keep it and the last good backup")

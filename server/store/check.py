@@ -1,7 +1,7 @@
-"""What must hold in a store whatever happened to it, checked row by row: `hushmote store check`.
+"""Checks row by row what must hold in any store: `hushmote store check`.
 
-Above all: every report in a histogram is a number in a dedupe set and the other way round. Whatever counts a
-report twice, or loses one that was acknowledged, breaks that.
+Above all, every report in a histogram is a number in a dedupe set, and the other way round. A report that was
+counted twice, or acknowledged and lost, breaks that.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _WINDOW = {
     "all": re.compile("all"),
 }
 
-_Name = tuple[str, str]  # an experiment's, in a fleet: fleet, name
+_Name = tuple[str, str]  # an experiment of a fleet: fleet, name
 
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """What a store holds, and what is wrong with it: one line each, without any device's id."""
+    """The size of a store, and its faults: one line each, without any device's id."""
 
     experiments: int
     devices: int
@@ -43,10 +43,10 @@ class StoreCheck:
 
 
 def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> StoreCheck:
-    """Read every row of a store as it is at one moment and say which contradict each other.
+    """Read every row of a store, as it is at one moment, and list the contradictions.
 
-    advance: is told how much more is done, of 1. Raises StoreError where the database itself fails, as a
-    damaged file does.
+    advance: called with each further share of the work that is done, 0 to 1. Raises StoreError where the
+    database itself fails, for example on a damaged file.
     """
     with store.snapshot() as connection:
         wrong = [*_file(connection)]
@@ -79,7 +79,7 @@ def _experiments(connection: Connection, wrong: list[str]) -> list[Version]:
         where = f"version {row['id']} of {row['name']} in fleet {row['fleet']}"
         try:
             experiment = parse_experiment(bytes(row["payload"]))
-        except OwnCodeRefused as e:  # its counts can be judged where the code is
+        except OwnCodeRefused as e:  # only a machine with that code can judge its counts
             raise StoreError(f"{where} cannot be read here: {e}") from None
         except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
             wrong.append(f"{where} does not parse: {e}")
@@ -92,7 +92,7 @@ def _experiments(connection: Connection, wrong: list[str]) -> list[Version]:
             if not 0 <= version.first_serial <= version.serial <= last.get(version.fleet, version.serial):
                 raise ValueError
         except (TypeError, ValueError):
-            wrong.append(f"{where} has days, serials or words that cannot be")
+            wrong.append(f"{where} has impossible days, serials or words")
             continue
         versions.append(version)
     current = Counter((v.fleet, v.experiment.name) for v in versions if v.current)
@@ -125,9 +125,9 @@ def _dedupe(rows: Rows, most: dict[_Name, float], wrong: list[str]) -> Counter[_
             continue
         accepted[name] += len(numbers)
         if len(numbers) != stored:
-            faults[name, "are not as many as it says"] += 1
+            faults[name, "do not match its count"] += 1
         if name not in most:
-            faults[name, "are of no experiment that is known"] += 1
+            faults[name, "belong to no known experiment"] += 1
         elif numbers.highest > most[name]:
             faults[name, "are outside its budget"] += 1
     wrong += (
@@ -145,7 +145,7 @@ def _histograms(rows: Rows, versions: dict[int, Version], wrong: list[str]) -> C
     query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
     for id_, window, code, count in rows.of(query):
         if id_ not in versions:
-            faults[id_, "belong to no version that can be read"] += 1
+            faults[id_, "belong to no readable version"] += 1
             continue
         experiment = versions[id_].experiment
         if not (isinstance(count, int) and isinstance(code, int)):
@@ -157,7 +157,7 @@ def _histograms(rows: Rows, versions: dict[int, Version], wrong: list[str]) -> C
         if count < 0:
             faults[id_, "are negative"] += 1
         if not _WINDOW[experiment.window].fullmatch(window):
-            faults[id_, f"are of a window that is no {experiment.window}"] += 1
+            faults[id_, f"have a window that is not of the kind {experiment.window}"] += 1
     for (id_, what), n in sorted(faults.items()):
         v = versions.get(id_)
         of = "" if v is None else f" of {v.experiment.name} in fleet {v.fleet}"
@@ -177,7 +177,7 @@ def _devices(connection: Connection) -> Iterator[str]:
     named = Rows(connection, [table]).of(select(table.c.fleet, table.c.device))
     strange = Counter(fleet for fleet, device in named if not topics.is_device(device))
     for fleet, n in sorted(strange.items()):
-        yield f"fleet {fleet}: {n:,} named device{'s' * (n > 1)} can send nothing by that id"
+        yield f"fleet {fleet}: {n:,} named device{'s' * (n > 1)} can send nothing under that id"
     rejects = schema.reject
     query = select(func.count()).select_from(rejects).where(rejects.c.count < 0)
     if n := connection.scalar(query):

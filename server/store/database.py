@@ -1,6 +1,7 @@
-"""The store's database: opened, checked, and its failures put into one line.
+"""Opens and checks the store's database, and puts its failures into one line.
 
-SQLite in WAL mode with synchronous=FULL, so that what was committed survives a power cut; PostgreSQL by URL.
+SQLite runs in WAL mode with synchronous=FULL, so that commits survive a power cut; PostgreSQL is reached by
+URL.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from . import open_files, read_only, schema
 BUSY_TIMEOUT_S = 10
 _PAGE_BYTES = 1024  # of a new file: a batch changes one row in most of the pages that it writes
 _CACHE_KIB = 64 << 10  # a million devices are some 35 MB
-_LOG_BYTES = 32 << 20  # pages that several batches change are copied into the file once
-_SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for whoever makes or changes the schema
+_LOG_BYTES = 32 << 20  # a page that several batches change is copied into the file once
+_SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for making or changing the schema
 
 
 _VERSION = select(schema.schema_version.c.version)
@@ -40,19 +41,19 @@ class StoreAbsent(StoreError):
 
 
 class OtherSchema(StoreError):
-    """The store has an older or newer schema than this Hushmote's."""
+    """The store's schema is older or newer than this Hushmote's."""
 
 
 class StoreLocked(StoreError):
-    """Another program keeps the store to itself."""
+    """Another program has locked the store."""
 
 
 _NO_PORT = "a store's port must be 1 to 65535; in a password write %3A for :, %2F for / and %40 for @"
-_NOT_A_STORE = "that is not a store: write sqlite:///path or postgresql+psycopg://user@host/database"
+_NOT_A_STORE = "not a store: write sqlite:///path or postgresql+psycopg://user@host/database"
 
 
 def parse_url(url: str) -> URL:
-    """Return a store's URL, read; raises StoreError, with nothing of the URL: any part may be a password."""
+    """Return a store's URL, parsed; raises StoreError without quoting the URL: any part may be a password."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -70,9 +71,9 @@ def parse_url(url: str) -> URL:
 class Database:
     """An open database with the store's schema in it, by SQLAlchemy URL; raises StoreError, one line.
 
-    create: make it where there is none; otherwise its absence is an error. upgrade: bring an older schema
-    version to this one's, in one transaction. A database of something else, or of another schema version
-    otherwise, is left alone. read_only: the database itself refuses whatever would write, and nothing is
+    create: make the database if it does not exist; otherwise its absence is an error. upgrade: bring an older
+    schema version to this one's, in one transaction. Another program's database, or an older schema without
+    upgrade, is left alone. read_only: the database itself refuses every write, and nothing is
     made beside its file. patient: wait for a PostgreSQL that is starting. version_before: the schema version
     that was there, 0 for none.
     """
@@ -96,10 +97,10 @@ class Database:
             raise StoreError(_NOT_A_STORE) from None
         except ValueError:
             raise StoreError(
-                "an option in the store's URL, after the ?, has a value of a wrong kind"
+                "an option in the store's URL, after the ?, has a value of the wrong kind"
             ) from None
         try:
-            # Who only reads waits for no writer, and needs no disk that can be written.
+            # A reader waits for no writer, and needs no writable disk.
             with self.writing() if create or upgrade else self.reading() as connection:
                 self.version_before = self._check_schema(connection, create, upgrade)
         except StoreError:
@@ -112,7 +113,7 @@ class Database:
 
     @property
     def where(self) -> str:
-        """The file's path, or the URL without its password."""
+        """Return the file's path, or the URL without its password."""
         return self._url.database or ":memory:" if self._dialect == "sqlite" else self._shown_url
 
     @property
@@ -170,7 +171,7 @@ class Database:
                 private_file.create(Path(path), b"")
 
     def _check_schema(self, connection: Connection, create: bool, upgrade: bool) -> int:
-        """Return the version that was found, once the schema is this version's."""
+        """Return the version that was there, once the schema is this version's."""
         version = self._schema_version(connection)
         if version is None and not create:
             raise StoreAbsent(
@@ -178,7 +179,7 @@ class Database:
             )
         if version is None or (upgrade and version < schema.VERSION):
             if self._dialect == "postgresql":
-                # Of two that come at once the second finds what the first made.
+                # If two start at once, the second one finds what the first one made.
                 connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
                 version = self._schema_version(connection)
             if version is None:
@@ -193,22 +194,22 @@ class Database:
         if version != schema.VERSION:
             raise OtherSchema(self._other_version(version))
         if self._dialect == "sqlite" and create:
-            # A file that cannot be written is better found out now than with the first report.
+            # It is better to notice an unwritable file now than with the first report.
             connection.execute(update(schema.schema_version).values(version=schema.VERSION))
         return version
 
     def check_version(self, connection: Connection) -> None:
-        """Raise StoreError where somebody has upgraded the store since it was opened."""
+        """Raise StoreError if somebody has upgraded the store since it was opened."""
         version = connection.scalar(_VERSION)
         if version != schema.VERSION:
             raise OtherSchema(self._other_version(version or 0))
 
     def _schema_version(self, connection: Connection) -> int | None:
-        """The store's schema version, None in an empty database."""
+        """Return the store's schema version, None for an empty database."""
         tables = set(inspect(connection).get_table_names())
         if not tables:
             return None
-        # Only the version's table: what else a later schema has is not known here.
+        # Only the version's table: we cannot know what else a later schema has.
         if schema.schema_version.name not in tables:
             raise StoreError(f"{self.where} is a database of something else: give another path")
         versions = list(connection.scalars(_VERSION))
@@ -227,9 +228,9 @@ class Database:
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
-        """A connection in a transaction that writes; leaving the block commits durably, raising undoes it.
+        """Yield a connection in a transaction that writes; leaving the block commits it, raising undoes it.
 
-        Raises StoreRemoved where what was committed may be in a file that was removed.
+        Raises StoreRemoved if the commit may have gone into a removed file.
         """
         with self.reading() as connection:
             connection = connection.execution_options(hushmote_write=True)
@@ -238,17 +239,17 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Connection, None, None]:
-        """A connection in a transaction that only reads."""
+        """Yield a connection in a transaction that only reads."""
         with self.errors(), self.engine.connect() as connection:
             open_files.check(connection)
             try:
                 yield connection
-            finally:  # what failed may have failed for that
+            finally:  # the failure may come from that
                 open_files.check(connection)
 
     @contextmanager
     def errors(self) -> Generator[None, None, None]:
-        """Within the block the database's failures become StoreError, one line."""
+        """Turn the database's failures within the block into StoreError, one line."""
         try:
             yield
         except open_files.StoreMoved as e:
@@ -259,7 +260,7 @@ class Database:
 
     @contextmanager
     def legible(self) -> Generator[None, None, None]:
-        """Within the block a row that cannot be read is a StoreError: SQLite keeps any type in any column."""
+        """Turn an unreadable row within the block into StoreError: SQLite keeps any type in any column."""
         try:
             yield
         except (TypeError, ValueError) as e:
@@ -272,13 +273,13 @@ class Database:
 
 
 def insert_devices(connection: Connection) -> Any:
-    """An INSERT of devices' rows; of one that is there only the state changes, and only to revoked."""
+    """Return an INSERT of devices' rows; an existing row only changes its state, and only to revoked."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql_dialect
     statement = dialect.insert(schema.device)
     return statement.on_conflict_do_update(
         index_elements=["fleet", "device"],
         set_={"state": statement.excluded.state},
-        where=statement.excluded.state == "revoked",  # for good, whatever the other says
+        where=statement.excluded.state == "revoked",  # for good, whatever the other row says
     )
 
 
@@ -288,7 +289,7 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
     cursor = connection.cursor()
     try:
         cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_S * 1000}")
-        cursor.execute(f"PRAGMA page_size={_PAGE_BYTES}")  # changes nothing in a file that is there
+        cursor.execute(f"PRAGMA page_size={_PAGE_BYTES}")  # does not change an existing file
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")  # in WAL mode NORMAL may lose the last commits
         cursor.execute("PRAGMA foreign_keys=ON")
@@ -301,7 +302,7 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # What reads in order to write takes the write lock first: no other can write in between.
+    # A transaction that reads and then writes takes the write lock first: no other can write in between.
     write = connection.get_execution_options().get("hushmote_write")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 

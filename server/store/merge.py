@@ -1,8 +1,8 @@
-"""Merging the stores of sites that are not connected: `merge` adds whole stores to another, or nothing.
+"""Merges the stores of sites that are not connected: `merge` adds whole stores to another, or nothing.
 
 Histograms may be added only where the stores counted disjoint sets of reports. A store's dedupe sets say
-which reports it counted, so this is checked exactly; where both counted a report nobody can tell any more
-which of the counts it is, and the merge is refused.
+which reports it counted, so this is checked exactly. Where both counted a report, nobody can tell which of
+the counts it is in, and the merge is refused.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .store import Store, Version, VersionRefused, check_total
 from .transaction import DedupeKey, IngestTransaction
 from .versions import retired_until, row_of
 
-_Name = tuple[str, str]  # an experiment's, in a fleet: fleet, name
-# What a fleet is where it is not keyed, or not listed, and where it is.
+_Name = tuple[str, str]  # an experiment of a fleet: fleet, name
+# Each property of a fleet, in words where it is false and where it is true, and advice.
 _KINDS = {
     "keyed": (("open", "keyed"), "these are two fleets of one name"),
     "listed": (("for any device", "for devices on its allow-list"), "make it the same in both"),
@@ -36,15 +36,15 @@ _KINDS = {
 
 
 class MergeRefused(HushmoteError):
-    """Stores that cannot be added without counting something twice or wrongly; the text says why."""
+    """Adding the stores would count something twice or wrongly; the text says why."""
 
 
 @dataclass(frozen=True)
 class Added:
-    """What a merge adds under one experiment's name: versions, reports, and devices not heard of before.
+    """What a merge adds under one experiment's name: versions, reports, and devices new to the target.
 
-    kept: another version is current in a merged store, or until another day, or a version has another unit,
-    purpose or owner there; the target's own stays.
+    kept: a merged store has another current version or last day, or a version has another unit, purpose
+    or owner there; the target's own stays.
     """
 
     fleet: str
@@ -57,9 +57,9 @@ class Added:
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge adds in all: fleets that were new, per experiment's name, and reject counters.
+    """What a merge adds in all: new fleets, additions per experiment's name, and reject counters.
 
-    named: devices that were neither allowed nor revoked in the target. revoked: those that it did not revoke.
+    named: devices neither allowed nor revoked in the target. revoked: devices that it did not revoke.
     """
 
     fleets: tuple[str, ...]
@@ -78,17 +78,17 @@ def merge(
 ) -> Merged:
     """Add the sources' fleets, devices, versions, histograms, dedupe sets and rejects, in one transaction.
 
-    Of an experiment's name that the target has, the target's current version and expiry stay; of another, the
-    first source's come along. So with each of a version's unit, purpose and owner: one that the target has
-    stays, an empty one comes from the first source that has it. A device that is revoked in any of them is
+    Where the target has an experiment's name, the target's current version and expiry stay; otherwise the
+    first source's come along. The same holds for a version's unit, purpose and owner: the target's own stays,
+    an empty one comes from the first source that has it. A device that is revoked in any of them is
     revoked. Sources are read as they were at one moment and are not changed. dry_run: do it all and undo it,
     to say what would be added.
-    advance: is told how much more is done, of 1.
-    Rejects are added unseen: nothing tells whether they were added before, so a source that has nothing else
+    advance: called with each further share of the work that is done, 0 to 1.
+    Rejects are added unchecked: nothing tells whether they were added before, so a source with nothing else
     can be added twice.
-    Raises MergeRefused where a fleet is open in one and keyed in another, or has an allow-list in one only, a
+    Raises MergeRefused where a fleet is open in one and keyed in another, or has an allow-list in only one, a
     digest stands for two versions, a version would raise a name's total, both counted the same reports, or a
-    store's counts and dedupe sets do not match; and StoreError. Then nothing was changed.
+    store's counts and dedupe sets do not match; and StoreError. In all these cases nothing was changed.
     """
     for one, other in itertools.combinations((into, *sources), 2):
         if _same(one, other):
@@ -115,7 +115,7 @@ def _same(one: Store, other: Store) -> bool:
 
 
 class _Merge:
-    """Sources into one target, whose transaction it is, and what was added so far."""
+    """Sources that are added to one target in its transaction, and what was added up to now."""
 
     def __init__(self, into: Store, target: Connection) -> None:
         self._into = into
@@ -135,7 +135,7 @@ class _Merge:
         return Merged(tuple(self._fleets), tuple(lines), **self._totals)
 
     def add(self, source: Store, connection: Connection, advance: Callable[[float], object]) -> None:
-        """Add a source, as a connection of its own sees it; advance is told how much more is done, of 1."""
+        """Add a source as its own connection sees it; advance is called with each further share done."""
         self._source = source
         self._connection = connection
         rows = Rows(connection, (schema.dedupe, schema.histogram), advance)
@@ -186,7 +186,7 @@ class _Merge:
         self._totals["revoked"] += after["revoked"] - before["revoked"]
 
     def _states(self) -> Counter[str]:
-        """State -> devices that the target has in it."""
+        """Return state -> number of the target's devices in it."""
         state = schema.device.c.state
         rows = self._target.execute(select(state, func.count()).group_by(state))
         return Counter(dict(rows.all()))
@@ -225,14 +225,14 @@ class _Merge:
 
     def _insert(self, v: Version, *, current: bool) -> int:
         until = v.counted_until
-        if v.current and not current:  # as if the target's version had followed it now
+        if v.current and not current:  # as if the target's version had replaced it now
             until = retired_until(v, datetime.datetime.now(datetime.UTC).date(), GRACE_DAYS)
         row = row_of(replace(v, current=current, counted_until=until))
         insert = schema.experiment.insert().values(**row).returning(schema.experiment.c.id)
         return self._target.execute(insert).scalar_one()
 
     def _unite(self, same: Version, other: Version) -> None:
-        """Have a version that both know span the times at which either published it, with both's words."""
+        """Extend a version that both know to the times at which either published it, with both's words."""
         own, theirs = asdict(same.description), asdict(other.description)
         if any(own[word] and theirs[word] and own[word] != theirs[word] for word in own):
             self._added[same.fleet, same.experiment.name]["kept"] = 1
@@ -293,7 +293,7 @@ def _decoded(text: str, beyond: bytes | None, accepted: int) -> NumberSet:
 
 
 def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> None:
-    """Refuse counts that no dedupe set stands for: nobody could tell whether they were added before."""
+    """Refuse counts without a dedupe set: nobody could tell whether they were added before."""
     versions, dedupe = schema.experiment, schema.dedupe
 
     def sums(count: Column[int], *name: Column[str]) -> dict[_Name, int]:
@@ -309,11 +309,11 @@ def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> No
         have, of = counts.get((fleet, name), 0), known.get((fleet, name), 0)
         if have != of:
             raise MergeRefused(
-                f"{store.where} counts {have:,} reports to {name} in fleet {fleet} and knows the numbers of "
-                f"{of:,}: what it counted cannot be told, so it cannot be merged"
+                f"{store.where} counts {have:,} reports to {name} in fleet {fleet} but has the numbers of "
+                f"{of:,}: nobody can tell what it counted, so it cannot be merged"
             )
 
 
 def _span(numbers: NumberSet) -> int:
-    """How many numbers are counted or too late: of a number that is too late in one nobody knows which."""
+    """Return how many numbers are counted or too late; which of the two, the other store may not know."""
     return len(numbers) + numbers.late

@@ -1,14 +1,14 @@
 """Sets of report numbers: all from 1 to one of them, and few beyond it, since numbers have no gaps.
 
-How large a set may grow. A board skips no number, so what is missing below a device's highest number is lost
-for good, is still under way, or waits for an aggregator of a group that is away, which may hold any part of
-the device's reports. So any gap may still be filled, and none is closed while a set is small. But any 80,000
-of 2^32 numbers take 170 KB, however they are written, and a forger may send any. So what a set keeps beyond
-its first gap has at most MOST_BYTES and MOST_CONTAINERS: a container has the numbers that agree in their
-upper 16 bits, takes 10 to 8,200 bytes, and costs time each. Beyond these its lowest gaps are closed, and what
-would fill them is too late. The two highest containers always have room. An honest board's report is among
-them as long as the board has made fewer than 65,536 more since: a board that makes one a minute does so in 45
-days. That holds for a lone aggregator and for a group, and they can share a store.
+How large a set may grow. A board skips no number. A number missing below a device's highest is lost for good,
+still on its way, or waiting for an absent aggregator of a group, which may hold any part of the device's
+reports. So any gap may still be filled, and none is closed while a set is small. But any 80,000
+of 2^32 numbers take 170 KB, however they are written, and a forger may send any. So a set keeps at most
+MOST_BYTES and MOST_CONTAINERS beyond its first gap: a container has the numbers that agree in their
+upper 16 bits, takes 10 to 8,200 bytes, and costs time each. Beyond these limits the lowest gaps are closed,
+and a report that would fill them is too late. The two highest containers always have room. An honest board's
+report is among them as long as the board has made fewer than 65,536 more since: a board that makes one a
+minute does so in 45 days. That holds for a lone aggregator and for a group, and they can share a store.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ MOST_CONTAINERS = 512
 
 _NONE = FrozenBitMap()
 _CONTAINER = 1 << 16  # numbers
-_SHORT = 32  # characters of a set that is remembered: nearly all devices have one of a few short ones
-# As older versions wrote it: several intervals, and of the newest numbers a bit for each start and each end.
+_SHORT = 32  # characters of a cached set: nearly all devices have one of a few short ones
+# The format of older versions: several intervals, and for the newest numbers a bit for each start and end.
 _TEXT = re.compile(r"([0-9]+~)?([0-9]+-[0-9]+(,[0-9]+-[0-9]+)*)?(\+[0-9]+:[0-9a-f]+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class NumberSet:
-    """An immutable set of report numbers: 1 to whole, and those beyond, all of which are above whole + 1.
+    """An immutable set of report numbers: 1 to whole, and those in `beyond`, all above whole + 1.
 
-    late: how many of them were never counted, and are not to be any more. The length is that of the others:
-    how many reports were counted.
+    late: how many of them were never counted and never will be. The length counts the others, whose
+    reports were counted.
     """
 
     whole: int = 0
@@ -44,7 +44,7 @@ class NumberSet:
     late: int = 0
 
     def __contains__(self, number: int) -> bool:
-        """Whether a report of that number is not to be counted: it was before, or it is too late."""
+        """Return whether a report of that number must not be counted: it was before, or it is too late."""
         return number <= self.whole or number in self.beyond
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class NumberSet:
         return self.beyond.max() if self.beyond else self.whole
 
     def add(self, number: int) -> NumberSet:
-        """Return the set with number in it as well, itself where it is in it."""
+        """Return the set with number in it as well, itself if it has it already."""
         if number == self.whole + 1 and not self.beyond:  # the next one, as nearly always
             return NumberSet(number, self.beyond, self.late)
         if number in self:
@@ -64,21 +64,21 @@ class NumberSet:
         return _set(self.whole, self.beyond | FrozenBitMap((number,)), self.late)
 
     def union(self, other: NumberSet) -> NumberSet:
-        """Return the set of the numbers in either, as many of which are late as in both together."""
+        """Return the set of the numbers in either, with as many late ones as both have together."""
         return _set(max(self.whole, other.whole), self.beyond | other.beyond, self.late + other.late)
 
     def seal(self) -> NumberSet:
-        """Return the set with all from 1 to its highest in it: what was not counted is too late."""
+        """Return the set with all from 1 to its highest in it: numbers that were not counted are too late."""
         return self._close(self.highest)
 
     def narrow(self) -> NumberSet:
-        """Return the set with its lowest gaps closed where it is too large: what is in them is too late."""
+        """Return the set, with its lowest gaps closed if it is too large: numbers in them are too late."""
         self.beyond.run_optimize()
         containers = self.beyond.get_statistics()["n_containers"]
         if containers <= MOST_CONTAINERS and len(self.beyond.serialize()) <= MOST_BYTES:
             return self
         lowest = self.beyond.min()
-        for _ in range(containers // 8 + 1):  # one where they are large, many at once where they are many
+        for _ in range(containers // 8 + 1):  # one at a time for large ones, many at once for many
             lowest = self.beyond.next_set_bit(lowest - lowest % _CONTAINER + _CONTAINER)
         return self._close(lowest - lowest % _CONTAINER - 1).narrow()
 
@@ -87,9 +87,10 @@ class NumberSet:
         return NumberSet(wider.whole, wider.beyond, len(wider) - len(self))
 
     def encode(self) -> tuple[str, bytes | None]:
-        """Return the set, narrowed, as a store keeps it: "1-57", or "3~1-57" with 3 late ones; those beyond.
+        """Return the set, narrowed, as a store keeps it: a text and the numbers beyond its first gap.
 
-        These are a roaring bitmap in its portable format, None where there are none.
+        The text is "1-57", or "3~1-57" with 3 late ones. The rest is a portable roaring bitmap, None if
+        empty.
         """
         if not self.beyond:
             return _text(self), None
@@ -98,12 +99,12 @@ class NumberSet:
 
     @classmethod
     def decode(cls, text: str, beyond: bytes | None = None) -> NumberSet:
-        """Return the set that encode() gave, of an older version too; raises ValueError for anything else."""
+        """Return the set that encode() gave, in an older version too; raises ValueError for anything else."""
         return _remembered(text) if beyond is None and len(text) <= _SHORT else _decode(text, beyond)
 
 
 def _set(whole: int, beyond: FrozenBitMap, late: int) -> NumberSet:
-    """The set of all from 1 to whole and of those beyond, of which any may be below."""
+    """Return the set of all from 1 to whole and of those beyond, some of which may be below whole."""
     if not beyond or beyond.min() > whole + 1:
         return NumberSet(whole, beyond, late)
     next_ones = range(whole + 1, beyond.max() + 1)
@@ -138,7 +139,7 @@ def _decode(text: str, beyond: bytes | None = None) -> NumberSet:
     whole = bounds[1] - 1 if bounds and bounds[0] == 1 else 0
     others = BitMap.deserialize(beyond) if beyond else BitMap()
     if others and others.min() <= (bounds[-1] if bounds else 1):
-        raise ValueError("not a set of report numbers: the gap is missing before what is beyond it")
+        raise ValueError("not a set of report numbers: there is no gap before the numbers beyond it")
     further = bounds[2:] if whole else bounds
     for start, end in zip(further[::2], further[1::2], strict=True):
         others.add_range(start, end)

@@ -1,6 +1,6 @@
-"""Whether an SQLite store's files are still those that are open: what is written to others nobody will read.
+"""Tells whether the open files are still the SQLite store's: nobody will read what is written to others.
 
-Removing or moving a file ends no program that has it open: SQLite goes on and reports success.
+Removing or moving a file stops no program that has it open: SQLite goes on and reports success.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from sqlalchemy import Connection
 
 from ..errors import HushmoteError
 
-_OPEN = "hushmote_open_files"  # in the connection's info: path -> what was there when it was opened
+_OPEN = "hushmote_open_files"  # in the connection's info: path -> the file that was there at opening
 _Identity = tuple[int, int] | None
 
 
 class StoreMoved(HushmoteError):
-    """A store's file is not where it was opened; once it is back, all is as before."""
+    """A store's file is not where it was opened; putting it back mends that."""
 
 
 class StoreRemoved(HushmoteError):
-    """An open store's -wal or -shm is not where it was opened: only opening it anew mends that."""
+    """An open store's -wal or -shm is not where it was opened; only opening the store anew mends that."""
 
 
 def remember(connection: sqlite3.Connection, info: dict[str, object]) -> None:
     """Note in a new connection's info which files it has open."""
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens those that are opened late
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the late ones too
     path = connection.execute("PRAGMA database_list").fetchone()[2]
     info[_OPEN] = {name: _identity(name) for name in (path, f"{path}-wal", f"{path}-shm")}
 
 
 def check(connection: Connection) -> None:
-    """Raise StoreMoved or StoreRemoved where a path leads elsewhere now; three calls of stat().
+    """Raise StoreMoved or StoreRemoved if a path leads to another file now; three calls of stat().
 
-    What only a removed -wal holds is brought into the store's file first, unless somebody else may have
+    Brings what only a removed -wal holds into the store's file first, unless somebody else may have
     written there since.
     """
     files: dict[str, _Identity] = connection.info.get(_OPEN, {})
@@ -48,11 +48,11 @@ def check(connection: Connection) -> None:
             "or stop all that use it, restore a backup and start again"
         )
     first = f"{next(iter(gone))} was removed or replaced while it was open"
-    # Whoever opened the store since has made new files at these paths.
+    # Any program that opened the store since has made new files at these paths.
     if not any(gone.values()) and _moved_into_the_file(connection):
-        raise StoreRemoved(f"{first}; all that was counted is in {path} now: start again")
+        raise StoreRemoved(f"{first}; everything counted is in {path} now: start again")
     raise StoreRemoved(
-        f"{first}, and what was counted last may be lost: stop all that use {path}, "
+        f"{first}, and the last reports counted may be lost: stop all programs that use {path}, "
         f"look at it with `hushmote store check`, and start again"
     )
 

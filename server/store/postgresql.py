@@ -1,6 +1,6 @@
-"""How a store in PostgreSQL is connected to: durable whatever the server's defaults, never silent for ever.
+"""Connects to a store in PostgreSQL: durable whatever the server's defaults, never silent for ever.
 
-Needs psycopg, which only the extra `postgresql` brings: database imports this where such a store is opened.
+Needs psycopg, which only the extra `postgresql` brings: database imports this module to open such a store.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from psycopg.pq import PGconn, Ping
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL
 
-# A disk that stalls or a lock that another holds may last; a batch that fails is tried again.
+# A slow disk or a held lock may take long; a batch that fails is tried again.
 LOCK_TIMEOUT_S = 30
 STATEMENT_TIMEOUT_S = 120
-# After which a client that stopped in the middle of a batch, its rows locked, is sent away by the server.
+# After this the server drops a client that stopped in the middle of a batch with its rows locked.
 IDLE_TIMEOUT_S = 300
-PATIENCE_S = 120.0  # with a server that is starting, at the start
+PATIENCE_S = 120.0  # for a server that is still starting
 _SAY_S = 30.0
 _PAUSE_S = 0.5
 
 log = logging.getLogger(__name__)
 
-# What libpq is told where the URL says nothing else: a server that is gone is noticed within half a minute.
+# libpq's defaults here, which the URL may override: a server that is gone is noticed within half a minute.
 _LINK = {
     "application_name": "hushmote",
     "connect_timeout": 10,
@@ -39,15 +39,15 @@ _LINK = {
 
 
 class AnsweringConnection(psycopg.Connection[Any]):
-    """A connection that gives up where the server says nothing for too long, as a stopped one does.
+    """A connection that gives up when the server stays silent for too long, as a stopped one does.
 
-    The server's own timeouts end what runs; a server that does not run, or the end of a commit, they do not.
+    The server's own timeouts end a running statement, but neither a stopped server nor the end of a commit.
     """
 
     answer_s = STATEMENT_TIMEOUT_S + 30.0
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
-        """psycopg's, which drives each exchange with the server; raises OperationalError after answer_s."""
+        """Drive an exchange with the server, as psycopg does; raises OperationalError after answer_s."""
         return super().wait(self._impatient(gen), *args, **options)
 
     def _impatient(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
@@ -57,7 +57,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
             while True:
                 ready = yield wanted
                 if not ready and time.monotonic() > end:
-                    self.pgconn.finish()  # whatever it says later, nobody waits for it any more
+                    self.pgconn.finish()  # nobody waits for a later answer
                     raise psycopg.OperationalError(f"no answer for {self.answer_s:g} seconds")
                 wanted = gen.send(ready)
         except StopIteration as done:
@@ -65,12 +65,12 @@ class AnsweringConnection(psycopg.Connection[Any]):
 
 
 def open_engine(url: URL, read_only: bool = False) -> Engine:
-    """Return an engine whose connections are made and set as a store needs them; the URL's options win.
+    """Return an engine that sets up its connections as a store needs them; the URL's options win.
 
-    read_only: the server refuses whatever would write.
+    read_only: the server refuses every write.
     """
     options = {name: value for name, value in _LINK.items() if name not in url.query}
-    # A connection that the server has dropped meanwhile is replaced before a batch fails by it.
+    # A connection that the server has dropped is replaced before a batch fails.
     engine = create_engine(url, connect_args=options, pool_pre_ping=True)
     event.listen(engine, "do_connect", _connect)
     event.listen(engine, "connect", _set)
@@ -80,13 +80,13 @@ def open_engine(url: URL, read_only: bool = False) -> Engine:
 
 
 def await_server(engine: Engine) -> None:
-    """Return once the server takes connections, whomever it refuses, or after PATIENCE_S; the log says so."""
+    """Return once the server answers, even with a refusal, or after PATIENCE_S; the log says so."""
     _, options = engine.dialect.create_connect_args(engine.url)
-    options.pop("context", None)  # psycopg's own, and none of libpq's
+    options.pop("context", None)  # psycopg's own; libpq does not know it
     try:
         conninfo = make_conninfo("", **_LINK | dict(options)).encode()
     except psycopg.ProgrammingError:
-        return  # an option that is none: connecting says so
+        return  # not a valid option: connecting says so
     start = say_at = time.monotonic()
     while PGconn.ping(conninfo) in (Ping.REJECT, Ping.NO_RESPONSE):
         now = time.monotonic()
@@ -110,7 +110,7 @@ def _only_read(connection: psycopg.Connection[Any], _record: object) -> None:
 
 def _set(connection: psycopg.Connection[Any], _record: object) -> None:
     with connection.cursor() as cursor:
-        # A server may be set to answer before a commit is on disk. A stricter setting than ours stays.
+        # A server may be set to answer before a commit is on disk. Settings stricter than ours stay.
         cursor.execute(
             "SELECT set_config('synchronous_commit', 'on', false)"
             " WHERE current_setting('synchronous_commit') <> 'remote_apply'"

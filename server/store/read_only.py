@@ -1,7 +1,7 @@
-"""A SQLite store opened so that nothing of it can be written, while others go on writing to it.
+"""Opens a SQLite store so that it cannot be written, while others go on writing to it.
 
-Not a byte changes beside the store either: a -wal or -shm that a reader made would be the reader's own, and
-might keep out the aggregator that comes after it.
+No file beside the store changes either: a -wal or -shm made by a reader would belong to the reader, and might
+keep out the aggregator that comes next.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine import URL
 
-BUSY_TIMEOUT_S = 2  # in WAL mode nobody who reads waits; where one must, whoever looks wants to be told
+BUSY_TIMEOUT_S = 2  # readers never wait in WAL mode; elsewhere a reader should soon be told
 
 
 def open_engine(url: URL) -> Engine:
-    """Return an engine that connects anew for each transaction: how, depends on who writes at that moment."""
+    """Return an engine that connects anew for each transaction; how depends on who writes at that moment."""
     path = url.database or ""
     engine = create_engine(url, creator=lambda: _connect(path), poolclass=NullPool)
     event.listen(engine, "begin", _begin)
@@ -37,7 +37,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def is_being_written(path: str) -> bool:
-    """Whether somebody writes to a SQLite file, or ended without having tidied up."""
+    """Return whether somebody writes to a SQLite file, or stopped without tidying up."""
     return os.path.exists(f"{path}-wal") or os.path.exists(f"{path}-journal")
 
 
@@ -45,9 +45,9 @@ def _uri(path: str) -> str:
     if path.startswith("file:"):
         return path
     if not is_being_written(path):
-        options = "immutable=1"  # the file is all there is; otherwise SQLite would make the other two
+        options = "immutable=1"  # there is only the file; without this SQLite would make the other two
     elif os.path.exists(f"{path}-shm"):
         options = "readonly_shm=1"
     else:
-        options = ""  # what a crash left, without its index, which SQLite makes again
+        options = ""  # left by a crash, without its index; SQLite makes that again
     return f"file:{quote(os.path.abspath(path))}?mode=ro&{options}"

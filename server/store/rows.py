@@ -1,4 +1,4 @@
-"""Rows of the large tables, read some thousands at a time; who waits is told how far that is."""
+"""Reads rows of the large tables some thousands at a time, and reports progress."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, select, true
 
-_ROWS = 2000  # read together, and written
+_ROWS = 2000  # read or written at a time
 
 
 class Rows:
-    """A walk through tables, which are all of its work; advance is told how much more is done, of 1."""
+    """A walk through whole tables; advance is called with each further share that is done, 0 to 1."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Rows:
         )
 
     def parts(self, query: Select[*tuple[Any, ...]]) -> Iterator[Sequence[Row[*tuple[Any, ...]]]]:
-        """Yield a query's rows; what was yielded is done once the next is asked for."""
+        """Yield a query's rows; asking for the next part says that the last one is done."""
         for part in self._connection.execute(query.execution_options(yield_per=_ROWS)).partitions():
             yield part
             self._advance(len(part) / self.count)

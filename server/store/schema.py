@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 VERSION = 7
 BASELINE = 5
-"""The oldest version that is upgraded: what came before was never released."""
+"""The oldest version that can be upgraded: earlier ones were never released."""
 
 metadata = sa.MetaData()
 
@@ -21,14 +21,14 @@ fleet = sa.Table(
     "fleet",
     metadata,
     sa.Column("name", sa.String(32), primary_key=True),
-    sa.Column("keyed", sa.Boolean, nullable=False),  # false: open, anyone can forge
+    sa.Column("keyed", sa.Boolean, nullable=False),  # false: an open fleet, where anyone can forge
     sa.Column("listed", sa.Boolean, nullable=False, server_default=sa.false()),  # true: it has an allow-list
-    sa.Column("serial", sa.BigInteger, nullable=False, server_default="0"),  # the highest of its experiments'
-    sa.Column("master_check", sa.String(16)),  # of its master key, see wire.keys; null: none has counted yet
+    sa.Column("serial", sa.BigInteger, nullable=False, server_default="0"),  # the highest of any version
+    sa.Column("master_check", sa.String(16)),  # of its master key, see wire.keys; null: no key counted yet
 )
 
-# Devices that were named by hand: allowed, which is the fleet's allow-list, or revoked, for good.
-# Without a row id, which would keep the order in which they were named.
+# Devices that were named by hand: allowed (the fleet's allow-list) or revoked, for good.
+# There is no row id: it would keep the order in which they were named.
 device = sa.Table(
     "device",
     metadata,
@@ -38,9 +38,9 @@ device = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# A version of an experiment is immutable. `current` marks the one that is published: one of a name or none.
-# Serials are unix times, or the fleet's last and one where that is more: they tell what came after what.
-# unit, purpose, owner and asked are the analyst's words: boards never see them; they may change.
+# A version of an experiment is immutable. `current` marks the published one, at most one of a name.
+# Serials are unix times, or the fleet's last serial plus one if that is more: they give the order.
+# unit, purpose, owner and asked are the analyst's words: devices never see them; they may change.
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -51,16 +51,16 @@ experiment = sa.Table(
     sa.Column("sha256", sa.LargeBinary(32), nullable=False),
     sa.Column("payload", sa.LargeBinary(1024), nullable=False),
     sa.Column("current", sa.Boolean, nullable=False),
-    sa.Column("expires", sa.String(10)),  # last day on which it is published, UTC: 2027-12-31; null: for good
+    sa.Column("expires", sa.String(10)),  # last day on which it is published, UTC: 2027-12-31; null: no end
     sa.Column(
         "first_serial", sa.BigInteger, nullable=False, server_default="0"
     ),  # when it was first published
     sa.Column("serial", sa.BigInteger, nullable=False, server_default="0"),  # and last
-    sa.Column("counted_until", sa.String(10)),  # last day on which its reports count, UTC; null: for good
+    sa.Column("counted_until", sa.String(10)),  # last day on which its reports count, UTC; null: no end
     sa.Column("unit", sa.Text, nullable=False, server_default=""),
     sa.Column("purpose", sa.Text, nullable=False, server_default=""),
     sa.Column("owner", sa.Text, nullable=False, server_default=""),
-    sa.Column("asked", sa.Text, nullable=False, server_default=""),  # what its finding says, a line each
+    sa.Column("asked", sa.Text, nullable=False, server_default=""),  # the finding's questions, one a line
     sa.UniqueConstraint("fleet", "digest"),
 )
 
@@ -76,9 +76,9 @@ histogram = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# Without a row id, which would keep the order in which devices were first heard of. In PostgreSQL it is
+# There is no row id: it would keep the order in which devices were first heard of. In PostgreSQL it is
 # divided by device: its key has the device in it, and every statement gives the device or reads all rows, so
-# that its parts can be on several servers. numbers and beyond are a NumberSet; beyond is null without a gap.
+# its parts can be on several servers. numbers and beyond are a NumberSet; beyond is null without a gap.
 DEDUPE_PARTS = 16
 dedupe = sa.Table(
     "dedupe",

@@ -1,6 +1,6 @@
-"""Sealing an experiment: of each device's report numbers only the highest and how many counted: `store seal`.
+"""Seals an experiment: keeps only each device's highest report number and how many counted: `store seal`.
 
-A set of numbers knows no window and no version, so nothing smaller than a name can be sealed.
+A set of numbers has no window or version in it, so nothing smaller than a name can be sealed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .store import Store, VersionRefused
 class Sealing:
     """What sealing an experiment's name does, or would do.
 
-    devices: that it knows. folded: those of them whose numbers have gaps. gaps: reports below a device's
-    highest number that were never counted, and never are from then on. late: those that were too late before.
+    devices: all that it knows. folded: the devices whose numbers have gaps. gaps: reports below a device's
+    highest number that were never counted, and never will be. late: reports that were too late before.
     bytes_before, bytes_after: of all its sets as stored. over: whether no version of it counts any more
     today, so that its reports are rejected anyway.
     """
@@ -46,14 +46,14 @@ def seal(
     dry_run: bool = True,
     advance: Callable[[float], object] = lambda _: None,
 ) -> Sealing:
-    """Fold each device's numbers of an experiment's name into the interval from 1 to its highest.
+    """Fold each device's numbers for an experiment's name into the interval from 1 to its highest.
 
-    Counts, and how many reports of a device were accepted, stay. A number below a device's highest that was
-    not counted is a duplicate from then on: nothing can be counted twice, and what is still under way with
+    Counts stay, and so does each device's number of accepted reports. A number below a device's highest that
+    was not counted is a duplicate from then on: nothing can be counted twice, and a report on its way with
     such a number is lost. Rows are folded some thousands at a time, each part in a transaction, while
-    aggregators go on; what ended in between can be done again. dry_run: only say what it would do.
-    advance: is told how much more is done, of 1. Raises VersionRefused for a name that the fleet has not, and
-    StoreError.
+    aggregators go on; an interrupted run can be repeated. dry_run: only say what it would do.
+    advance: called with each further share of the work that is done, 0 to 1. Raises VersionRefused for an
+    unknown name, and StoreError.
     """
     versions = [v for v in store.experiments(fleet) if v.experiment.name == name]
     if not versions:

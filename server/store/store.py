@@ -40,9 +40,9 @@ __all__ = ["Description", "Participation", "Store", "StoreError", "Version", "Ve
 
 @dataclass(frozen=True)
 class Participation:
-    """How many devices had at least one report accepted for an experiment's name, and reports in all.
+    """How many devices had at least one report accepted for an experiment's name, and how many reports.
 
-    most: the most of any one device.
+    most: the largest number of one device's reports.
     """
 
     devices: int
@@ -53,7 +53,7 @@ class Participation:
 class Store(Database):
     """A store by SQLAlchemy URL, `sqlite:///path` for a file.
 
-    create: make the database where there is none; otherwise its absence is an error. Safe to use from several
+    create: make the database if it does not exist; otherwise that is an error. Safe to use from several
     threads and processes at once. Raises StoreError, one line, here and in every method.
     """
 
@@ -68,7 +68,7 @@ class Store(Database):
     def add_fleet(self, name: str, *, keyed: bool) -> None:
         """Add a fleet, keyed or open; adding it again as it is changes nothing.
 
-        Raises VersionRefused where it is there the other way, NameRefused for a name that does not fit.
+        Raises VersionRefused if it exists as the other kind, NameRefused for an invalid name.
         """
         check_fleet(name)
         with self.writing() as connection:
@@ -78,7 +78,7 @@ class Store(Database):
             elif is_keyed != keyed:
                 is_, want = ("keyed", "open") if is_keyed else ("open", "keyed")
                 raise VersionRefused(
-                    f"fleet {name} is {is_}: a fleet stays what it is; one that is {want} needs another name"
+                    f"fleet {name} is {is_}: a fleet keeps its kind; one that is {want} needs another name"
                 )
 
     def fleets(self) -> dict[str, bool]:
@@ -87,25 +87,25 @@ class Store(Database):
         return {name: bool(keyed) for name, keyed in self.read(query)}
 
     def master_checks(self) -> dict[str, str | None]:
-        """Return fleet -> the check value of its master key, None where no key has counted a report yet."""
+        """Return fleet -> the check value of its master key, None if no key has counted a report yet."""
         return dict(map(tuple, self.read(select(schema.fleet.c.name, schema.fleet.c.master_check))))
 
     def set_master_check(self, fleet: str, value: str) -> None:
-        """Keep the check value of the fleet's master key that is in force."""
+        """Keep the check value of the master key that the fleet uses now."""
         table = schema.fleet
         with self.writing() as connection:
             connection.execute(update(table).where(table.c.name == fleet).values(master_check=value))
 
     def listed_fleets(self) -> frozenset[str]:
-        """Return the names of the fleets that have an allow-list: only its devices count."""
+        """Return the names of the fleets with an allow-list: only its devices count."""
         return frozenset(
             name for (name,) in self.read(select(schema.fleet.c.name).where(schema.fleet.c.listed))
         )
 
     def set_listed(self, fleet: str, listed: bool) -> None:
-        """Count only allowed devices' reports in a fleet, or any but revoked ones'.
+        """Count only allowed devices' reports in a fleet, or those of all but revoked devices.
 
-        Raises VersionRefused for a fleet that is not there.
+        Raises VersionRefused for an unknown fleet.
         """
         table = schema.fleet
         with self.writing() as connection:
@@ -118,8 +118,8 @@ class Store(Database):
     def allow_devices(self, fleet: str, devices: Iterable[str]) -> None:
         """Allow devices, all of them or none; doing it again changes nothing.
 
-        Raises NameRefused for an id that does not fit, VersionRefused for a fleet that is not there and for a
-        revoked device: whoever holds its key would be let in again.
+        Raises NameRefused for an invalid id, VersionRefused for an unknown fleet and for a
+        revoked device: anyone who holds its key would be let in again.
         """
         devices = sorted(set(devices))
         with self.writing() as connection:
@@ -128,13 +128,13 @@ class Store(Database):
             if gone:
                 raise VersionRefused(
                     f"device {min(gone)} of fleet {fleet} is revoked, for good: "
-                    "provision the board again under a new id"
+                    "provision it again under a new id"
                 )
 
     def revoke_devices(self, fleet: str, devices: Iterable[str]) -> None:
-        """Revoke devices for good, whether they were heard of or not; doing it again changes nothing.
+        """Revoke devices for good, known to the store or not; doing it again changes nothing.
 
-        Raises NameRefused for an id that does not fit and VersionRefused for a fleet that is not there.
+        Raises NameRefused for an invalid id and VersionRefused for an unknown fleet.
         """
         with self.writing() as connection:
             self._set_state(connection, fleet, sorted(set(devices)), "revoked")
@@ -145,7 +145,7 @@ class Store(Database):
             return self._devices(connection, fleet, "revoked")
 
     def known_devices(self, fleet: str, devices: Iterable[str]) -> frozenset[str]:
-        """Return those of the devices that were named, or had a report counted, in a fleet."""
+        """Return the devices that were named, or had a report counted, in a fleet."""
         ids, known = sorted(set(devices)), set[str]()
         with self.reading() as connection:
             for table in (schema.device, schema.dedupe):
@@ -155,7 +155,7 @@ class Store(Database):
         return frozenset(known)
 
     def roster(self, fleet: str) -> dict[str, str]:
-        """Return device id -> "allowed" or "revoked", of all that were named; sorted."""
+        """Return device id -> "allowed" or "revoked" for all named devices; sorted."""
         table = schema.device
         query = select(table.c.device, table.c.state).where(table.c.fleet == fleet)
         return dict(sorted(map(tuple, self.read(query))))
@@ -188,19 +188,19 @@ class Store(Database):
     ) -> Experiment:
         """Add an experiment's version and make it the current one of its name; returns the Experiment.
 
-        payload: the JSON that is published, at most 1 KiB. expires: its last day, None for good. Adding a
-        version again makes it current again, until the expiry given now. grace_days: on how many days late
-        reports still count, of the version that was current from today, of this one from its expiry.
-        description: the analyst's words for it, None to leave those that a version has.
-        Raises VersionRefused where the fleet is not there, the payload does not parse, another version has
-        the digest, or the version would raise the total that devices of its name may spend.
+        payload: the JSON that is published, at most 1 KiB. expires: its last day, None for no end. Adding a
+        version again makes it current again, until the expiry given now. grace_days: how many days late
+        reports still count: from today for the version that was current, from its expiry for this one.
+        description: the analyst's words for it, None to keep those of an existing version.
+        Raises VersionRefused if the fleet is unknown, the payload does not parse, another version has
+        the digest, or the version would raise the total that devices may spend on its name.
         """
         try:
             new = parse_experiment(payload)
         except ExperimentRefused as e:
             raise VersionRefused(f"not an experiment: {e}") from None
         with self.writing() as connection:
-            # Of two that add at once the second judges what the first has added.
+            # If two add at once, the second one judges by what the first one added.
             serial = self._new_serial(connection, fleet)
             versions = self.versions(connection, fleet)
             same = next((v for v in versions if v.experiment.digest == new.digest), None)
@@ -225,9 +225,9 @@ class Store(Database):
         return new
 
     def withdraw_experiment(self, fleet: str, name: str, *, grace_days: int = GRACE_DAYS) -> None:
-        """Leave no version of the name current; VersionRefused if unknown.
+        """Stop publishing a name: no version of it stays current. Raises VersionRefused if unknown.
 
-        Late reports count on grace_days more days, today included; of 0 days no version's do from now on.
+        Late reports count for grace_days more days, today included; 0 means that none counts from now on.
         """
         with self.writing() as connection:
             versions = [v for v in self.versions(connection, fleet) if v.experiment.name == name]
@@ -237,7 +237,7 @@ class Store(Database):
                 self._retire(connection, v, grace_days)
 
     def _retire(self, connection: Connection, version: Version, grace_days: int) -> None:
-        """Make a version one that is not current; reports of it do not count for longer than they did."""
+        """Make a version not current; its reports do not count for longer than they did."""
         today = datetime.datetime.now(datetime.UTC).date()
         until = day_text(retired_until(version, today, grace_days))
         table = schema.experiment
@@ -245,9 +245,9 @@ class Store(Database):
         connection.execute(change.values(current=False, counted_until=until))
 
     def renew_serial(self, version: Version) -> None:
-        """Give a current version a higher serial, unless it is another by now than the one given.
+        """Give a current version a higher serial, unless its serial has changed since it was read.
 
-        Of aggregators that all see an experiment changed at the broker only the first raises it.
+        If several aggregators see an experiment changed at the broker, only the first raises it.
         """
         table = schema.experiment
         with self.writing() as connection:
@@ -257,7 +257,7 @@ class Store(Database):
                 connection.rollback()
 
     def _new_serial(self, connection: Connection, fleet: str) -> int:
-        """Return a serial above all of the fleet's and their withdrawals', each the next; others wait."""
+        """Return a serial above all of the fleet's and their withdrawals' (each one higher); others wait."""
         table = schema.fleet
         last = connection.scalar(select(table.c.serial).where(table.c.name == fleet).with_for_update())
         if last is None:
@@ -274,7 +274,7 @@ class Store(Database):
             return tuple(self.versions(connection, fleet))
 
     def versions(self, connection: Connection, fleet: str | None) -> list[Version]:
-        """Return what experiments() does, as this connection's transaction sees it."""
+        """Return what experiments() returns, as this connection's transaction sees it."""
         table = schema.experiment
         query = select(table).order_by(table.c.id)
         if fleet is not None:
@@ -289,9 +289,9 @@ class Store(Database):
     # Results
 
     def histogram(self, fleet: str, digest: bytes, *windows: str) -> NDArray[np.int64]:
-        """Return the counts of a version's codes, shape (code_count,), summed over windows; without any all.
+        """Return the counts of a version's codes, shape (code_count,), summed over windows, or over all.
 
-        Raises VersionRefused where the fleet has no such version. A window nobody reported in is all zeros.
+        Raises VersionRefused if the fleet has no such version. A window without reports is all zeros.
         """
         table = schema.histogram
         with self.reading() as connection:
@@ -324,7 +324,7 @@ class Store(Database):
         raise VersionRefused(f"fleet {fleet} has no experiment with digest {digest.hex()}")
 
     def rejects(self) -> dict[str, dict[str, int]]:
-        """Return fleet -> reason -> reports that were not counted; fleet "" where it is not known."""
+        """Return fleet -> reason -> reports that were not counted; the fleet is "" where it is not known."""
         rejects: dict[str, dict[str, int]] = {}
         table = schema.reject
         query = select(table.c.fleet, table.c.reason, table.c.count)
@@ -340,7 +340,7 @@ class Store(Database):
         return {name: Participation(*map(int, row)) for name, *row in self.read(query)}
 
     def seen(self, fleet: str) -> Iterator[tuple[str, str, NumberSet]]:
-        """Yield (device, experiment name, numbers of its accepted reports); a device's come together."""
+        """Yield (device, experiment name, numbers of its accepted reports), all of a device's together."""
         table = schema.dedupe
         query = select(table.c.device, table.c.experiment, table.c.numbers, table.c.beyond)
         query = query.where(table.c.fleet == fleet, table.c.accepted > 0).order_by(table.c.device)
@@ -351,7 +351,7 @@ class Store(Database):
                 yield device, name, decoded
 
     def window_reports(self, fleet: str) -> dict[int, dict[str, int]]:
-        """Return version id -> window -> reports accepted in it, for a fleet's versions that have any."""
+        """Return version id -> window -> accepted reports, for those of a fleet's versions that have any."""
         table, versions = schema.histogram, schema.experiment
         query = select(table.c.experiment, table.c.window, func.sum(table.c.count))
         query = query.join(versions, versions.c.id == table.c.experiment).where(versions.c.fleet == fleet)
@@ -365,9 +365,9 @@ class Store(Database):
 
     @contextmanager
     def ingest(self) -> Generator[IngestTransaction, None, None]:
-        """One transaction for one batch; leaving the block commits it durably, or raises StoreError."""
+        """Yield one transaction for one batch; leaving the block commits it durably, or raises StoreError."""
         with self.legible(), self.writing() as connection:
-            # An aggregator that an upgrade has overtaken would count by rules that no longer hold.
+            # After an upgrade, a running aggregator would count by old rules.
             self.check_version(connection)
             yield IngestTransaction(connection)
 
@@ -375,7 +375,7 @@ class Store(Database):
 
     @contextmanager
     def snapshot(self) -> Generator[Connection, None, None]:
-        """A connection that only reads, and sees the store as it was at its first read."""
+        """Yield a connection that only reads, and sees the store as it was at its first read."""
         with self.reading() as connection:
             if connection.dialect.name != "sqlite":  # there every transaction reads a snapshot
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")

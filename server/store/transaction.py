@@ -22,7 +22,7 @@ DedupeKey = tuple[str, str, str]  # a device's dedupe row: fleet, experiment nam
 
 
 class NumbersFault(StoreError):
-    """Some devices' report numbers cannot be read, added to or written; faults: their keys, and why."""
+    """Some devices' report numbers cannot be read, extended or written; faults: key -> reason."""
 
     def __init__(self, faults: Mapping[DedupeKey, Exception]) -> None:
         super().__init__(f"the report numbers of {len(faults):,} devices cannot be kept")
@@ -30,7 +30,7 @@ class NumbersFault(StoreError):
 
 
 class IngestTransaction:
-    """Reads and writes of one batch; everything holds once the transaction is committed, or nothing does."""
+    """Reads and writes of one batch; committing the transaction keeps all of them, otherwise none."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -38,9 +38,9 @@ class IngestTransaction:
     def seen(
         self, keys: Iterable[DedupeKey], faults: dict[DedupeKey, Exception] | None = None
     ) -> dict[DedupeKey, NumberSet]:
-        """Return the numbers seen so far per key, locked against other aggregators until the commit.
+        """Return the numbers seen up to now per key, locked against other aggregators until the commit.
 
-        A row that cannot be read raises what it raises; with faults its key is missing and goes in there.
+        A row that cannot be read raises the reader's error; with faults given, the error goes there instead.
         """
         keys = sorted(set(keys))
         seen = dict.fromkeys(keys, NumberSet())
@@ -59,7 +59,7 @@ class IngestTransaction:
     def _lock_seen(self, keys: list[DedupeKey]) -> Iterator[tuple[DedupeKey, Any, Any]]:
         if not keys:
             return
-        # A row that is not there cannot be locked: one statement makes those and locks the others, in the
+        # A missing row cannot be locked: one statement makes the missing rows and locks the others, in the
         # order of the keys. FOR UPDATE writes half as much, but locks no rows that are on several servers.
         new = [(*key, "", 0, None) for key in keys]
         rows: Any = self._connection.execute(_LOCK, _arrays(schema.dedupe, new))
@@ -67,7 +67,7 @@ class IngestTransaction:
             yield (fleet, experiment, device), text, beyond
 
     def allowed(self, fleet: str, devices: Iterable[str]) -> set[str]:
-        """Return those of the devices that the fleet's allow-list has."""
+        """Return the devices that are on the fleet's allow-list."""
         allowed: set[str] = set()
         ids = sorted(devices)
         query = _ALLOWED[self._connection.dialect.name]
@@ -96,7 +96,7 @@ class IngestTransaction:
         """Replace dedupe sets and add to the counters.
 
         counts: (version id, window, code) -> reports. rejects: (fleet, reason) -> reports.
-        Raises NumbersFault where a set cannot be written; then nothing was.
+        Raises NumbersFault where a set cannot be written; then nothing was written.
         """
         rows: list[tuple[Any, ...]] = []
         faults: dict[DedupeKey, Exception] = {}
@@ -124,11 +124,11 @@ class IngestTransaction:
 
 
 def _allowed() -> dict[str, Any]:
-    """By dialect, the query for those of the parameter `devices` that a fleet's allow-list has."""
+    """Return, by dialect, the query for which of the parameter `devices` are on a fleet's allow-list."""
     table = schema.device
     query = select(table.c.device).where(table.c.fleet == bindparam("fleet"), table.c.state == "allowed")
-    # One search of the index for each device. Joined or in a list, PostgreSQL may read the whole table for
-    # each as long as it has no statistics of it. No lock: an aggregator may read the list and no more.
+    # One search of the index for each device. With a join or a list, PostgreSQL may read the whole table for
+    # each, until it has statistics of it. No lock: an aggregator may read the list, but not write it.
     devices = bindparam("devices", type_=postgresql.ARRAY(Text))
     wanted = func.unnest(devices).table_valued("device").render_derived("wanted")
     match = query.where(table.c.device == wanted.c.device).limit(1).lateral("match")
@@ -139,7 +139,7 @@ def _allowed() -> dict[str, Any]:
 
 _ALLOWED = _allowed()
 _DEDUPE = schema.dedupe.c
-# As bytes: a text in SQLite that is not UTF-8 would end the query, and every batch with that device.
+# As bytes: a SQLite text that is not UTF-8 would fail the query, and every batch with that device.
 _SEEN = select(_DEDUPE.device, cast(_DEDUPE.numbers, LargeBinary), cast(_DEDUPE.beyond, LargeBinary)).where(
     _DEDUPE.fleet == bindparam("fleet"),
     _DEDUPE.experiment == bindparam("experiment"),
@@ -147,7 +147,7 @@ _SEEN = select(_DEDUPE.device, cast(_DEDUPE.numbers, LargeBinary), cast(_DEDUPE.
 )
 
 
-# Neither database takes thousands of dictionaries of parameters as fast as it writes the rows: SQLite gets a
+# Neither database takes thousands of dictionaries of parameters as fast as it writes the rows. SQLite gets a
 # statement as text and tuples, PostgreSQL one statement and an array for each column.
 
 
@@ -163,7 +163,7 @@ def _postgresql_upsert(table: Table) -> postgresql.Insert:
 
 
 def _from_arrays(table: Table) -> postgresql.Insert:
-    """An INSERT of the rows in arrays, in their order."""
+    """Return an INSERT of the rows in arrays, in their order."""
     columns = [
         func.unnest(bindparam(c.name, type_=postgresql.ARRAY(c.type))).label(c.name) for c in table.columns
     ]
@@ -175,7 +175,7 @@ def _arrays(table: Table, rows: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
 
 
 def _or_change(insert: Any, table: Table) -> Any:
-    """The INSERT that, where a row is there, adds to its count, or else replaces what is not its key."""
+    """Return the INSERT with a clause for existing rows: add to the count, or replace the other columns."""
     changes = {c.name: insert.excluded[c.name] for c in table.columns if not c.primary_key}
     if "count" in changes:
         changes["count"] = table.c.count + insert.excluded.count

@@ -1,4 +1,4 @@
-"""Versions of an experiment: what contradicts an earlier one, how many reports they allow; pure."""
+"""Versions of an experiment: which contradict an earlier one, and how many reports they allow; pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .database import StoreError
 
 
 class VersionRefused(StoreError):
-    """An experiment version or a fleet that contradicts what the store already has."""
+    """An experiment version or a fleet contradicts what the store already has."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What boards never see of an experiment: its readings' unit, purpose, owner; empty where not known.
+    """What devices never see of an experiment: its readings' unit, purpose, owner; empty where not known.
 
-    asked: what its finding is to say, a line each; empty for what is usual of its kind.
+    asked: the questions its finding answers, one a line; empty for the usual one of its kind.
     """
 
     unit: str = ""
@@ -33,11 +33,12 @@ class Description:
 
 @dataclass(frozen=True)
 class Version:
-    """One version of an experiment, immutable but for its description; current where its name publishes it.
+    """One version of an experiment, immutable but for its description; current while its name publishes it.
 
-    expires: the last day, UTC, on which it is published, None for good. counted_until: the last day, UTC, on
-    which its reports count, None for good. first_serial, serial: what it was published under at first and
-    last; both grow with time over all versions of a fleet. unit, purpose, owner, asked: its Description's.
+    expires: the last day, UTC, on which it is published; None if it never expires. counted_until: the last
+    day, UTC, on which its reports count; None for no end. first_serial, serial: the serials of its first and
+    latest publication; both grow with time over all versions of a fleet. unit, purpose, owner, asked: as in
+    Description.
     """
 
     id: int
@@ -60,11 +61,11 @@ class Version:
         return Description(self.unit, self.purpose, self.owner, self.asked)
 
     def published_on(self, day: datetime.date) -> bool:
-        """Whether boards are to take part on that day, UTC."""
+        """Return whether devices take part on that day, UTC."""
         return self.current and (self.expires is None or day <= self.expires)
 
     def counts_on(self, day: datetime.date) -> bool:
-        """Whether reports of it that arrive on that day, UTC, are counted."""
+        """Return whether reports of it that arrive on that day, UTC, are counted."""
         return self.counted_until is None or day <= self.counted_until
 
 
@@ -89,7 +90,7 @@ def version_of(row: RowMapping) -> Version:
 
 
 def row_of(version: Version) -> dict[str, Any]:
-    """Return a version as the table of experiments has it, without its id."""
+    """Return a version as a row of the table of experiments, without its id."""
     e = version.experiment
     same = ("fleet", "payload", "current", "first_serial", "serial", "unit", "purpose", "owner", "asked")
     row = {name: getattr(version, name) for name in same} | {"name": e.name}
@@ -98,46 +99,44 @@ def row_of(version: Version) -> dict[str, Any]:
 
 
 def last_counted(last: datetime.date, grace_days: int) -> datetime.date:
-    """Return the last day on which a version's reports count whose grace begins after the day `last`."""
+    """Return the last day on which a version's reports count, if its grace begins after the day `last`."""
     return min(last, datetime.date.max - datetime.timedelta(grace_days)) + datetime.timedelta(grace_days)
 
 
 def retired_until(version: Version, today: datetime.date, grace_days: int) -> datetime.date:
-    """Return the last day on which reports of a version count that is not current from today on; UTC.
+    """Return the last day, UTC, on which reports count of a version that stops being current today.
 
-    That is grace_days more days, today included, but no longer than they counted already.
+    That is grace_days more days, today included, but no later than they counted before.
     """
     last = last_counted(today - datetime.timedelta(1), grace_days)
     return min(version.counted_until or datetime.date.max, last)
 
 
 def day_text(day: datetime.date | None) -> str | None:
-    """Return a day as the store has it, None for none."""
+    """Return a day as text for the store, None for None."""
     return None if day is None else day.isoformat()
 
 
 def check_total(first: Experiment, new: Experiment) -> None:
-    """Raise VersionRefused for a version that asks for more than the first of its name.
+    """Raise VersionRefused if a version asks for more than the first version of its name.
 
-    Boards pinned the first version's rule and cap: each of them would refuse it.
+    Devices pinned the first version's rule and cap: each of them would refuse it.
     """
     if new.rule != first.rule:
         raise VersionRefused(
             f"{new.name} has the budget rule {first.rule} for good: take another name for another rule"
         )
     if new.rule != "unlimited" and new.cap > first.cap:
-        raise VersionRefused(
-            f"{new.name} may never have a cap above its first, {first.cap}: lower it to that"
-        )
+        raise VersionRefused(f"{new.name} cannot have a cap above its first, {first.cap}: lower it to that")
     if new.rule == "count" and new.epsilon != first.epsilon:
         raise VersionRefused(f"{new.name} counts reports: its epsilon stays {first.epsilon} micro-nats")
 
 
 def most_reports(versions: Iterable[Version]) -> dict[int, int | None]:
-    """Return id -> the highest number that a report of the version can have, None for any; 0 for none at all.
+    """Return id -> the highest number that a report of the version can have; None for any, 0 for none at all.
 
-    A board numbers its reports to a name over all versions, and spends from one budget: a report of a version
-    comes after as many as the cheaper versions that were published before it allow.
+    A device numbers its reports to a name over all versions and spends from one budget: before a report of
+    this version, it can have made at most the reports that the cheaper versions published earlier allow.
     """
     names: dict[tuple[str, str], list[Version]] = {}
     for v in versions:
@@ -153,7 +152,7 @@ def _highest_number(version: Version, cheapest_first: Iterable[Version]) -> int 
     e = version.experiment
     if e.rule == "unlimited":
         return None
-    # Most reports come before this one where each costs the least that a version still allows.
+    # The most reports come before this one when each costs the least that a version still allows.
     room = e.cap - e.cost()
     spent = number = 0
     for v in cheapest_first:

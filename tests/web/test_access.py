@@ -288,7 +288,7 @@ class TestStart:
                 f"cannot answer HTTP at {taken} (Address already in use): take another with --http",
             ),
             (["--http", "nonsense"], "must be host:port"),
-            (["--store", "nonsense"], "that is not a store"),
+            (["--store", "nonsense"], "not a store"),
             (["--aggregator", "nonsense"], "is no aggregator's address"),
             (["--store", store, "--fleet", "nope"], "no fleet nope in this store; its fleets: home"),
         ):

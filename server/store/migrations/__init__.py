@@ -1,8 +1,8 @@
-"""The way from each schema version to the next, as Alembic's steps: versions/v6.py, ...
+"""Takes a store from each schema version to the next, in Alembic's steps: versions/v6.py, ...
 
-The version of a store is the number in its own table, schema_version, and is changed with the schema in one
-transaction; Alembic keeps no table of its own there. There are no steps back: what a newer version wrote, an
-older one may not be able to hold. The way back is the backup that was made before.
+The version of a store is the number in its own table, schema_version, which changes with the schema in one
+transaction; Alembic keeps no table of its own there. There are no steps back: an older version may not be
+able to hold what a newer one wrote. To go back, use the backup that was made before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .. import schema
 
 
 def scripts(current: int) -> list[Script]:
-    """Return the steps that are still to come after a version, in order."""
+    """Return the steps that follow a version, in order."""
     folder = ScriptDirectory(str(Path(__file__).parent))
     newest_first = list(folder.iterate_revisions("head", "base"))
     return [script for script in newest_first[::-1] if int(script.revision) > current]

@@ -259,11 +259,11 @@ def test_a_store_whose_counts_no_dedupe_set_stands_for_is_refused(sites):
     with b.ingest() as transaction:
         transaction.write({}, {(1, "2026-11-21", 5): 3}, {})
     there = sites.at("b")
-    refused(a, b, match=f"{there} counts 3 reports to temp in fleet home and knows the numbers of 0")
+    refused(a, b, match=f"{there} counts 3 reports to temp in fleet home but has the numbers of 0")
     c = sites.open("c")
     with c.ingest() as transaction:
         transaction.write({("home", "temp", "d"): NumberSet().add(1)}, {}, {})
-    refused(a, c, match="counts 0 reports to temp in fleet home and knows the numbers of 1")
+    refused(a, c, match="counts 0 reports to temp in fleet home but has the numbers of 1")
     refused(b, a, match=f"{there} counts 3 reports")
 
 

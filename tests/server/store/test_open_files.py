@@ -106,7 +106,9 @@ def test_a_wal_that_another_program_made_anew_may_hold_something_else(path):
             other.execute("SELECT count(*) FROM fleet").fetchone()
         assert beside(path, "-wal").exists()
         before = path.read_bytes()
-        with pytest.raises(StoreRemoved, match="what was counted last may be lost: stop all that use"):
+        with pytest.raises(
+            StoreRemoved, match="the last reports counted may be lost: stop all programs that use"
+        ):
             store.add_fleet("further", keyed=False)
         assert path.read_bytes() == before
 
@@ -121,7 +123,7 @@ def test_that_all_is_kept_is_said_once_nobody_who_reads_keeps_it_from_being_so(p
         with pytest.raises(StoreRemoved, match="may be lost"):
             store.fleets()
         other.execute("ROLLBACK")
-        with pytest.raises(StoreRemoved, match="all that was counted is in"):
+        with pytest.raises(StoreRemoved, match="everything counted is in"):
             store.fleets()
 
 
@@ -153,7 +155,7 @@ def lose_the_wal_in_mid_batch(store, statement):
 @pytest.mark.parametrize("statement", ["UPDATE schema_version SET version = version", "no statement"])
 def test_a_wal_that_is_removed_in_mid_batch_is_noticed_whether_the_batch_fails_or_not(path, statement):
     with Store(f"sqlite:///{path}") as store:
-        with pytest.raises(StoreRemoved, match="all that was counted is in"):
+        with pytest.raises(StoreRemoved, match="everything counted is in"):
             lose_the_wal_in_mid_batch(store, statement)
         with pytest.raises(StoreRemoved):
             store.fleets()

@@ -85,7 +85,7 @@ def test_words_that_are_no_text_are_damage_and_the_check_says_where(sqlite_store
     with pytest.raises(StoreError, match=r"does not parse .*its unit, purpose, owner or question is no text"):
         sqlite_store.experiments()
     assert check(sqlite_store).violations == (
-        "version 1 of temp in fleet home has days, serials or words that cannot be",
+        "version 1 of temp in fleet home has impossible days, serials or words",
     )
 
 

@@ -138,7 +138,7 @@ def test_no_version_has_a_higher_cap_another_rule_or_under_count_another_epsilon
         check_total(first, new)
     check_total(counted, budget("count", 3))
     for one, new, words in (
-        (first, budget("sum", 4_000_001), "may never have a cap above its first, 4000000"),
+        (first, budget("sum", 4_000_001), "cannot have a cap above its first, 4000000"),
         (first, budget("squares", 4), "has the budget rule sum for good"),
         (counted, budget("count", 4, 999_999), "its epsilon stays 1000000"),
     ):

@@ -1,4 +1,4 @@
-"""Version 7: an experiment's words have the questions that its finding answers."""
+"""Version 7: an experiment's description has the questions that its finding answers."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,5 +8,5 @@ down_revision = "6"
 
 
 def upgrade() -> None:
-    """From version 6; without a question, what is usual of its kind is told."""
+    """From version 6; an experiment without a question gets the usual finding of its kind."""
     op.add_column("experiment", sa.Column("asked", sa.Text, nullable=False, server_default=""))

@@ -1,4 +1,4 @@
-"""What is retained at the broker for boards: experiments and withdrawals, signed in a keyed fleet."""
+"""Retains messages for devices at the broker: experiments and withdrawals, signed in a keyed fleet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..wire import keys, topics
 from .pipeline import KnownFleets
 from .status import Status
 
-_RELOAD_S = 2.0  # how soon an experiment that was added meanwhile is published and counted
-_AGAIN_S = 2.0  # whatever others publish, this often at most it is published again
+_RELOAD_S = 2.0  # how soon a new experiment is published and counted
+_AGAIN_S = 2.0  # it is published again at most this often, whatever others publish
 
 _sign = functools.lru_cache(maxsize=1024)(keys.sign_experiment)
 
@@ -22,7 +22,7 @@ _sign = functools.lru_cache(maxsize=1024)(keys.sign_experiment)
 class Announcer:
     """Publishes what a connection has not published yet, and looks at the store for more every two seconds.
 
-    What somebody else clears or alters is published again as it was: it costs boards that have it nothing.
+    What somebody else clears or alters is published again: that costs nothing for devices that have it.
     failing: whether the last look at the store failed.
     """
 
@@ -49,9 +49,9 @@ class Announcer:
     def turn(
         self, publish: Callable[[str, bytes], object], now: float, others: dict[str, bytes] | None = None
     ) -> bool:
-        """Where it is time, read the fleets again and publish what changed; whether that was done.
+        """When it is time, read the fleets again and publish what changed; returns whether it did so.
 
-        others: topic -> what the broker has there by somebody else, as far as it came; emptied once it was
+        others: topic -> what somebody else published there, as far as it came; emptied after it was
         looked at.
         """
         others = {} if others is None else others
@@ -95,7 +95,7 @@ class Announcer:
     def _renew(self, others: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return what to retain; a version whose own withdrawal is retained gets a higher serial first.
 
-        Boards that saw the withdrawal accept no lower one. That happens where the clock had jumped ahead.
+        Devices that saw the withdrawal accept no lower one. That happens if the clock had jumped ahead.
         """
         found = others if self._greeting else self._published
         wanted = self._wanted()
@@ -108,12 +108,12 @@ class Announcer:
             try:
                 self._fleets.renew_serials(stale)
                 wanted = self._wanted()
-            except StoreError as e:  # published all the same, for boards that saw nothing
+            except StoreError as e:  # publish all the same, for devices that saw nothing
                 self._status.say(logging.ERROR, f"experiments keep their serials: {e}")
         return {topic: self._payload(topic, *what) for topic, what in wanted.items()}
 
     def _wanted(self) -> dict[str, tuple[Version, bool]]:
-        """Return topic -> the version last published there, and whether it still is: else it is withdrawn."""
+        """Return topic -> the version last published there, and whether it still is; else it is withdrawn."""
         today = _today()
         wanted: dict[str, tuple[Version, bool]] = {}
         for fleet in self._fleets.rules.values():
@@ -123,9 +123,9 @@ class Announcer:
         return wanted
 
     def _payload(self, topic: str, version: Version, published: bool) -> bytes:
-        """What boards are to find: the version, or its withdrawal, which has the serial after the version's.
+        """Return what devices should find: the version, or its withdrawal with the next serial.
 
-        So every aggregator makes the same bytes of it, also after a restart.
+        So every aggregator makes the same bytes, also after a restart.
         """
         body = version.payload if published else b""
         fleet_keys = self._fleets.rules[version.fleet].keys

@@ -1,4 +1,4 @@
-"""Where a broker is, written as one URL."""
+"""Reads where a broker is from one URL."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NATS_PORT = 4222
 
 
 class BrokerUrlError(HushmoteError):
-    """A broker's URL that cannot be read; the text says how it is written."""
+    """A broker's URL cannot be read; the text says how to write it."""
 
 
 @dataclass(frozen=True)
 class BrokerAddress:
     """Where a broker listens, the login it wants, and whether it speaks TLS.
 
-    others: (host, port) of the further servers of its cluster; any of them will do.
+    others: (host, port) of the cluster's other servers; any of them will do.
     """
 
     host: str
@@ -54,7 +54,7 @@ class NatsAddress:
 
     @property
     def mqtt(self) -> BrokerAddress:
-        """The same servers as MQTT finds them."""
+        """The same servers as MQTT reaches them."""
         first, *others = [(host, port) for host, _, port in self.servers]
         return BrokerAddress(*first, self.username, self.password, self.tls, tuple(others))
 
@@ -63,14 +63,14 @@ class NatsAddress:
 
 
 def is_nats(url: str) -> bool:
-    """Whether a URL is of NATS servers."""
+    """Return whether a URL points to NATS servers."""
     return url.partition("://")[0] in _MQTT_OF_NATS
 
 
 def parse_nats_url(url: str) -> NatsAddress:
     """Return the addresses in nats://[user:password@]host[:port],...[?mqtt=port,...]; raises BrokerUrlError.
 
-    tls:// is for TLS, of NATS and MQTT. mqtt: the servers' ports for MQTT, one for all or one for each.
+    tls:// stands for TLS, both for NATS and MQTT. mqtt: the servers' MQTT ports, one for all or one for each.
     """
     try:
         parts = urlsplit(url)
@@ -102,7 +102,7 @@ def parse_nats_url(url: str) -> NatsAddress:
 def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
     """Return the address in mqtt://[user:password@]host[:port]; raises BrokerUrlError.
 
-    tls: whether mqtts://, of port 8883, is a broker's URL as well.
+    tls: whether mqtts://, on port 8883, is accepted as well.
     """
     try:
         parts = urlsplit(url)
@@ -113,7 +113,7 @@ def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
     odd = parts.path not in ("", "/") or parts.query or port == 0
     if parts.scheme not in schemes or not parts.hostname or odd:
         # Without the URL itself: it may hold a password.
-        also = "; mqtts:// for TLS; NATS servers nats:// or tls://" if tls else ""
+        also = "; mqtts:// for TLS; NATS servers as nats:// or tls://" if tls else ""
         raise BrokerUrlError(f"a broker is written mqtt://[user@]host[:port]{also}")
     username = None if parts.username is None else unquote(parts.username)
     password = None if parts.password is None else unquote(parts.password)

@@ -18,9 +18,9 @@ def now() -> datetime.datetime:
 
 
 class HurryingClock:
-    """Runs through whole days before today, day_s seconds each, and is this machine's clock from then on.
+    """Runs through whole days before today, day_s seconds each, and then follows this machine's clock.
 
-    It stands still until it is first asked, which is when the first reports arrive. Nothing that arrives can
+    It stands still until somebody first asks it, which is when the first reports arrive. No report can
     move it.
     """
 

@@ -1,4 +1,4 @@
-"""Committing batches: each wholly or not at all, tried again while the store fails, and what came of them."""
+"""Commits batches, each wholly or not at all, and tries again while the store fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Committer:
 
     limit: reports of one device within an hour, None for any number. on_commit is called after each commit,
     with its messages and seconds. clock: tells when reports arrive. not_before: monotonic time before which
-    nothing is to be tried again. committed_at: monotonic time of the last commit, None before the first.
+    it does not try again. committed_at: monotonic time of the last commit, None before the first.
     failing: whether the last attempt failed.
     """
 
@@ -60,8 +60,8 @@ class Committer:
         self.not_before = 0.0
 
     def commit(self, messages: Sequence[tuple[str, bytes]]) -> bool:
-        """Commit a batch; False where the store fails, and nothing of it may be acknowledged."""
-        # It decides the window only; all waiting is by the monotonic clock.
+        """Commit a batch; returns False if the store fails: then nothing of it may be acknowledged."""
+        # It only decides the window; waiting goes by the monotonic clock.
         arrived = self._clock()
         start, done = time.monotonic(), self.counters
         try:

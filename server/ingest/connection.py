@@ -1,4 +1,4 @@
-"""One connection of the aggregator to the broker: MQTT 5 or 3.1.1 with a session that the broker keeps."""
+"""One connection of the aggregator to the broker: MQTT 5 or 3.1.1, with a session kept by the broker."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interva
 _MOST_PACKET_BYTES = (
     4096  # no report or experiment is half as large; with MQTT 5 the broker drops what is larger
 )
-_EXPERIMENT_BYTES = 2048  # that are looked at: the largest has 1,093 with its signature
-_MOST_EXPERIMENTS = 4096  # topics that are remembered; any number may be retained that are not ours
-_MAX_TOPIC = 128  # characters that are looked at: no valid topic has as many
+_EXPERIMENT_BYTES = 2048  # longer ones are ignored: the largest has 1,093 with its signature
+_MOST_EXPERIMENTS = 4096  # topics that are remembered; any number of others may be retained
+_MAX_TOPIC = 128  # longer topics are ignored: no valid one is this long
 
 
 class BrokerConnection(MqttLink):
     """A connection, and the messages that only it can acknowledge; a ReportConnection.
 
-    most: messages the broker may send unacknowledged (only MQTT 5 can say so). kept: whether the broker is to
-    keep the session while nobody is connected.
+    most: messages the broker may send unacknowledged (only MQTT 5 can say so). kept: whether the broker
+    should keep the session while nobody is connected.
 
     session_present: whether the broker had kept the session. granted: the SUBACK's first refusal, else its
     first reason. unsubscribed: the UNSUBACK's first reason.
     messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
-    experiments: topic -> what was last published there by somebody else, or is retained; whoever looks at it
+    experiments: topic -> what somebody else last published there, or what is retained; the reader
     empties it. watched: the SUBACK's reason for these, None before it. refused: packet id of a publication ->
     why the broker refused it; only MQTT 5 says so.
     """
@@ -74,7 +74,7 @@ class BrokerConnection(MqttLink):
 
     @property
     def most_bytes(self) -> int | None:
-        """Of a packet that the broker takes, as its CONNACK says, None where it does not."""
+        """The largest packet that the broker takes, by its CONNACK, in bytes; None if it does not say."""
         return getattr(self.said, "MaximumPacketSize", None)
 
     @property
@@ -83,11 +83,11 @@ class BrokerConnection(MqttLink):
         return self.granted is not None and not self.granted.is_failure
 
     def subscribe(self, filters: Sequence[str]) -> None:
-        """Ask for what these topic filters name, with QoS 1; `granted` is the answer."""
+        """Subscribe to these topic filters with QoS 1; `granted` is the answer."""
         self.client.subscribe([(f, 1) for f in filters])
 
     def watch(self, filters: Sequence[str]) -> None:
-        """Ask for what is retained on these topic filters and what others publish there; `watched` answers.
+        """Ask for what is retained on these topic filters and what others publish there; see `watched`.
 
         With QoS 0, so that the broker keeps nothing of it in the session.
         """
@@ -98,15 +98,15 @@ class BrokerConnection(MqttLink):
             _, self._watch_mid = self.client.subscribe([(f, 0) for f in filters])
 
     def unsubscribe(self, filters: Sequence[str]) -> None:
-        """Ask for no more of it; `unsubscribed` is the answer."""
+        """Unsubscribe from these topic filters; `unsubscribed` is the answer."""
         self.client.unsubscribe(list(filters))
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish with QoS 1, retained; what is returned says whether the broker has answered."""
+        """Publish with QoS 1, retained; the return value tells whether the broker has answered."""
         return self.client.publish(topic, payload, qos=1, retain=True)
 
     def turn(self, wait_s: float, most: int) -> bool:
-        """Wait wait_s seconds at most for the broker, then read, write and keep alive; False once it is lost.
+        """Wait at most wait_s seconds for the broker, then read, write and keep alive; False once it is lost.
 
         Nothing more is read once `most` messages are held.
         """
@@ -147,13 +147,13 @@ class BrokerConnection(MqttLink):
             if topic in self.experiments or len(self.experiments) < _MOST_EXPERIMENTS:
                 self.experiments[topic] = bytes(message.payload[:_EXPERIMENT_BYTES])
             return
-        # One byte too many is as malformed as a megabyte, and takes less memory.
+        # Keep one byte too many: it is as malformed as a megabyte, in less memory.
         self.messages.append((topic, bytes(message.payload[: MAX_PAYLOAD_BYTES + 1])))
         if message.qos == 1:
             self.mids.append(message.mid)
 
     def acknowledge(self) -> None:
-        """Acknowledge all messages in order and forget them; a connection that is gone takes no harm."""
+        """Acknowledge all messages in order and forget them; harmless if the connection is gone."""
         self.client.acknowledge(self.mids)
         self.pace.committed(len(self.messages), time.monotonic())
         self.messages.clear()
@@ -162,9 +162,9 @@ class BrokerConnection(MqttLink):
     def close(self, *, end_session: bool = False) -> None:
         """Send what is still unsent, acknowledgements first, and disconnect; once is enough.
 
-        Returns when the broker has read all of it, or after a second or two: who connects again sooner takes
-        the session over, and mosquitto then drops acknowledgements that it has not read yet. The session is
-        kept, or with MQTT 5 and end_session is gone, and with it what the broker kept for it.
+        Returns when the broker has read all of it, or after a second or two: a client that connects again
+        sooner takes the session over, and mosquitto then drops acknowledgements that it has not read. The
+        session is kept; with MQTT 5 and end_session it ends, with everything the broker kept for it.
         """
         if not self.flush(_FLUSH_S):
             return
@@ -177,7 +177,7 @@ class BrokerConnection(MqttLink):
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[socket.socket | None]:
-        """Another hold on the connection, since paho closes its own once it has sent the DISCONNECT."""
+        """Yield a second hold on the connection, since paho closes its own after sending the DISCONNECT."""
         own = self.client.socket()
         if own is None or own.fileno() < 0:
             yield None
@@ -187,7 +187,7 @@ class BrokerConnection(MqttLink):
 
 
 def _await_end(connection: socket.socket, end: float) -> None:
-    """Read, and forget, until the other side closes, or until the end."""
+    """Read and discard until the other side closes, or until the end."""
     with contextlib.suppress(OSError):
         while (left := end - time.monotonic()) > 0:
             connection.settimeout(left)

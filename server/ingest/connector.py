@@ -1,4 +1,4 @@
-"""Connecting to the broker: which MQTT version is tried, what its answers mean, why a connection was lost."""
+"""Connects to the broker: which MQTT version to try, what its answers mean, why a connection was lost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .session import BrokerRefused, Session
 from .status import Loss, Status
 from .tls import explain
 
-SHORT_S = 10.0  # a connection that held less is not tried again at once
+SHORT_S = 10.0  # after a connection shorter than this, wait before the next try
 
 _CONNACK_S = 10.0
 _CONNACK_TRIAL_S = 2.0  # while another protocol is left to try: amqtt does not answer MQTT 5 at all
 
-# CONNACK reasons that no waiting mends. MQTT 3.1.1's codes are translated to these by paho.
+# CONNACK reasons that waiting does not cure. paho translates MQTT 3.1.1's codes to these.
 FINAL = {133, 134, 135, 138, 140}
 # MQTT 3.1.1 brokers answer an MQTT 5 CONNECT with their own code 1, which reads as 1 or 132 here.
 _WRONG_PROTOCOL = {1, 132}
@@ -27,10 +27,10 @@ Connection = TypeVar("Connection", bound=MqttLink)
 
 
 class Connector(Generic[Connection]):
-    """Makes a session's connections, and says what becomes of them.
+    """Makes a session's connections, and logs what happens to them.
 
-    protocol: "auto" tries MQTT 5 and falls back to 3.1.1, as long as neither was accepted and the session
-    can do with either. make: makes a connection that speaks a protocol.
+    protocol: "auto" tries MQTT 5 and falls back to 3.1.1, while the broker has accepted neither and the
+    session can use either. make: makes a connection that speaks a protocol.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Connector(Generic[Connection]):
         self._servers = list(session.address.servers)
 
     def connect(self) -> Connection | None:
-        """Return a connection whose CONNACK is still to come, or None where nobody listens."""
+        """Return a connection whose CONNACK is still to come, or None if nobody listens."""
         for attempt in range(len(self._servers), 0, -1):
             where = self._servers[0]
-            self._servers.append(self._servers.pop(0))  # the next attempt begins with another
+            self._servers.append(self._servers.pop(0))  # the next attempt starts with another one
             connection = self._make(self.protocol)
             try:
                 connection.connect(*where)
@@ -77,7 +77,7 @@ class Connector(Generic[Connection]):
         self._status.say(logging.ERROR, f"no TLS with {self._session.address}: {why}", Loss.NO_TLS)
 
     def accepted(self, connection: Connection) -> bool:
-        """Whether the broker's answer to CONNECT is yes; raises BrokerRefused for a no that is final."""
+        """Return whether the broker's answer to CONNECT is yes; raises BrokerRefused for a final no."""
         answer, broker = connection.answer, self._session.address
         assert answer is not None
         if not answer.is_failure:
@@ -88,8 +88,8 @@ class Connector(Generic[Connection]):
             self._fall_back()
         elif old and self._session.needs_mqtt_5:
             raise BrokerRefused(
-                f"{broker} speaks only MQTT 3.1.1, and share and --retire need MQTT 5: "
-                "take another broker, or one aggregator without a group"
+                f"{broker} speaks only MQTT 3.1.1, but share and --retire need MQTT 5: "
+                "use another broker, or one aggregator without a group"
             )
         elif old or answer.value in FINAL:
             raise BrokerRefused(f"{broker} refuses the connection: {why}")
@@ -98,12 +98,12 @@ class Connector(Generic[Connection]):
         return False
 
     def has_waited_enough(self, connection: Connection, now: float) -> bool:
-        """Whether a broker that has not answered yet, at this monotonic time, will not."""
+        """Return whether to give up at this monotonic time on a broker that has not answered."""
         patience_s = _CONNACK_TRIAL_S if self._may_fall_back else _CONNACK_S
         return connection.answer is None and now - connection.started > patience_s
 
     def explain_loss(self, connection: Connection) -> None:
-        """Say why a connection ended, and change the protocol where it never was one."""
+        """Log why a connection ended, and change the protocol if it was never accepted."""
         broker = self._session.address
         if connection.answer is None:
             why = explain(connection.trouble)
@@ -115,7 +115,7 @@ class Connector(Generic[Connection]):
                 text += " MQTT 5, which share and --retire need"
             elif self._session.tls is not None:
                 if self._status.loss is Loss.NO_TLS:
-                    return  # the reason that came with another try is the better one
+                    return  # the reason from another try is better
                 text += ": it may want a client certificate, HUSHMOTE_BROKER_CERT"
             self._status.say(logging.WARNING, text + ": trying again", Loss.OTHER)
             self._fall_back()
@@ -130,5 +130,5 @@ class Connector(Generic[Connection]):
 
     def _fall_back(self) -> None:
         if self._may_fall_back:
-            # In turns: what did not answer may have been a broker that was just starting.
+            # In turns: a broker that did not answer may have been just starting.
             self.protocol = "3.1.1" if self.protocol == "5" else "5"

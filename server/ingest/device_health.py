@@ -1,6 +1,6 @@
-"""What boards say of themselves in their retained status topics: online, and what is wrong with them.
+"""What devices say about themselves in their retained status topics: online, and what is wrong with them.
 
-Whoever may publish there can say anything, so only words that are known are taken. None of them depends on a
+Anyone who may publish there can say anything, so only known words are taken. None of them depends on a
 reading.
 """
 
@@ -24,10 +24,10 @@ _WORDS = re.compile(
     rb"(online|offline)((?: (?:locked|fault|more|(?:spent|refused):[a-z0-9_-]{1,32})){0,7})", re.ASCII
 )
 _MOST_BYTES = 400
-_QUIET_S = 1.0  # no further message for so long: the broker has sent all that it retains
+_QUIET_S = 1.0  # after this long without a message, the broker has sent all that it retains
 _MOST_S = 60.0
 _ANSWER_S = 15.0  # to CONNECT and SUBSCRIBE
-_PAUSE_S = 30.0  # for so long servers are asked in turns: longer than they take to agree on a new leader
+_PAUSE_S = 30.0  # servers are asked in turn for this long, which is enough to elect a new leader
 _AGAIN_S = 0.5
 
 
@@ -40,15 +40,15 @@ class _Lost(BrokerUnreachable):
 
 
 class _Paused(_Lost):
-    """This one may as well, in a while: it listens, and a cluster that has no leader takes nobody in."""
+    """This one may answer later: it listens, but a cluster without a leader accepts no login."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """What one board's status topic holds.
+    """The content of one device's status topic.
 
-    online: connected at this moment. locked: its ledger is. fault: its flash or its random source failed.
-    spent, refused: names of experiments. more: there was more than the message had room for.
+    online: connected at this moment. locked: whether its ledger is. fault: its flash or its random source
+    failed. spent, refused: names of experiments. more: the message had no room for everything.
     """
 
     online: bool
@@ -60,7 +60,7 @@ class DeviceHealth:
 
 
 def parse(payload: bytes) -> DeviceHealth | None:
-    """Return what a status topic's payload says, None where it is not a board's."""
+    """Return what a status topic's payload says, None if it is not a device's."""
     found = _WORDS.fullmatch(payload) if len(payload) <= _MOST_BYTES else None
     if found is None:
         return None
@@ -83,10 +83,10 @@ def read(
     quiet_s: float = _QUIET_S,
     most_s: float = _MOST_S,
 ) -> dict[tuple[str, str], DeviceHealth | None]:
-    """Return (fleet, device) -> what its retained status topic says, None where that cannot be read.
+    """Return (fleet, device) -> what its retained status topic says, None if that cannot be read.
 
-    Ends once nothing has come for quiet_s seconds, after most_s at the latest. Where there are several
-    servers, another is asked for one that cannot answer, or that knows of no board, and all again where one
+    Ends once nothing has come for quiet_s seconds, after most_s at the latest. With several servers, asks
+    another one when one cannot answer or knows of no device, and all of them again when one
     listens and pauses, as they do for seconds when one has died. Raises BrokerUnreachable.
     """
     filters = [(f"hushmote/v1/{check_fleet(fleet)}/status/+", 0) for fleet in fleets]
@@ -111,7 +111,7 @@ def read(
 
 
 class _Reader(MqttLink):
-    """A connection that reads status topics; came: when something came last, the SUBACK at first."""
+    """A connection that reads status topics; came: when the last message came, or at first the SUBACK."""
 
     def __init__(self, address: BrokerAddress, tls: ssl.SSLContext | None, filters: list[Any]) -> None:
         super().__init__("3.1.1", "", (address.username, address.password), tls, {})
@@ -133,7 +133,7 @@ class _Reader(MqttLink):
             self.devices[names[1], names[2]] = parse(message.payload)
 
     def run(self, where: tuple[str, int], quiet_s: float, end: float) -> None:
-        """Read from one server, until monotonic second end at most; raises _Lost where another may do."""
+        """Read from one server, until monotonic second end at most; raises _Lost if another may answer."""
         host, port = where
         try:
             self.connect(host, port)

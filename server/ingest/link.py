@@ -1,4 +1,4 @@
-"""An MQTT connection from CONNECT to its loss: of the aggregator, the door and `hushmote status`."""
+"""An MQTT connection from CONNECT to its loss, for the aggregator, the door and `hushmote status`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SUCCESS = MQTTErrorCode.MQTT_ERR_SUCCESS
 
 
 class MqttLink:
-    """A connection that is made anew for each attempt: nothing of an old one gets into a new one.
+    """A connection that is made anew for each attempt, so that nothing of an old one gets into it.
 
-    tls: how the broker is checked and what is shown to it, None for plain TCP. properties: of MQTT 5's
-    CONNECT, by their names; without SessionExpiryInterval no session is kept. options: paho's.
-    Subclasses take what comes in _on_message, _on_publish, _on_subscribe and _on_unsubscribe, as paho's.
+    tls: how to check the broker and what to show it, None for plain TCP. properties: of MQTT 5's
+    CONNECT, by name; without SessionExpiryInterval no session is kept. options: paho's.
+    Subclasses handle packets in _on_message, _on_publish, _on_subscribe and _on_unsubscribe, as in paho.
 
-    answer: the CONNACK's reason, None before it. said: its properties, of MQTT 5. trouble: what the socket's
-    first failure was, before the CONNACK only.
+    answer: the CONNACK's reason, None before it. said: its MQTT 5 properties. trouble: the socket's
+    first failure, noted only before the CONNACK.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class MqttLink:
             setattr(self.client, f"on_{event}", getattr(self, f"_on_{event}", None))
 
     def connect(self, host: str, port: int) -> None:
-        """Send CONNECT; raises OSError where nobody listens and ValueError for what is not a host name."""
+        """Send CONNECT; raises OSError if nobody listens and ValueError for an invalid host name."""
         options: dict[str, Any] = {}
         if self.protocol == "5":
             options = {"clean_start": not self._kept, "properties": Properties(PacketTypes.CONNECT)}
@@ -75,14 +75,14 @@ class MqttLink:
         return self.answer is not None and not self.answer.is_failure
 
     def read(self, wait_s: float) -> MQTTErrorCode:
-        """Wait wait_s seconds at most, read all that came, write, keep alive; SUCCESS unless it is lost."""
+        """Wait at most wait_s seconds, read all that came, write, keep alive; SUCCESS unless it is lost."""
         rc = self.client.loop(0.0 if self.client.has_more else wait_s)
         while rc == SUCCESS and self.client.has_more and self._may_read():
             rc = self.client.loop_read()
         return rc
 
     def flush(self, seconds: float) -> bool:
-        """Send what is still unsent, for so long at most; False where the connection is lost."""
+        """Send what is still unsent, for at most this many seconds; False if the connection is lost."""
         end = time.monotonic() + seconds
         while self.client.want_write() and time.monotonic() < end:
             if self.client.loop(0.01) != SUCCESS:
@@ -103,5 +103,5 @@ class MqttLink:
 
 
 def worst(reasons: list[ReasonCode]) -> ReasonCode:
-    """The first refusal among a SUBACK's reasons, else its first reason."""
+    """Return the first refusal among a SUBACK's reasons, else its first reason."""
     return next((r for r in reasons if r.is_failure), reasons[0])

@@ -1,4 +1,4 @@
-"""Reports by MQTT: a session that the broker keeps, alone or in a group, and how it is ended."""
+"""Reports by MQTT: a session that the broker keeps, alone or in a group, and how to end it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .pacing import MOST_WAIT_S
 from .session import BrokerRefused, Session, warn_unseen
 from .status import Status
 
-_RETRY_GROUP_S = 1.0  # mosquitto keeps no group over its restart, and nothing until a member is back
+_RETRY_GROUP_S = 1.0  # mosquitto forgets a group at its restart, and keeps nothing until a member is back
 _QUIET_S = 3.0  # a broker that has more for a session sends it before this
 _NO_SUBSCRIPTION = 17  # of UNSUBACK
 
 
 class MqttSource:
-    """A session's connections, subscribed; a Source. protocol, make: as Connector's.
+    """A session's connections, subscribed; a Source. protocol, make: as in Connector.
 
-    One that is to be retired ends its subscription instead, so that what is published from now on goes to
-    others, and is drained.
+    A session to be retired ends its subscription instead, so that later reports go to others, and is
+    drained.
     """
 
     def __init__(
@@ -39,17 +39,17 @@ class MqttSource:
         self._connector = Connector(session, status, protocol, make)
         self.has_waited_enough = self._connector.has_waited_enough
         self.explain_loss = self._connector.explain_loss
-        self._filters = session.filters(session.group)  # which refuses a name before anything is opened
+        self._filters = session.filters(session.group)  # refuses an invalid name before anything is opened
         self._said: tuple[object, object] = None, None
         self._quiet_until = 0.0
 
     def connect(self) -> BrokerConnection | None:
-        """Return a connection whose CONNACK is still to come, or None where nobody listens."""
+        """Return a connection whose CONNACK is still to come, or None if nobody listens."""
         self._said = None, None
         return self._connector.connect()
 
     def greet(self, connection: BrokerConnection, now: float) -> bool:
-        """Answer the broker's CONNACK with the subscription; whether the SUBACK has just come.
+        """Answer the broker's CONNACK with the subscription; returns whether the SUBACK has just come.
 
         Raises BrokerRefused.
         """
@@ -69,14 +69,14 @@ class MqttSource:
     def _subscribe(self, connection: BrokerConnection) -> None:
         """Ask for the reports."""
         if self._session.group is not None:
-            # Left by a time without the group: all reports would come here as well as this one's part.
+            # Left from a time without the group: all reports would come here, besides this one's part.
             connection.unsubscribe(self._session.filters(None))
-        # First, so that what is retained has come when the reports' subscription is granted.
+        # First, so that retained messages have come when the reports' subscription is granted.
         connection.watch(self._session.experiment_filters())
         connection.subscribe(self._filters)
 
     def _retire(self, connection: BrokerConnection, now: float) -> None:
-        """Unsubscribe for good; raises BrokerRefused where the broker keeps no such session."""
+        """Unsubscribe for good; raises BrokerRefused if the broker keeps no such session."""
         if not connection.session_present:
             raise BrokerRefused(
                 f"{self.broker} keeps nothing for a client with the id {self.name}: "
@@ -87,30 +87,30 @@ class MqttSource:
         connection.unsubscribe(self._filters)
 
     def _check(self, connection: BrokerConnection) -> None:
-        """Say that the broker has granted the subscription; raises BrokerRefused where it has not."""
+        """Log that the broker has granted the subscription; raises BrokerRefused if it has not."""
         if not connection.subscribed:
             why = str(connection.granted).lower()
-            # NATS servers that `hushmote provision` told grant an aggregator none over MQTT.
+            # NATS servers set up by `hushmote provision` grant aggregators none over MQTT.
             raise BrokerRefused(
                 f"{self.broker} refuses the subscription: {why}; if it is a NATS server, write "
                 "it as tls:// or nats://"
             )
-        # Without the group's name: who knows it, and may subscribe, could take reports out of it.
+        # Without the group's name: anyone who knows it and may subscribe could take its reports.
         where = f"{self._session.address.host}:{self._session.address.port} with MQTT {connection.protocol}"
         shared = "" if self._session.group is None else ", sharing the reports with others"
         self._status.say(logging.INFO, f"subscribed at {where}{shared}")
         warn_unseen(connection, self.broker, self._status)
 
     def holds_messages(self, now: float) -> None:
-        """Note that messages have come which are not committed yet: more may follow."""
+        """Note that messages have come that are not committed yet: more may follow."""
         self._quiet_until = now + _QUIET_S
 
     def is_over(self, connection: BrokerConnection, now: float) -> bool:
-        """Whether the session has been ended, as nothing was left to count; raises BrokerRefused."""
+        """Return whether the session has ended, since nothing was left to count; raises BrokerRefused."""
         if not self._session.retire or connection.unsubscribed is None:
             return False
         if connection.unsubscribed.value == _NO_SUBSCRIPTION:
-            # It may be subscribed under another name; what came by that would go with the session.
+            # It may be subscribed under another name; reports for that would be lost with the session.
             raise BrokerRefused(
                 f"{self.name} is not subscribed as it would be with these options: correct "
                 "share; or, after a restart of the broker, start it once without --retire"

@@ -1,7 +1,7 @@
-"""What others hand over to be retained at the broker, on the aggregator's own connection.
+"""Retains what others hand over at the broker, on the aggregator's own connection.
 
-A second connection would not do: a broker as provisioned makes the user's name the client id, and ends the
-older of two connections with one id. So nothing here may cost the connection that reports come by.
+A second connection would not do: a broker set up by `hushmote provision` takes the user's name as client id,
+and ends the older of two connections with one id. So nothing here may cost the connection for reports.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .source import ReportConnection
 
 log = logging.getLogger(__name__)
 
-_HEADER_BYTES = 10  # of a PUBLISH at most: its type, lengths, packet id, no properties
+_HEADER_BYTES = 10  # of a PUBLISH at most: type, lengths, packet id, no properties
 _MOST_LOSSES = 3
 
 
 class Outbox:
     """Publishes what wanted() returns where it differs from what this connection has published.
 
-    wanted: returns topic -> payload, empty to clear it; a new object where anything changed. What the broker
-    has said is too large for it is left out. Three connections in a row that end before the broker has
-    answered all of it end the outbox, not the aggregator: a broker may end a connection over what it refuses.
+    wanted: returns topic -> payload, empty to clear it; a new object when anything changed. Payloads that the
+    broker called too large for it are left out. If three connections in a row end before the broker has
+    answered everything, the outbox ends, not the aggregator: a broker may disconnect over what it refuses.
     """
 
     def __init__(self, wanted: Callable[[], Mapping[str, bytes]]) -> None:

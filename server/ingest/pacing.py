@@ -1,4 +1,4 @@
-"""When a batch of messages is committed, and what failed tried again: pure, times in monotonic seconds."""
+"""Says when to commit a batch of messages, and when to try again; pure, times in monotonic seconds."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ BATCH_S = 1.0
 FIRST_WAIT_S = 0.2
 MOST_WAIT_S = 15.0
 
-# Mosquitto's max_inflight_messages, which holds wherever the client's own Receive Maximum does not (MQTT
+# Mosquitto's max_inflight_messages, which limits any client without a Receive Maximum of its own (MQTT
 # 3.1.1).
 USUAL_WINDOW = 20
-# A broker's window below this is waited out by time: committing so few at once would let the database's own
+# Below this window, commits wait for their time: committing so few at once would let the database's own
 # transaction records tell which device sent which code.
 _LEAST_WINDOW = 10
 _QUIET_S = 0.003  # a broker that has more to send, and may, sends it before this
-_RESUMED_S = 0.25  # a broker that was waiting for acknowledgements sends on before this
+_RESUMED_S = 0.25  # a broker that waited for acknowledgements continues before this
 _TRIALS = 2
 
 

@@ -1,8 +1,8 @@
 """paho's client for many small messages: it reads ahead, acknowledges in one piece, holds no large packet.
 
-paho asks the kernel three times for every packet and once for every acknowledgement, and keeps a packet of up
-to 256 MB until it has all of it. What is overridden and
-called here is private to paho, whose major version is bounded; nothing else in Hushmote touches it.
+paho asks the kernel three times for every packet and once for every acknowledgement, and keeps a packet of
+up to 256 MB until it is complete. The methods overridden and called here are private to paho, whose major
+version is bounded; nothing else in Hushmote touches them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import MessageType
 
 _AHEAD_BYTES = 1 << 16
-# The longest topic, the packet id, and more of the payload than any report has. With MQTT 3.1.1 nobody can
-# tell the broker what is too large: what lies beyond is read, to reach the next packet, and thrown away.
+# The longest topic, the packet id, and more of the payload than any report has. With MQTT 3.1.1 the broker
+# cannot be told a limit: bytes beyond this are read, to reach the next packet, and thrown away.
 _KEPT_BYTES = 1 << 17
 _PUBACK = struct.Struct("!BBH")
 
 
 class BatchClient(Client):
-    """A client as paho's, whose loop_read() is to be called again as long as `has_more`."""
+    """paho's client, whose loop_read() must be called again as long as `has_more`."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -33,7 +33,7 @@ class BatchClient(Client):
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes were read ahead: select() knows nothing of them."""
+        """Whether bytes were read ahead: select() does not know about them."""
         return self._at < len(self._ahead)
 
     def _sock_recv(self, bufsize: int) -> bytes:
@@ -49,7 +49,7 @@ class BatchClient(Client):
         try:
             return super()._sock_send(buf)
         except (ConnectionError, ssl.SSLError):
-            # A broker that refuses our certificate says why and closes: the alert lies there unread.
+            # A broker that refuses our certificate says why and closes: the alert is still unread.
             if isinstance(self._sock, ssl.SSLSocket):
                 with contextlib.suppress(ssl.SSLWantReadError):
                     self._sock.recv(1)

@@ -1,7 +1,7 @@
 """decode -> authenticate -> deduplicate -> count, for a batch of messages, in one transaction.
 
-`screen` and `settle` are pure; `ingest` puts the store between them. Whatever arrives is counted or rejected
-by reason; nothing that arrives raises.
+`screen` and `settle` are pure; `ingest` puts the store between them. Every message is counted or rejected
+with a reason; no message raises.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _key = functools.lru_cache(maxsize=1 << 17)(keys.device_key)  # some 40 MiB at m
 
 @dataclass(frozen=True)
 class FleetRules:
-    """What a fleet's reports are judged by.
+    """The rules by which a fleet's reports are judged.
 
     keys: its tags may come from any of their master keys; None in an open fleet. versions: digest -> version.
-    most: digest -> highest number that a report of the version can have, None where unlimited. revoked: ids
+    most: digest -> highest number that a report of the version can have, None if unlimited. revoked: ids
     that may no longer report. listed: whether it has an allow-list. master_check: of its master key, None
-    where none has counted yet.
+    if none has counted yet.
     """
 
     name: str
@@ -72,17 +72,17 @@ class FleetRules:
     master_check: str | None = None
 
     def check_masters(self) -> None:
-        """Raise MasterKeyError where none of the master keys is the one that counted this fleet's reports."""
+        """Raise MasterKeyError if none of the master keys is the one that counted this fleet's reports."""
         masters = self.keys.masters if self.keys is not None and self.master_check is not None else ()
         if masters and self.master_check not in [keys.master_check(m, self.name) for m in masters]:
             raise keys.MasterKeyError(
                 f"this is not the master key of fleet {self.name}, whose reports would all be refused: "
-                "give the one that its boards were provisioned with"
+                "give the one that its devices were provisioned with"
             )
 
 
 class AuthenticReport(NamedTuple):
-    """A report that is authentic and in range; whether it is new, only the dedupe sets know."""
+    """A report that is authentic and in range; only the dedupe sets know whether it is new."""
 
     key: DedupeKey
     number: int
@@ -93,7 +93,7 @@ class AuthenticReport(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of a batch: reports accepted, of which fleets, and (fleet, reason) -> reports rejected."""
+    """What became of a batch: reports accepted, their fleets, and (fleet, reason) -> reports rejected."""
 
     accepted: int
     rejected: Mapping[tuple[str, str], int]
@@ -105,7 +105,7 @@ def fleets(
 ) -> dict[str, FleetRules]:
     """Return the store's fleets, or those of the given names, ready to judge reports.
 
-    fleet_keys: of the keyed fleets. Raises MasterKeyError where a fleet is keyed and none are given, and
+    fleet_keys: of the keyed fleets. Raises MasterKeyError if a fleet is keyed and none are given, and
     StoreError.
     """
     keyed = store.fleets()
@@ -133,9 +133,9 @@ def fleets(
 
 
 class KnownFleets:
-    """The fleets that reports are judged by, as of the last look at the store: all, or those of these names.
+    """The fleets whose reports are judged, as of the last look at the store: all, or those with these names.
 
-    fleet_keys: None where no fleet is keyed.
+    fleet_keys: None if no fleet is keyed.
     """
 
     def __init__(
@@ -155,8 +155,8 @@ class KnownFleets:
     def load(self) -> None:
         """Read them for the first time.
 
-        Raises StoreError where the store cannot be read or lacks one of the names, and MasterKeyError where a
-        fleet is keyed and no key is given, or another's.
+        Raises StoreError if the store cannot be read or lacks one of the names, and MasterKeyError if a
+        fleet is keyed and no key is given, or the wrong one.
         """
         self.rules = fleets(self._store, self._keys, self._names)
         for rules in self.rules.values():
@@ -168,19 +168,19 @@ class KnownFleets:
                 raise StoreError(f"there is no fleet {name} in {self._store.where}: add it first")
 
     def reload(self) -> None:
-        """Read them again; raises StoreError. Where a key is missing they stay as they were."""
+        """Read them again; raises StoreError. If a key is missing they stay as they were."""
         try:
             self.rules = fleets(self._store, self._keys, self._names)
-        except keys.MasterKeyError as e:  # a fleet that was added meanwhile; the others go on
+        except keys.MasterKeyError as e:  # from a fleet that was just added; the others go on
             self._status.say(logging.ERROR, str(e))
 
     def counted(self, names: Iterable[str]) -> None:
-        """Note that reports of these fleets were counted: the master key in use is right."""
+        """Note that reports of these fleets were counted, so the master key in use is right."""
         for name in set(names) - self._checked:
             self._keep_check(self.rules[name])
 
     def _keep_check(self, rules: FleetRules) -> None:
-        """Keep the check value of the key in force, once: it is another after a rotation's first start."""
+        """Keep the check value of the key in use, once: it changes at the first start after a rotation."""
         self._checked.add(rules.name)
         if rules.keys is None:
             return
@@ -198,8 +198,8 @@ class KnownFleets:
         self.reload()
 
     def rules_for(self, messages: Sequence[tuple[str, bytes]]) -> Mapping[str, FleetRules]:
-        """Return the fleets, read again where a report names what was not there at the last look."""
-        # At most once a batch: a board may have enrolled a moment after an experiment was added elsewhere.
+        """Return the fleets, read again if a report names something that was not there at the last look."""
+        # At most once a batch: a device may enrol a moment after an experiment was added elsewhere.
         for topic, payload in messages:
             parts = topic.split("/", 3)
             fleet = self.rules.get(parts[2]) if len(parts) == 4 else None
@@ -235,7 +235,7 @@ def _screen(
     except topics.TopicRefused as e:
         if e.part != "device":
             return "", UNKNOWN_FLEET
-        # Counters of fleets that are not ours would let strangers fill the store.
+        # Counting rejects of unknown fleets would let strangers fill the store.
         name = topic.split("/")[2]
         return (name, UNKNOWN_DEVICE) if name in fleets else ("", UNKNOWN_FLEET)
     fleet = fleets.get(name)
@@ -256,7 +256,7 @@ def _screen(
     if len(sent.code) != experiment.code_bytes:
         return name, MALFORMED
     if fleet.keys is None:
-        # A tag that nobody can check is not an open fleet's: board and server are set up differently.
+        # An open fleet's report has no tag: device and server are set up differently.
         if sent.tag is not None:
             return name, BAD_TAG
     elif not any(
@@ -288,9 +288,9 @@ def settle(
 ) -> tuple[Settlement, Counter[Device]]:
     """Return what the candidates change, and each device's accepted reports where there is a limit; pure.
 
-    seen: the numbers of every candidate's key, but for those whose row is damaged. now is the time of
+    seen: the numbers of every candidate's key, except damaged rows. now is the time of
     arrival, UTC. room: how many reports of a (fleet, device) may be accepted, None for any number. Raises
-    NumbersFault where a set takes no number: it should be missing from seen.
+    NumbersFault where a set takes no number: then it should be missing from seen.
     """
     changed: dict[DedupeKey, NumberSet] = {}
     counts: Counter[tuple[int, str, int]] = Counter()
@@ -312,7 +312,7 @@ def settle(
             rejects[key[0], DUPLICATE] += 1
             continue
         if most is not None and number > most:
-            # Boards number from 1 without gaps, so this also bounds how many can be accepted.
+            # Devices number from 1 without gaps, so this also bounds how many can be accepted.
             rejects[key[0], OVER_BUDGET] += 1
             continue
         if room is not None:
@@ -346,8 +346,8 @@ def ingest(
     """Judge a batch of (topic, payload) messages and commit what became of it.
 
     When this returns it is on disk, and the messages may be acknowledged. Raises StoreError; then the batch
-    was counted wholly, where only the commit's answer was lost, or not at all, and it may be tried again:
-    what was counted is then a duplicate. Where one device's numbers fail, its reports alone are rejected.
+    was counted wholly (only the commit's answer was lost) or not at all, and may be tried again: reports
+    counted before are then duplicates. Where one device's numbers fail, only its reports are rejected.
     """
     candidates, rejects = screen(messages, fleets, now.astimezone(datetime.UTC).date())
     room = None
@@ -368,7 +368,7 @@ def ingest(
                 settled, taken = settle(candidates, seen, now, room)
                 transaction.write(settled.seen, settled.counts, rejects + settled.rejects)
                 break
-            except NumbersFault as e:  # again without them
+            except NumbersFault as e:  # try again without them
                 faults.update(e.faults)
                 seen = {key: numbers for key, numbers in seen.items() if key not in faults}
         rejects += settled.rejects

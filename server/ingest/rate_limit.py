@@ -1,4 +1,4 @@
-"""How many reports of one device are accepted within an hour, in fixed memory."""
+"""Limits how many reports of one device are accepted within an hour, in fixed memory."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ Device = tuple[str, str]  # fleet, device id
 class RateLimit:
     """A limit of `reports` per device and hour, 1 to 65,535; the hours run from the first report.
 
-    A count-min sketch (Cormode and Muthukrishnan, 2005) of this hour's accepted reports: whatever arrives,
-    memory stays the same and no device gets past the limit. A device is held to less only where others fill
-    both of its cells. Raises ValueError for a limit out of range.
+    A count-min sketch (Cormode and Muthukrishnan, 2005) of this hour's accepted reports: its memory stays
+    the same, and no device gets past the limit. A device gets less only where others fill both of its
+    cells. Raises ValueError for a limit out of range.
     """
 
     def __init__(self, reports: int) -> None:
         if not 1 <= reports <= _MOST:
             raise ValueError(f"a rate limit is 1 to {_MOST} reports per hour, not {reports}")
         self.reports = reports
-        self._salt = os.urandom(16)  # nobody can look for ids that share the cells of a device
+        self._salt = os.urandom(16)  # so nobody can search for ids that share a device's cells
         self._cells = [array("H", bytes(2 * _CELLS)) for _ in range(_ROWS)]
         self._hour_started_s: float | None = None
 
     def start(self, now_s: float) -> None:
-        """Begin a new hour where the last one is over; now_s: monotonic seconds."""
+        """Begin a new hour if the last one is over; now_s: monotonic seconds."""
         if self._hour_started_s is None or now_s - self._hour_started_s >= HOUR_S:
             if self._hour_started_s is not None:
                 self._cells = [array("H", bytes(2 * _CELLS)) for _ in range(_ROWS)]
             self._hour_started_s = now_s
 
     def room(self, device: Device) -> int:
-        """How many more reports of the device fit into this hour."""
+        """Return how many more reports of the device fit into this hour."""
         taken = min(row[at] for row, at in zip(self._cells, self._places(device), strict=True))
         return max(0, self.reports - taken)
 

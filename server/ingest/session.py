@@ -16,14 +16,14 @@ from .status import Status
 
 
 class BrokerRefused(HushmoteError):
-    """The broker refuses the login or the subscription; the text says which."""
+    """The broker refuses the login or the subscription; the text says which one."""
 
 
 @dataclass(frozen=True)
 class Session:
     """Where an aggregator or the door connects, as whom, and what it asks for.
 
-    group: Aggregator's share; tls, fleets and retire are its as well.
+    group: the Aggregator's share, which also has tls, fleets and retire.
     """
 
     address: BrokerAddress
@@ -40,24 +40,24 @@ class Session:
 
     @property
     def needs_mqtt_5(self) -> bool:
-        """Whether MQTT 3.1.1 cannot do what is asked for."""
+        """Whether the request needs more than MQTT 3.1.1."""
         return self.group is not None or self.retire
 
     def filters(self, group: str | None) -> list[str]:
-        """The topic filters of the fleets' reports, for a group or for one aggregator alone."""
+        """Return the topic filters of the fleets' reports, for a group or for one aggregator alone."""
         return [topics.report_filter(name, group) for name in self.fleets or (None,)]
 
     def experiment_filters(self) -> list[str]:
-        """The topic filters of the fleets' experiments."""
+        """Return the topic filters of the fleets' experiments."""
         return [topics.experiment_filter(name) for name in self.fleets or (None,)]
 
 
 def warn_unseen(connection: BrokerConnection, broker: str, status: Status) -> None:
-    """Say so where the broker does not show what is retained for boards."""
+    """Log it if the broker does not show what is retained for devices."""
     if connection.watched is not None and connection.watched.is_failure:
         why = str(connection.watched).lower()
         status.say(
             logging.WARNING,
-            f"{broker} shows no experiments ({why}): one that somebody clears stays so; let this user read "
+            f"{broker} shows no experiments ({why}): what somebody clears stays cleared; let this user read "
             "them",
         )

@@ -14,8 +14,8 @@ class ReportConnection(typing.Protocol):
     """A connection to the broker until its loss, and the messages that only it can acknowledge.
 
     pace: says when a batch of its messages is due. messages: (topic, payload) in order of arrival, not
-    acknowledged. experiments: topic -> what was last published there by somebody else, or is retained;
-    whoever looks at it empties it. started: monotonic time. refused: packet id of a publication -> why the
+    acknowledged. experiments: topic -> what somebody else last published there, or what is retained;
+    the reader empties it. started: monotonic time. refused: packet id of a publication -> why the
     broker refused it.
     """
 
@@ -27,11 +27,11 @@ class ReportConnection(typing.Protocol):
 
     @property
     def most_bytes(self) -> int | None:
-        """Of a packet that the broker takes, None where it does not say."""
+        """The largest packet that the broker takes, in bytes; None if it does not say."""
         ...
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish with QoS 1, retained; what is returned says whether the broker has answered."""
+        """Publish with QoS 1, retained; the return value tells whether the broker has answered."""
         ...
 
     @property
@@ -41,22 +41,22 @@ class ReportConnection(typing.Protocol):
 
     @property
     def subscribed(self) -> bool:
-        """Whether reports come by it."""
+        """Whether reports come over it."""
         ...
 
     def turn(self, wait_s: float, most: int) -> bool:
-        """Wait wait_s seconds at most for the broker, read, write and keep alive; False once it is lost.
+        """Wait at most wait_s seconds for the broker, read, write and keep alive; False once it is lost.
 
         Nothing more is read once `most` messages are held.
         """
         ...
 
     def acknowledge(self) -> None:
-        """Acknowledge all messages and forget them; a connection that is gone takes no harm."""
+        """Acknowledge all messages and forget them; harmless if the connection is gone."""
         ...
 
     def close(self) -> None:
-        """Send what is still unsent and disconnect; what is not acknowledged comes again."""
+        """Send what is still unsent and disconnect; unacknowledged messages come again."""
         ...
 
 
@@ -64,9 +64,9 @@ C = TypeVar("C", bound=ReportConnection)
 
 
 class Source(typing.Protocol[C]):
-    """Where reports come from: makes the connections one after the other, and says what becomes of them.
+    """Where reports come from: makes connections one after the other, and logs what happens to them.
 
-    name: what the broker keeps reports under. broker: in words. most_wait_s: between two attempts, at most.
+    name: the name under which the broker keeps reports. broker: in words. most_wait_s: between two attempts.
     """
 
     name: str
@@ -74,28 +74,28 @@ class Source(typing.Protocol[C]):
     most_wait_s: float
 
     def connect(self) -> C | None:
-        """Return a connection that the broker has still to accept, or None where nobody listens."""
+        """Return a connection that the broker has yet to accept, or None if nobody listens."""
         ...
 
     def greet(self, connection: C, now: float) -> bool:
-        """After each turn, answer what the broker said; whether reports come from this turn on.
+        """After each turn, answer what the broker said; returns whether reports come from this turn on.
 
-        Raises BrokerRefused for a no that is final.
+        Raises BrokerRefused for a final no.
         """
         ...
 
     def holds_messages(self, now: float) -> None:
-        """Note that messages have come which are not committed yet."""
+        """Note that messages have come that are not committed yet."""
         ...
 
     def has_waited_enough(self, connection: C, now: float) -> bool:
-        """Whether a broker that has not answered yet, at this monotonic time, will not."""
+        """Return whether to give up at this monotonic time on a broker that has not answered."""
         ...
 
     def is_over(self, connection: C, now: float) -> bool:
-        """Whether it was to be retired, and is: nothing is left to count, and the broker keeps no more."""
+        """Return whether it should be retired and is: nothing is left to count or kept at the broker."""
         ...
 
     def explain_loss(self, connection: C) -> None:
-        """Say why a connection ended."""
+        """Log why a connection ended."""
         ...

@@ -1,6 +1,6 @@
-"""How an aggregator is at a moment, whether that is healthy, and what it last said of itself.
+"""An aggregator's condition at a moment, whether it is healthy, and what it last said about itself.
 
-The log has a line for each change, however often it is tried.
+The log has one line for each change, however often something is tried.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 
-# Longer than a database's patience with a lock, its retries and a slow disk; shorter than anyone's with a
+# Longer than a database waits for a lock, its retries and a slow disk; shorter than anyone waits for a
 # service that hangs.
 TURN_S = 30.0
 
 
 class Loss(enum.Enum):
-    """Why a connection to the broker ended or never was one, as far as the next try has to know."""
+    """Why a connection to the broker ended or never began, as far as the next try must know."""
 
-    NONE = enum.auto()  # there is a connection, or what was said last was not about its end
+    NONE = enum.auto()  # there is a connection, or the last change was not its end
     NO_TLS = enum.auto()  # the broker's end of TLS, or ours, is not set up right
     OTHER = enum.auto()
 
@@ -32,7 +32,7 @@ class Status:
         self.loss = Loss.NONE
 
     def say(self, level: int, text: str, loss: Loss = Loss.NONE) -> None:
-        """Log a line, unless it is what was said last."""
+        """Log a line, unless it is the same as the last one."""
         if text != self.text:
             log.log(level, "%s", text)
         self.text, self.loss = text, loss
@@ -40,10 +40,10 @@ class Status:
 
 @dataclass(frozen=True)
 class Condition:
-    """What an aggregator is doing.
+    """What an aggregator is doing at a moment.
 
-    connected: the broker has accepted the connection. subscribed: and the subscription. uncommitted: messages
-    received and not committed. oldest_s: age of the oldest of them, seconds, 0 where there is none.
+    connected, subscribed: the broker has accepted the connection, the subscription. uncommitted: messages
+    received and not committed. oldest_s: age of the oldest of them, seconds, 0 if there is none.
     since_commit_s: seconds since the last commit, None before the first. since_turn_s: seconds since the loop
     last came round. failing: the last commit or look at the store failed. published: experiments retained at
     the broker. state: the last change in words.
@@ -61,9 +61,9 @@ class Condition:
 
 
 def trouble(condition: Condition, turn_s: float = TURN_S) -> str | None:
-    """Return in one line why an aggregator is not healthy, or None where it is.
+    """Return in one line why an aggregator is not healthy, or None if it is.
 
-    Without names, addresses or paths: whoever may ask for a service's health need not know them.
+    Without names, addresses or paths: someone who asks for a service's health need not know them.
     """
     if condition.since_turn_s > turn_s:
         return f"the aggregator has been stuck for {condition.since_turn_s:.0f} s"

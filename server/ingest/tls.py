@@ -12,22 +12,22 @@ from ..errors import HushmoteError, refusing
 if TYPE_CHECKING:
     from cryptography import x509
 
-# Reasons of OpenSSL for refusing the broker's certificate (X509_V_ERR_...), and what would be right.
+# OpenSSL's reasons for refusing the broker's certificate (X509_V_ERR_...), and advice for each.
 _VERIFY = {
     9: "its certificate is not valid yet: set this machine's clock, or wait",
     10: "its certificate has expired: renew it",
-    18: "its certificate is signed by itself and not trusted: give its CA in HUSHMOTE_BROKER_CA",
-    19: "its certificate is of a CA that is not trusted: give that CA's certificate in HUSHMOTE_BROKER_CA",
-    20: "its certificate is of a CA that is not trusted: give that CA's certificate in HUSHMOTE_BROKER_CA",
-    21: "its certificate is of a CA that is not trusted: give that CA's certificate in HUSHMOTE_BROKER_CA",
+    18: "its certificate is self-signed and not trusted: give its CA in HUSHMOTE_BROKER_CA",
+    19: "the CA of its certificate is not trusted: give that CA's certificate in HUSHMOTE_BROKER_CA",
+    20: "the CA of its certificate is not trusted: give that CA's certificate in HUSHMOTE_BROKER_CA",
+    21: "the CA of its certificate is not trusted: give that CA's certificate in HUSHMOTE_BROKER_CA",
     23: "its certificate was revoked: give it a new one",
     62: "its certificate is for another name: connect by a name in it, or renew it with this one",
     64: "its certificate is for another address: connect by a name in it, or renew it with this address",
 }
-# What a broker answers to our certificate: OpenSSL's names of the alerts, in parts.
+# A broker's answers to our certificate: parts of OpenSSL's names for the alerts.
 _ALERTS = {
     "CERTIFICATE_REQUIRED": "it wants a client certificate: give HUSHMOTE_BROKER_CERT",
-    "HANDSHAKE_FAILURE": "it agrees to no handshake: it may want a client certificate, HUSHMOTE_BROKER_CERT",
+    "HANDSHAKE_FAILURE": "it refuses the handshake: it may want a client certificate, HUSHMOTE_BROKER_CERT",
     "UNKNOWN_CA": "it does not trust the CA of our certificate: give one that its CA signed",
     "CERTIFICATE_EXPIRED": "it says that our certificate has expired: renew it",
     "CERTIFICATE_REVOKED": "it says that our certificate was revoked: make a new one",
@@ -43,16 +43,16 @@ _ALERTS = {
 
 
 class CertificateError(HushmoteError):
-    """A certificate or key file that cannot be used; the text says why and what would be right."""
+    """A certificate or key file cannot be used; the text says why and what would be right."""
 
 
 def client_context(
     ca: Path | None = None, certificate: Path | None = None, key: Path | None = None
 ) -> ssl.SSLContext:
-    """Return how a broker is checked: its certificate and its name, TLS 1.2 or newer.
+    """Return a context that checks a broker's certificate and its name, with TLS 1.2 or newer.
 
-    ca: PEM file of the CAs that are trusted, None for the system's. certificate, key: PEM files with what is
-    shown to the broker, both or none. Raises CertificateError.
+    ca: PEM file of the trusted CAs, None for the system's. certificate, key: PEM files that are
+    shown to the broker, both or neither. Raises CertificateError.
     """
     if (certificate is None) != (key is None):
         raise CertificateError(
@@ -83,7 +83,7 @@ def _read(path: Path) -> bytes:
 
 
 def _certificates(path: Path) -> list[x509.Certificate]:
-    from cryptography import x509  # only here: it takes longer to load than an aggregator without TLS waits
+    from cryptography import x509  # only here: it loads slowly, and only TLS needs it
 
     content = _read(path)
     try:
@@ -102,7 +102,7 @@ def _check_dates(certificate: x509.Certificate, path: Path) -> None:
         )
     if now < certificate.not_valid_before_utc:
         raise CertificateError(
-            f"{path} holds from {certificate.not_valid_before_utc:%Y-%m-%d} on: set this clock, or wait"
+            f"{path} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} on: set this clock, or wait"
         )
 
 
@@ -123,7 +123,7 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
 
 
 def explain(error: BaseException | str) -> str | None:
-    """Return what is wrong with a TLS connection and what would be right, or None where it is not TLS.
+    """Return what is wrong with a TLS connection and what would be right, or None if TLS is not the cause.
 
     error: what a connection attempt raised, or the line that says how one was lost.
     """

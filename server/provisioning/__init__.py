@@ -1,1 +1,1 @@
-"""A fleet's folder, its certificate authority, its boards' settings; what goes on a board."""
+"""A fleet's folder, its certificate authority, its devices' settings, and the files for a board."""

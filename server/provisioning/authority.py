@@ -1,6 +1,6 @@
-"""A fleet's own certificate authority: P-256 certificates for its broker, aggregators and boards.
+"""A fleet's own certificate authority: P-256 certificates for its broker, aggregators and devices.
 
-Everything here is a function of its arguments and fresh random keys; files are somebody else's. Times are
+Everything here is a function of its arguments and fresh random keys; other modules handle files. Times are
 UTC. No certificate outlives the authority that signs it.
 """
 
@@ -30,26 +30,26 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ..errors import ProvisionError
 
-AUTHORITY_DAYS = 7305  # 20 years: a board in the field can only get another one by being flashed
+AUTHORITY_DAYS = 7305  # 20 years: a board in the field gets a new one only by being flashed
 BROKER_DAYS = 825
 AGGREGATOR_DAYS = 825
 DEVICE_DAYS = 3653
 
 SERVER_URI = "urn:hushmote:server"
-"""What servers of one broker know each other by; no client's name."""
+"""The name by which servers of one broker know each other; no client has it."""
 
-_EARLY = datetime.timedelta(days=1)  # a clock that is some hours slow must not refuse a new certificate
+_EARLY = datetime.timedelta(days=1)  # a clock that is hours slow must accept a new certificate
 _LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9 _.-]{1,64}", re.ASCII)
 
 
 class AuthorityError(ProvisionError):
-    """A certificate or key that cannot be made, read or used; the text says what would be right."""
+    """A certificate or key cannot be made, read or used; the text says what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A certificate with its private key; chain: certificates between it and what is trusted, if any."""
+    """A certificate with its private key; chain: certificates between it and a trusted root, if any."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey = field(repr=False)
@@ -66,48 +66,48 @@ class Issued:
         return self.certificate.not_valid_after_utc
 
     def to_pem(self, passphrase: bytes | None = None) -> bytes:
-        """Key, certificate and chain as one PEM file: what is replaced in one step cannot fall apart."""
+        """Return key, certificate and chain as one PEM file, so that replacing it cannot separate them."""
         protection = NoEncryption() if passphrase is None else BestAvailableEncryption(passphrase)
         parts = [self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, protection)]
         parts += [c.public_bytes(Encoding.PEM) for c in (self.certificate, *self.chain)]
         return b"".join(parts)
 
     def board_fields(self) -> tuple[str, str]:
-        """Certificate and key as a board's settings hold them: base64 of DER, which every port reads."""
+        """Return certificate and key as a device's settings hold them: base64 of DER, for every port."""
         key = self.key.private_bytes(Encoding.DER, PrivateFormat.TraditionalOpenSSL, NoEncryption())
         return der_text(self.certificate), base64.b64encode(key).decode()
 
 
 def der_text(certificate: x509.Certificate) -> str:
-    """Base64 of a certificate's DER."""
+    """Return base64 of a certificate's DER."""
     return base64.b64encode(certificate.public_bytes(Encoding.DER)).decode()
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """The subject's common name, empty where it has none."""
+    """Return the subject's common name, empty if there is none."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
 
 
 def host_names(certificate: x509.Certificate) -> list[str]:
-    """The DNS names and addresses of a broker's certificate."""
+    """Return the DNS names and addresses of a broker's certificate."""
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     hosts = (name.value for name in names if isinstance(name, x509.DNSName | x509.IPAddress))
     return [str(host) for host in hosts]
 
 
 def new_authority(fleet: str, now: datetime.datetime, days: int = AUTHORITY_DAYS) -> Issued:
-    """Return a new root; its name ends in 32 random bits, so that two roots of a fleet are told apart."""
+    """Return a new root; its name ends in 32 random bits, which tell two roots of a fleet apart."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(f"Hushmote {fleet} {secrets.token_hex(4)}")
-    # A path of one: the next root is signed by this one for the time in which both are in use.
+    # A path of one: the next root is signed by this one while both are in use.
     end = now + datetime.timedelta(days=days)
     builder = _builder(subject, subject, key.public_key(), now, end, 1)
     return Issued(_sign(builder.serial_number(x509.random_serial_number()), key, key), key)
 
 
 def cross_sign(old: Issued, new: Issued, now: datetime.datetime) -> x509.Certificate:
-    """Return the old root's certificate for the new one: who trusts only the old then trusts both."""
+    """Return the old root's certificate for the new one: anyone who trusts the old then trusts both."""
     public = new.key.public_key()
     end = min(old.until, new.until)
     builder = _builder(new.certificate.subject, old.certificate.subject, public, now, end, 0)
@@ -124,10 +124,10 @@ def issue_broker(
 ) -> Issued:
     """Return a broker's certificate for DNS names and IP addresses; raises AuthorityError.
 
-    clustered: the broker is several servers, and this one calls the others with it as well.
+    clustered: the broker has several servers, and this one uses it to call the others as well.
     """
     if not hosts:
-        raise AuthorityError("a broker needs a name: give --host as boards reach it")
+        raise AuthorityError("a broker needs a name: give --host as devices reach it")
     names: list[x509.GeneralName] = [host_name(host) for host in hosts]
     usage = [ExtendedKeyUsageOID.SERVER_AUTH]
     if clustered:
@@ -137,14 +137,14 @@ def issue_broker(
 
 
 def issue_client(authority: Issued, name: str, now: datetime.datetime, days: int) -> Issued:
-    """Return a client's certificate; the broker takes its common name, or its URI, for the user name."""
+    """Return a client's certificate; the broker uses its common name, or its URI, as the user name."""
     serial = x509.random_serial_number()
     names = [x509.UniformResourceIdentifier(client_uri(name, serial))]
     return _issue(authority, name, now, days, serial, [ExtendedKeyUsageOID.CLIENT_AUTH], names)
 
 
 def client_uri(name: str, serial: int) -> str:
-    """The name of one certificate of a client, beside the client's own: NATS withdraws it by this."""
+    """Return the name of one certificate of a client, beside the client's own: NATS revokes it by this."""
     return f"urn:hushmote:{quote(name, safe='')}:{serial:x}"
 
 
@@ -172,7 +172,7 @@ def _issue(
 
 
 def host_name(host: str) -> x509.GeneralName:
-    """Return a host as a certificate names it; raises AuthorityError for what is neither name nor address."""
+    """Return a host as a certificate names it; raises AuthorityError unless it is a name or an address."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -189,7 +189,7 @@ def revocation_list(
 ) -> bytes:
     """Return the PEM list of an authority's revoked certificates, given as (serial number, when).
 
-    It says of itself that it holds as long as the authority: a broker whose list has run out refuses all.
+    The list is valid for as long as the authority: a broker whose list has expired refuses everyone.
     """
     builder = x509.CertificateRevocationListBuilder().issuer_name(authority.certificate.subject)
     builder = builder.last_update(now - _EARLY).next_update(authority.until)
@@ -202,7 +202,7 @@ def revocation_list(
 
 
 def needs_passphrase(pem: bytes) -> bool:
-    """Whether a PEM file's key is encrypted."""
+    """Return whether a PEM file's key is encrypted."""
     return b"ENCRYPTED PRIVATE KEY" in pem
 
 
@@ -215,7 +215,7 @@ def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> Issued:
         raise AuthorityError(f"the key in {where} needs a passphrase: set HUSHMOTE_CA_PASSPHRASE") from None
     except ValueError:
         if needs_passphrase(pem):
-            raise AuthorityError(f"that is not the passphrase of {where}, or the file is damaged") from None
+            raise AuthorityError(f"this is not the passphrase of {where}, or the file is damaged") from None
         raise AuthorityError(
             f"{where} must hold a key and its certificate, as `hushmote provision` wrote it"
         ) from None
@@ -250,7 +250,7 @@ def _builder(
     end: datetime.datetime,
     path_length: int | None = None,
 ) -> x509.CertificateBuilder:
-    """path_length: of an authority, None for a certificate that signs no other."""
+    """path_length: for an authority, None for a certificate that signs no other."""
     signs = path_length is not None
     usage = x509.KeyUsage(
         digital_signature=not signs,

@@ -1,7 +1,7 @@
-"""Put Hushmote on a board over USB: check, copy, read back, install, make the ledger where there is none.
+"""Put Hushmote on a board over USB: check, copy, read back, install, make the ledger if there is none.
 
 Everything goes through mpremote, as a person would use it. New files are first copied into a folder of their
-own, read back from flash and imported there; only then do they replace what the board has. So a flash that
+own, read back from flash and imported there; only then do they replace the board's files. So a flash that
 fails leaves the board as it was. The ledger in /ldp is never copied, overwritten or removed: the board makes
 it, once.
 """
@@ -26,7 +26,7 @@ from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, p
 MODULES = ("ldp_client", "ldp_p256", "kept_experiments", "reporter_base", "mqtt_reporter", "async_reporter")
 
 _STAGE = "/hushmote.new"
-# What littlefs needs beside the files: blocks for folders, and for a file while it replaces another.
+# What littlefs needs besides the files: blocks for folders, and for a file while it replaces another.
 _SPARE_BYTES = 32 * 1024
 
 _CLEAN = """
@@ -139,11 +139,11 @@ class _File:
 class Load:
     """What a flash puts on a board.
 
-    source: .py instead of .mpy files. provision_again: a new, empty ledger over an old one; that starts the
-    privacy bound again and needs settings that no board has used. main: an application other than the
+    source: .py instead of .mpy files. provision_again: a new, empty ledger over an old one; that restarts the
+    privacy bound and needs settings that no board has used. main: an application other than the
     example. further: files with mechanisms and types, which the board's settings then name: words of those in
-    device/ (sw), paths, or package.module:Class; or a umqtt/simple.py, to copy where the firmware has none,
-    instead of the bundled one.
+    device/ (sw), paths, or package.module:Class; or a umqtt/simple.py, which is copied instead of the bundled
+    one where the firmware has none.
     """
 
     source: bool = False
@@ -176,11 +176,11 @@ def flash(
 ) -> Flashed:
     """Put Hushmote and one board's settings on the board at port, and make its ledger if it has none.
 
-    port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: what `hushmote provision` wrote. reset:
-    start the application afterwards. timeout_s: for each of the five or so steps. say: gets a line for each
-    thing done.
+    port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: a file that `hushmote provision` wrote.
+    reset: start the application afterwards. timeout_s: for each of the five or so steps. say: gets a line for
+    each thing done.
 
-    Raises FlashError or provision.ProvisionError with one line; what was on the board is then unchanged,
+    Raises FlashError or provision.ProvisionError with one line; the board's content is then unchanged,
     unless the line says otherwise.
     """
     started_s = time.monotonic()
@@ -233,7 +233,7 @@ def flash(
 
 _LEDGER_LINES = {
     "made": "ledger: made, empty",
-    "made again": "ledger: made again; the privacy bound of whoever this board measures starts from zero",
+    "made again": "ledger: made again; for the people it measures, the privacy bound starts from zero",
     "kept": "ledger: kept as it was",
 }
 
@@ -243,7 +243,7 @@ class _NothingProvisioned(FlashError):
 
 
 def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) -> bool:
-    """Whether a ledger is to be made; FlashError where these settings and this board do not fit."""
+    """Return whether to make a ledger; raises FlashError if these settings and this board do not fit."""
     fresh = "make new ones with `hushmote provision`"
     if provision_again:
         if settings.ledger_made or settings.device_id == board.device_id:
@@ -252,14 +252,14 @@ def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) 
     if board.ledger:
         if board.device_id not in (None, settings.device_id):
             raise FlashError(
-                f"this board is {board.device_id} and the settings are {settings.device_id}'s: take "
-                "its own, or --provision-again, which starts its privacy bound again"
+                f"this board is {board.device_id} and the settings are {settings.device_id}'s: use "
+                "its own, or --provision-again, which restarts its privacy bound"
             )
         return False
     if board.device_id is not None:
         raise FlashError(
             f"this board was {board.device_id} and its ledger is gone, so it stays silent: {fresh}, then "
-            "--provision-again, which starts its privacy bound again"
+            "--provision-again, which restarts its privacy bound"
         )
     if settings.ledger_made:
         raise FlashError(
@@ -299,7 +299,7 @@ def _stage(link: UsbLink, files: Sequence[_File], further: Sequence[str]) -> Non
     """Copy files into the staging folder, and have the board read them back and import them."""
     if not files:
         return
-    unchanged = "; what was on the board is unchanged"
+    unchanged = "; the board's files are unchanged"
     commands = ["exec", f"STAGE={_STAGE!r}\n" + _CLEAN + "os.mkdir(STAGE)\n"]
     with tempfile.TemporaryDirectory() as folder:
         for file in files:
@@ -320,8 +320,7 @@ def _stage(link: UsbLink, files: Sequence[_File], further: Sequence[str]) -> Non
     for file in files:
         if said["sha"][file.name] != file.sha256:
             raise FlashError(
-                f"{file.name} reads back other than it was sent: try another cable; the flash may be worn"
-                + unchanged
+                f"{file.name} reads back differently: try another cable; the flash may be worn" + unchanged
             )
     if said["error"]:
         raise FlashError(f"the board cannot use the new files ({said['error']}){unchanged}")
@@ -331,7 +330,7 @@ _HALF_DONE = "the modules are new, the application and settings may be the old o
 
 
 def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str, modules: Sequence[str]) -> None:
-    """Put staged modules in their places, and see that the board loads these and no others."""
+    """Put staged modules in their places, and check that the board loads these and no others."""
     other = "mpy" if extension == "py" else "py"
     said = link.ask(
         _PLACE + _INSTALL,
@@ -373,7 +372,7 @@ def _finish_marked(
 
 
 def _finish(link: UsbLink, changed: Sequence[_File], make_ledger: bool, replace: bool) -> None:
-    """Make the ledger where it is to be made, then put settings and application in their places."""
+    """Make the ledger if asked to, then put settings and application in their places."""
     said = link.ask(
         # The application last: a board that loses power in between starts the old one, or none.
         _PLACE + _FINISH + _CLEAN,

@@ -49,49 +49,49 @@ DOOR_CA = "door/ca.pem"
 
 
 class FolderError(ProvisionError):
-    """A fleet's folder that cannot be made, read or used so; the text says what would be right."""
+    """A fleet's folder cannot be made, read or used like this; the text says what would be right."""
 
 
 def now_utc() -> datetime.datetime:
-    """This moment, UTC, in whole seconds as certificates have them."""
+    """Return this moment, UTC, in whole seconds, as in certificates."""
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
 @dataclass(frozen=True)
 class FleetFolder:
-    """A fleet's folder that is there. passphrase: of the authority's key, None where it has none."""
+    """A fleet's existing folder. passphrase: of the authority's key, None if it has none."""
 
     path: Path
     fleet: FleetSpec
     passphrase: bytes | None = field(default=None, repr=False)
 
-    # What is there
+    # Reading
 
     def signer(self) -> Issued:
-        """The authority in force; raises FolderError where its key is not here, and AuthorityError."""
+        """Return the authority in use; raises FolderError if its key is not here, and AuthorityError."""
         return self._signer(AUTHORITY)
 
     def old_signer(self) -> Issued | None:
-        """The authority before, while a rotation is under way."""
+        """Return the previous authority while a rotation is under way."""
         return self._signer(OLD_AUTHORITY) if (self.path / OLD_AUTHORITY).exists() else None
 
     def _signer(self, name: str) -> Issued:
         return authority.parse(self._read(name), str(self.path / name), self.passphrase)
 
     def needs_passphrase(self) -> bool:
-        """Whether the authority's key is encrypted."""
+        """Return whether the authority's key is encrypted."""
         return authority.needs_passphrase(self._read(AUTHORITY))
 
     def root(self) -> x509.Certificate:
-        """The certificate that boards check the broker by; needs no key and no passphrase."""
+        """Return the certificate by which devices check the broker; needs no key and no passphrase."""
         return self.certificate(ROOT)
 
     def certificate(self, name: str) -> x509.Certificate:
-        """The first certificate in a file of the folder; raises FolderError."""
+        """Return the first certificate in a file of the folder; raises FolderError."""
         return self._certificates(name)[0]
 
     def broker_certificates(self) -> list[x509.Certificate]:
-        """Each server's certificate, in the order of the fleet's servers."""
+        """Return each server's certificate, in the order of the fleet's servers."""
         return [self.certificate(f"{part}/broker.pem") for part, _ in self.fleet.servers]
 
     def _certificates(self, name: str) -> list[x509.Certificate]:
@@ -101,12 +101,12 @@ class FleetFolder:
             raise FolderError(f"{self.path / name} holds no certificate: copy it from its backup") from None
 
     def master_file(self) -> Path | None:
-        """The master key's file, None where the key is kept in the environment."""
+        """Return the master key's file, None if the key is kept in the environment."""
         path = self.path / MASTER
         return path if path.exists() else None
 
     def share(self) -> str:
-        """The name of the aggregators' group."""
+        """Return the name of the aggregators' group."""
         return self._read(SHARE).decode("ascii", "replace").strip()
 
     def _read(self, name: str) -> bytes:
@@ -122,11 +122,11 @@ class FleetFolder:
     # What was issued
 
     def journal(self) -> Journal:
-        """All that was issued and revoked; raises FolderError and JournalError."""
+        """Return all that was issued and revoked; raises FolderError and JournalError."""
         return issued.parse(self._read(ISSUED), str(self.path / ISSUED))
 
     def _note(self, lines: bytes) -> None:
-        """Note what is to be issued or revoked, before it is."""
+        """Note certificates before they are issued or revoked."""
         path = self.path / ISSUED
         with refusing(FolderError, f"write {path}"):
             issued.add(path, lines)
@@ -140,10 +140,10 @@ class FleetFolder:
             private_file.replace(path, content)
 
     def put_fleet(self, fleet: FleetSpec) -> FleetFolder:
-        """Replace fleet.json and what follows from it.
+        """Replace fleet.json and the files that follow from it.
 
-        That is the broker's configuration and access list, and what `--broker` of the aggregators and of the
-        HTTP door takes.
+        These are the broker's configuration and access list, and the --broker files of the aggregators and of
+        the HTTP door.
         """
         shared = len(fleet.aggregators) > 1 and fleet.broker != NATS
         texts = _broker_texts(fleet)
@@ -160,9 +160,9 @@ class FleetFolder:
         return changed
 
     def put_users(self, trusted: Sequence[str] | None = None) -> None:
-        """Write who may connect to the fleet's NATS servers, by all that was issued and revoked.
+        """Write who may connect to the fleet's NATS servers, from all that was issued and revoked.
 
-        trusted: names of the roots that are, where the folder does not say so yet.
+        trusted: names of the trusted roots, if the folder does not have them yet.
         """
         if self.fleet.broker == NATS:
             if trusted is None:
@@ -172,7 +172,7 @@ class FleetFolder:
                 self.put(f"{part}/users.conf", text)
 
     def put_trust(self, signers: Sequence[Issued]) -> None:
-        """Write which roots are trusted: the one in force first, as boards are given the first."""
+        """Write which roots are trusted, the one in use first, since devices are given the first."""
         pem = b"".join(s.certificate.public_bytes(Encoding.PEM) for s in signers)
         for name in ("aggregator/ca.pem", *(f"{part}/ca.pem" for part, _ in self.fleet.servers)):
             if name != ROOT:
@@ -180,10 +180,10 @@ class FleetFolder:
         if self.has_door():
             self.put(DOOR_CA, pem)
         self.put_users([s.name for s in signers])
-        self.put(ROOT, pem)  # last: by this one a rotation is known to be whole
+        self.put(ROOT, pem)  # last: this file shows that a rotation is complete
 
     def put_revocations(self, signers: Sequence[Issued], now: datetime.datetime) -> None:
-        """Tell the broker who is revoked: lists, one for each root that is trusted; NATS has users alone."""
+        """Tell the broker who is revoked: one list for each trusted root; NATS only has users."""
         if self.fleet.broker == NATS:
             self.put_users()
             return
@@ -195,7 +195,7 @@ class FleetFolder:
         self.put("broker/crl.pem", b"".join(lists))
 
     def put_broker(self, signer: Issued, now: datetime.datetime, old: Issued | None = None) -> Issued:
-        """Issue each server's certificate; old: the root that boards in the field still trust alone."""
+        """Issue each server's certificate; old: a root that some devices in the field still trust alone."""
         chain = () if old is None else (authority.cross_sign(old, signer, now),)
         for part, hosts in self.fleet.servers:
             clustered = self.fleet.broker == NATS
@@ -213,11 +213,11 @@ class FleetFolder:
         return made
 
     def has_door(self) -> bool:
-        """Whether an HTTP door has a certificate."""
+        """Return whether an HTTP door has a certificate."""
         return (self.path / DOOR).exists()
 
     def put_door(self, signer: Issued, now: datetime.datetime) -> Issued:
-        """Issue the HTTP door's client certificate, beside what it checks the broker with."""
+        """Issue the HTTP door's client certificate, with the files by which it checks the broker."""
         made = authority.issue_client(signer, DOOR_NAME, now, authority.AGGREGATOR_DAYS)
         self._note(issued.certificate_line(made, "door", signer))
         self.put_users()
@@ -228,12 +228,12 @@ class FleetFolder:
         self.put(DOOR, made.to_pem())
         return made
 
-    # Boards
+    # Devices
 
     def issue_device(self, device: str, now: datetime.datetime, *, more_follow: bool = False) -> Issued:
-        """Issue a board's client certificate; raises FolderError for a revoked board, and AuthorityError.
+        """Issue a device's client certificate; raises FolderError for a revoked device, and AuthorityError.
 
-        more_follow: put_users() will be called when the last is issued.
+        more_follow: put_users() will be called after the last one.
         """
         self._check_not_revoked(device)
         signer = self.signer()
@@ -244,7 +244,7 @@ class FleetFolder:
         return made
 
     def issue_login(self, device: str) -> str:
-        """Make a board's password and put its hash into the broker's file; raises FolderError."""
+        """Make a device's password and put its hash into the broker's file; raises FolderError."""
         self.check_logins()
         self._check_not_revoked(device)
         password = secrets.token_hex(20)  # 160 random bits
@@ -255,15 +255,15 @@ class FleetFolder:
         return password
 
     def check_logins(self) -> None:
-        """Raise FolderError where the fleet's broker takes certificates only."""
+        """Raise FolderError if the fleet's broker takes only certificates."""
         if self.fleet.password_port is None:
             raise FolderError(
-                f"the broker of fleet {self.fleet.fleet} takes certificates only: leave out --password, "
+                f"the broker of fleet {self.fleet.fleet} takes only certificates: leave out --password, "
                 "or make the fleet with --set password_port=8884"
             )
 
     def keep_login(self, device: str) -> None:
-        """Note that a board with a login checks the broker by the root in force from now on."""
+        """Note that a device with a login checks the broker by the root in use from now on."""
         self._check_not_revoked(device)
         self._note(issued.login_line(device, self.root()))
 
@@ -272,13 +272,13 @@ class FleetFolder:
 
     def _check_not_revoked(self, device: str) -> None:
         if device in self.journal().revoked:
-            raise FolderError(f"device {device} is revoked, for good: provision the board under a new id")
+            raise FolderError(f"device {device} is revoked, for good: provision it under a new id")
 
     def revoke(self, devices: Sequence[str], now: datetime.datetime) -> list[Credential]:
-        """Revoke boards for good: their certificates go on the list, their logins are removed.
+        """Revoke devices for good: their certificates go on the list, their logins are removed.
 
         Returns the credentials that were valid until now. Raises FolderError, JournalError, AuthorityError
-        and NameRefused; whatever fails then, the boards get nothing new.
+        and NameRefused; even then, the devices get nothing new.
         """
         names = {check_device(d) for d in devices}
         signers = self.signers()
@@ -299,22 +299,22 @@ class FleetFolder:
         self.put_revocations(signers, now)
 
     def signers(self) -> list[Issued]:
-        """The authority in force, and the one before while both are trusted."""
+        """Return the authority in use, and the previous one while both are trusted."""
         return [signer for signer in (self.signer(), self.old_signer()) if signer is not None]
 
 
 def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write_master: bool) -> FleetFolder:
-    """Make a fleet's folder, with all that its broker and its aggregators need, and return it.
+    """Make a fleet's folder, with everything that its broker and its aggregators need, and return it.
 
-    write_master: a new master key and signing key go into aggregator/master.key. Raises FolderError,
-    AuthorityError, NameRefused and MasterKeyError; a folder that is there must be empty, and where making
-    fails what was made is left for a person to look at.
+    write_master: put a new master key and signing key into aggregator/master.key. Raises FolderError,
+    AuthorityError, NameRefused and MasterKeyError. An existing folder must be empty; if making it
+    fails, the files made up to then stay for a person to look at.
     """
     check_fleet(fleet.fleet)
     for host in fleet.board_hosts:
         authority.host_name(host)
     if not fleet.hosts:
-        raise AuthorityError("a broker needs a name: give --host as boards reach it")
+        raise AuthorityError("a broker needs a name: give --host as devices reach it")
     if fleet.broker_folder and not PurePosixPath(fleet.broker_folder).is_absolute():
         raise FolderError(
             f"--broker-folder {fleet.broker_folder!r} must begin with /: {fleet.broker} starts anywhere"
@@ -324,7 +324,7 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
     with refusing(FolderError, f"make the folder {path}"):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if any(path.iterdir()):
-            raise FolderError(f"{path} is not empty: give a folder that is not there yet")
+            raise FolderError(f"{path} is not empty: give a folder that does not exist yet")
         path.chmod(0o700)
         parts = [name for part, _ in fleet.servers for name in (part, f"{part}/data")]
         for name in dict.fromkeys(("authority", "broker", *parts, "aggregator", DEVICES)):
@@ -342,8 +342,8 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
         folder.put_aggregator(root, name, now)
     if write_master:
         create_keys(path / MASTER)
-    if fleet.broker != NATS:  # there the group is a consumer, which no board may ask
-        # Random, so that no board can join the aggregators' group and be sent reports that it may not read.
+    if fleet.broker != NATS:  # there the group is a consumer, and no device may use it
+        # Random, so that no device can join the aggregators' group and get reports that it may not read.
         folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")
     if fleet.password_port is not None:
         folder.put("broker/passwords", b"")
@@ -356,7 +356,7 @@ def _connection(url: str, name: str, more: dict[str, str]) -> str:
 
 
 def _broker_texts(fleet: FleetSpec) -> dict[str, str]:
-    """The files that follow from the plan alone, by their names in the folder."""
+    """Return the files that follow from the plan alone, by their names in the folder."""
     if fleet.broker == NATS:
         return {
             f"{part}/nats.conf": nats.nats_conf(fleet, number)
@@ -376,7 +376,7 @@ def find(path: Path) -> FleetFolder:
         _broker_texts(fleet)
     except FileNotFoundError:
         raise FolderError(
-            f"{path} is no fleet's folder: make one with `hushmote provision fleet {path} --host ...`"
+            f"{path} is not a fleet's folder: make one with `hushmote provision fleet {path} --host ...`"
         ) from None
     except OSError as e:
         raise FolderError(f"cannot read {path / 'fleet.json'}: {e.strerror}") from None

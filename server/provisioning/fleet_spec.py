@@ -1,4 +1,4 @@
-"""What a fleet's folder is for: which broker it has, where that is reached, and who else has a user name."""
+"""What a fleet's folder is for: which broker, where to reach it, and who else has a user name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pydantic.dataclasses import dataclass
 from ..wrong_value import wrong_value
 from .authority import DEVICE_DAYS
 
-# An underscore: no device id has one, so no board can be given an aggregator's rights.
+# An underscore: no device id has one, so no device can get an aggregator's rights.
 _AGGREGATOR = re.compile(r"aggregator_[0-9]{1,4}", re.ASCII)
 
 DOOR = "door_1"
-"""The user name of a fleet's HTTP door, which no board can have either."""
+"""The user name of a fleet's HTTP door, which no device can have either."""
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -29,18 +29,18 @@ NATS_PORT = 4222
 
 
 def aggregator_name(number: int) -> str:
-    """The user name of a fleet's aggregator, numbered from 1."""
+    """Return the user name of a fleet's aggregator, numbered from 1."""
     return f"aggregator_{number}"
 
 
 def check_aggregator(name: str) -> None:
-    """Raise ValueError for a name that is not an aggregator's."""
+    """Raise ValueError unless a name is an aggregator's."""
     if not _AGGREGATOR.fullmatch(name):
         raise ValueError(f"an aggregator's user name is aggregator_1, aggregator_2, ..., not {name!r}")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is an address of every machine's own."""
+    """Return whether a host is a machine's own address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -53,7 +53,7 @@ def filled(name: str, values: Mapping[str, object]) -> str:
 
 
 def what_is_wrong(error: ValidationError, of: Any) -> str:
-    """What is wrong first with a dataclass's values, on one line without secrets."""
+    """Return the first fault in a dataclass's values, on one line without secrets."""
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "unexpected_keyword_argument":
@@ -76,15 +76,15 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 class FleetSpec:
     """What a fleet's folder is for, as fleet.json holds it.
 
-    hosts: names and addresses of the broker, as boards and aggregators reach it; with NATS one for each
-    server. port: TLS with client certificates. password_port: TLS with passwords for boards that have no
-    certificate, or None. broker_folder: where broker/ will lie on the broker's machine. broker_user: whom
-    mosquitto becomes when it is started as root. aggregators: their user names. aggregator_port: a second
-    port with client certificates, so that a firewall can tell aggregators from boards, or None; with NATS the
-    port on which aggregators speak NATS, 4222 where there is none. broker: "mosquitto" or "nats".
+    hosts: names and addresses of the broker, as devices and aggregators reach it; with NATS one for each
+    server. port: TLS with client certificates. password_port: TLS with passwords for devices that have no
+    certificate, or None. broker_folder: where broker/ will lie on the broker's machine. broker_user: the user
+    that mosquitto becomes when root starts it. aggregators: their user names. aggregator_port: a second
+    port with client certificates, so that a firewall can tell aggregators from devices, or None; with NATS
+    the port on which aggregators speak NATS, by default 4222. broker: "mosquitto" or "nats".
     cluster_port: where NATS servers reach each other. monitor_port: where a NATS server tells its own machine
-    how it is. board_host: one more name, of all NATS servers, or "". device_days: how long boards'
-    certificates hold.
+    how it is. board_host: one more name for all NATS servers, or "". device_days: lifetime of devices'
+    certificates.
     """
 
     fleet: str
@@ -110,12 +110,12 @@ class FleetSpec:
             raise ValueError("board_host is for NATS: give mosquitto's names with --host")
         taken = [port for port in ports if port is not None]
         if len(set(taken)) < len(taken):
-            raise ValueError(f"the broker's ports must differ, and are {', '.join(map(str, taken))}")
+            raise ValueError(f"the broker's ports must differ, but are {', '.join(map(str, taken))}")
         return self
 
     @property
     def servers(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Each server's part of the folder, and the names that its certificate has."""
+        """Each server's part of the folder, and the names in its certificate."""
         if self.broker == MOSQUITTO:
             return (("broker", self.hosts),)
         also = (self.board_host,) if self.board_host else ()
@@ -123,16 +123,16 @@ class FleetSpec:
 
     @property
     def board_hosts(self) -> tuple[str, ...]:
-        """The names by which boards may know the broker."""
+        """The names by which devices may know the broker."""
         return (self.board_host, *self.hosts) if self.board_host else self.hosts
 
     @property
     def nats_port(self) -> int:
-        """Where aggregators speak NATS."""
+        """The port on which aggregators speak NATS."""
         return self.aggregator_port or NATS_PORT
 
     def url(self, door: bool = False) -> str:
-        """The broker as aggregators, or the HTTP door, reach it."""
+        """Return the broker's URL for aggregators, or for the HTTP door."""
         if self.broker != NATS:
             port = self.port if door else self.aggregator_port or self.port
             return f"mqtts://{self.hosts[0]}:{port}"

@@ -1,4 +1,4 @@
-"""The files of `hushmote flash --with`: further mechanisms and types, checked before a board is asked."""
+"""The files of `hushmote flash --with`: further mechanisms and types, checked before they go to a board."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..wire.experiments import is_own
 from .usb import FlashError
 
 MOST_BYTES = 16 * 1024
-"""Of a file's source: a board has little memory to load it into."""
+"""Limit of a file's source, in bytes: a board has little memory to load it into."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _TAKEN = {"main", "boot", "micropython", "machine", "network", "umqtt", "esp32", "rp2", "hushmote"}
 
 
 def further_files(wanted: Sequence[str], taken: Sequence[str]) -> dict[str, bytes]:
-    """Source by module name, those first that others import.
+    """Return source by module name, in an order in which each can import the ones before.
 
     wanted: words of shipped files (sw), paths of .py files, or package.module:Class. taken: modules that
     boards have in any case. Raises FlashError in one line.
@@ -56,13 +56,13 @@ def _path(word: str) -> Path:
 def _check(path: Path, source: bytes, found: dict[str, bytes], taken: Sequence[str]) -> None:
     name = path.stem
     if not _NAME.fullmatch(name):
-        raise FlashError(f"--with {path}: call the file by a-z, 0-9 and _, so that boards can import it")
+        raise FlashError(f"--with {path}: name the file with a-z, 0-9 and _, so that boards can import it")
     if name in taken or name in _TAKEN or name in sys.stdlib_module_names:
-        raise FlashError(f"--with {path}: boards have a module {name} of their own: call yours otherwise")
+        raise FlashError(f"--with {path}: boards have their own module {name}: rename yours")
     if found.get(name, source) != source:
-        raise FlashError(f"--with {path}: there are two files {name}.py: call one of them otherwise")
+        raise FlashError(f"--with {path}: there are two files {name}.py: rename one of them")
     if len(source) > MOST_BYTES:
-        raise FlashError(f"--with {path}: {len(source):,} bytes, and a board takes {MOST_BYTES:,} at most")
+        raise FlashError(f"--with {path}: {len(source):,} bytes, but a board takes at most {MOST_BYTES:,}")
     try:
         compile(source, str(path), "exec")
     except (SyntaxError, ValueError) as e:

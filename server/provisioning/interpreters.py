@@ -1,4 +1,4 @@
-"""The MicroPythons of this machine: where they are looked for, what each can do, which may play a board."""
+"""The MicroPythons of this machine: where to look for them, what each can do, which may play a board."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class NoInterpreter(HushmoteError):
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A MicroPython that answered: what it is called, its command, its version, words of PROBE."""
+    """A MicroPython that answered: its name, its command, its version, words of PROBE."""
 
     name: str
     argv: tuple[str, ...]
@@ -72,13 +72,13 @@ class Interpreter:
 
 
 def rig_folder() -> Path | None:
-    """The .rig/ of the clone that one is in, or that this package lies in; None where there is none."""
+    """Return the .rig/ of the clone around the current folder or this package; None if there is none."""
     own = Path(__file__).resolve().parents[2]
     return next((folder / ".rig" for folder in (Path.cwd(), own) if (folder / ".rig").is_dir()), None)
 
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
-    """Name and command of each MicroPython here: $HUSHMOTE_MICROPYTHON, .rig/ of a clone, PATH.
+    """Return name and command of each MicroPython here: $HUSHMOTE_MICROPYTHON, .rig/ of a clone, PATH.
 
     None of them has been run yet.
     """
@@ -89,21 +89,21 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
     if rig is not None:
         own = ((name, rig / name / "micropython") for name in ("unix32f", "mp32"))
         here += [(name, (str(path),)) for name, path in own if path.exists()]
-    # pip puts it beside the Python that runs, whose folder need not be on PATH.
+    # pip puts it beside the running Python, whose folder need not be on PATH.
     beside = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
     on_path = shutil.which("micropython", path=beside)
     return [*here, ("path", (on_path,))] if on_path else here
 
 
 def absolute(words: Sequence[str]) -> tuple[str, ...]:
-    """A command with its files' full paths: it is run in another folder."""
+    """Return a command with its files' full paths, since it is run in another folder."""
     command = shutil.which(words[0]) or words[0]
     rest = (str(Path(word).absolute()) if Path(word).is_file() else word for word in words[1:])
     return (str(Path(command).absolute()) if Path(command).is_file() else command, *rest)
 
 
 def ask(name: str, argv: tuple[str, ...]) -> Interpreter | None:
-    """Run PROBE on it; None where that is no MicroPython, or none that answers."""
+    """Run PROBE on it; returns None if that is not MicroPython, or does not answer."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             done = subprocess.run(
@@ -119,8 +119,8 @@ def ask(name: str, argv: tuple[str, ...]) -> Interpreter | None:
 
 
 def for_board() -> Interpreter:
-    """The MicroPython to play a board: that of $HUSHMOTE_MICROPYTHON, or the first here, one with TLS before
-    one without. Raises NoInterpreter.
+    """Return the MicroPython to play a board: that of $HUSHMOTE_MICROPYTHON, or the first here, preferring
+    one with TLS. Raises NoInterpreter.
     """
     here = commands()
     if os.environ.get(VARIABLE):
@@ -139,5 +139,5 @@ def for_board() -> Interpreter:
             usable.append(answer)
     if not usable:
         why = "; ".join(faults) or f"none in {VARIABLE}, .rig/ of a clone or PATH"
-        raise NoInterpreter(f"no MicroPython for a board in software ({why}): {_GET_ONE}")
+        raise NoInterpreter(f"no MicroPython to run a board in software ({why}): {_GET_ONE}")
     return min(usable, key=lambda answer: "tls" not in answer.features)

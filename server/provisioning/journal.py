@@ -1,7 +1,7 @@
-"""What a fleet's authority has issued and revoked: lines of JSON that are only ever added to.
+"""Everything that a fleet's authority issued and revoked: lines of JSON, which are only ever added.
 
 {"name": "k3f9x1", "kind": "device", "serial": "1f...", "authority": "...", "until": "2036-..."}
-{"revoke": "k3f9x1", "at": "2026-..."}       a board: all it has, and all it would get
+{"revoke": "k3f9x1", "at": "2026-..."}       a device: all it has, and all it would get
 {"withdraw": "1f...", "at": "2026-..."}      one certificate
 """
 
@@ -21,16 +21,16 @@ from .authority import Issued, common_name
 
 
 class JournalError(ProvisionError):
-    """Lines that cannot be read; the text says which and what would be right."""
+    """The lines cannot be read; the text says which one and what would be right."""
 
 
 @dataclass(frozen=True)
 class Credential:
-    """A certificate, or a board's login at the broker.
+    """A certificate, or a device's login at the broker.
 
     kind: "device", "broker" or "aggregator". serial: hex digits, None for a login. authority: common name of
-    the root that signed it, or that the board checks the broker by. until: when the certificate ends.
-    revoked: since when it is on the list, or the login is gone.
+    the root that signed it, or by which the device checks the broker. until: when the certificate ends.
+    revoked: when it was put on the list, or the login removed.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Credential:
 
 @dataclass(frozen=True)
 class Journal:
-    """All lines, as things stand now. credentials: in order of issue. revoked: device id -> since when."""
+    """All lines, as of now. credentials: in order of issue. revoked: device id -> when."""
 
     credentials: tuple[Credential, ...]
     revoked: Mapping[str, datetime.datetime]
 
     def valid(self, kind: str, now: datetime.datetime) -> list[Credential]:
-        """Credentials of a kind that are neither revoked nor past their end."""
+        """Return the credentials of a kind that are neither revoked nor expired."""
         return [
             c
             for c in self.credentials
@@ -84,23 +84,23 @@ def parse(text: bytes, where: str) -> Journal:
 
 
 def line(**values: str | None) -> bytes:
-    """A line with these fields, such as revoke and at."""
+    """Return a line with these fields, such as revoke and at."""
     return json.dumps(values).encode() + b"\n"
 
 
 def certificate_line(issued: Issued, kind: str, authority: Issued) -> bytes:
-    """The line for a certificate."""
+    """Return the line for a certificate."""
     serial, until = f"{issued.certificate.serial_number:x}", issued.until.isoformat()
     return line(name=issued.name, kind=kind, serial=serial, authority=authority.name, until=until)
 
 
 def login_line(device: str, root: x509.Certificate) -> bytes:
-    """The line for a board's login at the broker."""
+    """Return the line for a device's login at the broker."""
     return line(name=device, kind="device", serial=None, authority=common_name(root), until=None)
 
 
 def add(path: Path, lines: bytes) -> None:
-    """Add lines to the file, which must be there; they are on disk when this returns. Raises OSError."""
+    """Add lines to an existing file; they are on disk when this returns. Raises OSError."""
     fd = os.open(path, os.O_WRONLY | os.O_APPEND)
     with os.fdopen(fd, "ab") as f:
         f.write(lines)

@@ -1,7 +1,7 @@
-"""The keys of a server's fleets where they are kept: a file that only its owner can read, or the environment.
+"""Where the keys of a server's fleets are kept: a file that only its owner can read, or the environment.
 
 A file has a master key in its first line, 64 hex digits, and `signing:` with 64 more in its last. During a
-rotation older master keys stand between them. In HUSHMOTE_MASTER_KEY they have commas between.
+rotation older master keys stand between them. HUSHMOTE_MASTER_KEY has commas between them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _SIGNING = "signing:"
 def create_keys(path: Path) -> FleetKeys:
     """Write a new master key and a new signing key to a file that only its owner can read; return them.
 
-    Raises MasterKeyError where the file exists or cannot be made.
+    Raises MasterKeyError if the file exists or cannot be made.
     """
     made = FleetKeys((os.urandom(KEY_BYTES),), new_signing_key())
-    exists = f"{path} exists: new keys would lock out every board; take another path"
+    exists = f"{path} exists: new keys would lock out every device; take another path"
     with refusing(MasterKeyError, f"write {path}", exists):
         private_file.create(path, to_text(made).encode())
     return made
@@ -40,7 +40,7 @@ def new_signing_key() -> bytes:
         made = os.urandom(KEY_BYTES)
         try:
             public_key_bytes(made)
-        except MasterKeyError:  # once in 2**32 times: above the order of the curve
+        except MasterKeyError:  # about once in 2**32 times: above the order of the curve
             continue
         return made
 
@@ -48,7 +48,7 @@ def new_signing_key() -> bytes:
 def load_keys(path: Path | None = None, environ: Mapping[str, str] | None = None) -> FleetKeys | None:
     """Return the keys of a file, else of HUSHMOTE_MASTER_KEY, else None.
 
-    Raises MasterKeyError where one is missing or malformed, or where others can read the file.
+    Raises MasterKeyError if one is missing or malformed, or if others can read the file.
     """
     text, where = _read(path, environ)
     if text is None:
@@ -58,14 +58,14 @@ def load_keys(path: Path | None = None, environ: Mapping[str, str] | None = None
         add = "`hushmote provision upgrade` makes one"
         if path is None:
             add = f"put a comma, {_SIGNING} and 64 random hex digits after the master key"
-        raise MasterKeyError(f"{where} holds no signing key, so boards would refuse every experiment: {add}")
+        raise MasterKeyError(f"{where} holds no signing key, so devices would refuse every experiment: {add}")
     return FleetKeys(masters, signing)
 
 
 def load_unsigned(path: Path) -> tuple[bytes, ...] | None:
-    """Return the master keys of a file of before there were signing keys, None where it holds one.
+    """Return the master keys of a file from before signing keys existed, None if it has one.
 
-    Raises MasterKeyError where the file cannot be read, is malformed, or can be read by others.
+    Raises MasterKeyError if the file cannot be read, is malformed, or can be read by others.
     """
     text, where = _read(path, None)
     masters, signing = _parse(text or "", where)
@@ -73,13 +73,13 @@ def load_unsigned(path: Path) -> tuple[bytes, ...] | None:
 
 
 def to_text(fleet_keys: FleetKeys) -> str:
-    """Return what a file with these keys holds."""
+    """Return these keys as a file's content."""
     lines = [master.hex() for master in fleet_keys.masters]
     return "\n".join([*lines, _SIGNING + fleet_keys.signing.hex()]) + "\n"
 
 
 def _read(path: Path | None, environ: Mapping[str, str] | None) -> tuple[str | None, str]:
-    """The text that holds the keys, and what it is called."""
+    """Return the text that holds the keys, and its name for messages."""
     if path is None:
         return (os.environ if environ is None else environ).get(ENVIRONMENT_VARIABLE), ENVIRONMENT_VARIABLE
     try:
@@ -96,17 +96,17 @@ def _read(path: Path | None, environ: Mapping[str, str] | None) -> tuple[str | N
 
 
 def readable_by_others(path: Path, mode: int) -> bool:
-    """Whether a secret's file of that mode is open to more than its owner, as far as the system can tell."""
+    """Return whether others than its owner can read a secret file of this mode, as far as one can tell."""
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if credentials and path.parent == Path(credentials):
-        # systemd's own: the folder is the service's alone, and the access list that lets the service's user
-        # read the file shows as the group's bits.
+        # systemd's own: only the service can enter the folder, and the access list that lets the service's
+        # user read the file shows as the group's bits.
         return False
     return os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO) != 0
 
 
 def _parse(text: str, where: str) -> tuple[tuple[bytes, ...], bytes | None]:
-    """Master keys and signing key; the text is never part of a message: it may be nearly a real key."""
+    """Return master keys and signing key; no message quotes the text, which may be nearly a real key."""
     words = text.replace(",", " ").split()
     signing = None
     if words and words[-1].startswith(_SIGNING):

@@ -1,6 +1,6 @@
-"""What mosquitto is told for one fleet: its configuration, who may use which topic, and passwords' hashes.
+"""Mosquitto's files for one fleet: its configuration, who may use which topic, and passwords' hashes.
 
-Pure text. Written for mosquitto 2.0 (Debian's 2.0.11 and later); the tests start it on exactly this.
+Pure text. Written for mosquitto 2.0 (Debian's 2.0.11 and later); the tests start it with exactly these files.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _SALT_BYTES = 12
 
 MOST_PACKET_BYTES = 4096
 MOST_CONNECTIONS = 100_000
-# What waits for an absent aggregator takes QUEUE_BYTES at most, and 400 bytes for each message. It must stay
-# below the broker's memory: at that limit the broker can send nothing any more, so that nothing drains.
+# The queue for an absent aggregator takes at most QUEUE_BYTES, and 400 bytes more for each message. It must
+# stay below the broker's memory limit: there the broker can send nothing, so the queue cannot drain.
 MOST_QUEUED = 2_000_000
 QUEUE_BYTES = 300_000_000
 MEMORY_BYTES = 1_500_000_000
-MOST_INFLIGHT = 2 * BATCH_REPORTS  # twice the aggregator's batch: it acknowledges only what is committed
+MOST_INFLIGHT = 2 * BATCH_REPORTS  # twice the aggregator's batch: it acknowledges only after a commit
 
 
 _FOR_AGGREGATORS = """\
@@ -36,11 +36,11 @@ _FOR_LOGINS = "# Boards without a certificate: the same TLS, and a login."
 
 
 def acl(fleet: str, aggregators: Sequence[str]) -> str:
-    """Return mosquitto's access list: who may use which topic of a fleet; what is not named is refused."""
+    """Return mosquitto's access list: who may use which topic of a fleet; anything else is refused."""
     prefix = f"hushmote/v1/{check_fleet(fleet)}"
     discovery = f"homeassistant/sensor/hushmote_{fleet}/+/config"
     lines = [
-        "# Written by `hushmote provision`; what is not allowed here is refused.",
+        "# Written by `hushmote provision`; anything not allowed here is refused.",
         "# A board: its own reports and status, the experiments, and what was learned, also in the form for",
         "# Home Assistant. %u is its certificate's or login's name; mosquitto refuses names with + or # in",
         "# a pattern, and none is ever issued.",
@@ -73,7 +73,7 @@ def acl(fleet: str, aggregators: Sequence[str]) -> str:
 def mosquitto_conf(plan: FleetSpec) -> str:
     """Return mosquitto.conf: TLS only, nobody anonymous, nothing larger than Hushmote needs."""
     where = PurePosixPath(plan.broker_folder)
-    experiment_topic(plan.fleet, "any")  # NameRefused for a fleet that no topic can carry
+    experiment_topic(plan.fleet, "any")  # raises NameRefused for an invalid fleet name
     for text in (str(where), plan.broker_user):
         if "\n" in text or not text.isprintable():
             raise ProvisionError("the broker's folder and user must be printable and one line")

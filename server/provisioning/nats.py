@@ -1,4 +1,4 @@
-"""What NATS servers are told for one fleet: each one's configuration, and who may use which subject.
+"""The NATS servers' files for one fleet: each one's configuration, and who may use which subject.
 
 Pure text. Written for nats-server 2.15; the tests start it on exactly this. A topic's slashes are dots here.
 """
@@ -25,22 +25,20 @@ FORGOTTEN_MIN = 10
 
 
 def check(fleet: FleetSpec) -> None:
-    """Raise ProvisionError where NATS servers cannot be told so."""
+    """Raise ProvisionError if NATS servers cannot serve such a fleet."""
     if len(fleet.hosts) not in (1, 3):
         raise ProvisionError(
-            f"NATS takes one --host for one server, or three for three, and not {len(fleet.hosts)}: with two "
-            "both would have to live"
+            f"NATS takes one --host for one server, or three for three, not {len(fleet.hosts)}: with two "
+            "both would have to stay up"
         )
     if fleet.password_port is not None:
-        raise ProvisionError(
-            "NATS has one port for MQTT, and that takes certificates: leave out password_port"
-        )
+        raise ProvisionError("NATS has one port for MQTT, which takes certificates: leave out password_port")
 
 
 def nats_conf(fleet: FleetSpec, number: int) -> str:
     """Return nats.conf of the server with this number, from 1; raises ProvisionError and NameRefused."""
     check(fleet)
-    experiment_topic(fleet.fleet, "any")  # NameRefused for a fleet that no topic can carry
+    experiment_topic(fleet.fleet, "any")  # raises NameRefused for an invalid fleet name
     where = PurePosixPath(fleet.broker_folder) / str(number)
     if not str(where).isprintable() or '"' in str(where) or "\\" in str(where):
         raise ProvisionError("the broker's folder must be printable and one line, without quotes")
@@ -73,7 +71,7 @@ def nats_conf(fleet: FleetSpec, number: int) -> str:
 
 
 def _listens(host: str) -> tuple[str, str]:
-    """Where a server listens for others, and where for its own machine."""
+    """Return where a server listens for others, and where for its own machine."""
     if is_loopback(host):  # a server for this machine alone, perhaps one of three
         return _in_url(host), _in_url(host)
     return ("[::]", "[::1]") if ":" in host else ("0.0.0.0", "127.0.0.1")
@@ -84,14 +82,14 @@ def _in_url(host: str) -> str:
 
 
 def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Container[str]) -> str:
-    """Return users.conf: an entry for each certificate that opens the servers, with what it may do.
+    """Return users.conf: an entry for each certificate that opens the servers, with its rights.
 
-    trusted: names of the roots that are. A user is named as the second name of his certificate: NATS finds
-    that at once, and would compare a subject with every entry.
+    trusted: names of the trusted roots. A user's name is the second name of its certificate: NATS finds
+    that at once, but would compare a subject with every entry.
     """
     prefix = f"hushmote.v1.{check_fleet(fleet.fleet)}"
     discovery = f"homeassistant.sensor.hushmote_{fleet.fleet}.*.config"
-    # What the server sends a client for its own subscriptions at QoS 1; none can subscribe to it over MQTT.
+    # The server sends a client this for its own subscriptions at QoS 1; nobody can subscribe to it over MQTT.
     answers = "$MQTT.sub.>"
     reads = [f"{prefix}.experiment.*", f"{prefix}.result.*", answers]
     known = set(fleet.aggregators)
@@ -106,7 +104,7 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
             publish = _list([f"{prefix}.report.{c.name}", f"{prefix}.status.{c.name}"])
             rights = f"{{publish: {publish}, subscribe: $BOARD_READS}}"
         elif c.kind == "aggregator" and c.name in known:
-            # NATS forgets what is retained by who is gone: one that is revoked stays, and no way leads in.
+            # NATS forgets what a removed user retained: so a revoked one stays, without a way in.
             rights, ways = "$AGGREGATOR", "[STANDARD, MQTT]" if valid else "[WEBSOCKET]"
         elif c.kind == "door" and c.name == DOOR and valid:
             rights = f"{{publish: {_list([f'{prefix}.report.*'])}, subscribe: {_list(reads)}}}"
@@ -114,10 +112,10 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
             continue
         user = client_uri(c.name, int(c.serial, 16))
         users.append(f'{{user: "{user}", allowed_connection_types: {ways}, permissions: {rights}}}')
-    boards = any("$BOARD_READS" in user for user in users)  # NATS refuses a name that is not used
+    boards = any("$BOARD_READS" in user for user in users)  # NATS refuses an unused name
     lines = [
-        "# Written by `hushmote provision`: all who may connect. At SIGHUP who was added is let in, and the",
-        "# connections of those who are gone end.",
+        "# Written by `hushmote provision`: all who may connect. SIGHUP lets in new users and ends the",
+        "# connections of those who were removed.",
         *([f"BOARD_READS: {_list([*reads, discovery])}"] if boards else []),
         "AGGREGATOR: {",
         f"  publish: {_list(_aggregator_publishes(prefix, discovery))}",
@@ -131,7 +129,7 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
 
 
 def _aggregator_publishes(prefix: str, discovery: str) -> list[str]:
-    """Experiments and results; and of JetStream what a consumer takes, of reports and of nothing else."""
+    """Return experiments, results, and the subjects of JetStream that a consumer needs, for reports only."""
     consumer = "$JS.API.CONSUMER"
     return [
         f"{prefix}.experiment.*",
@@ -145,7 +143,7 @@ def _aggregator_publishes(prefix: str, discovery: str) -> list[str]:
 
 def _aggregator_subscribes(prefix: str, answers: str) -> list[str]:
     # An aggregator whose store may get more fleets watches the experiments of all: NATS refuses such a filter
-    # where a right is narrower, and would show it none.
+    # if a right is narrower, and would show it none.
     experiments = "hushmote.v1.*.experiment.*"
     return [f"{prefix}.report.*", f"{prefix}.status.*", experiments, answers, "_INBOX.>"]
 

@@ -1,6 +1,6 @@
-"""New keys for a fleet that is running: each step leaves a folder whose old and new keys both work.
+"""New keys for a running fleet: each step leaves a folder whose old and new keys both work.
 
-What ends the overlap is a step of its own, named finish_*. Who reads the broker's folder is told by SIGHUP.
+A separate step, named finish_*, ends the overlap. SIGHUP tells programs that read the broker's folder.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .settings import DeviceSettings
 
 @dataclass(frozen=True)
 class Rotated:
-    """What a rotation did: a line for each thing done, and for each that is left to do."""
+    """What a rotation did: a line for each thing done, and for each thing left to do."""
 
     done: tuple[str, ...]
     left: tuple[str, ...]
 
 
 def reload_broker(fleet: FleetSpec) -> str:
-    """What makes the broker read its part of the folder again."""
+    """Return how to make the broker read its part of the folder again."""
     if fleet.broker == NATS:
         return (
             "copy broker/1/ and the others to where each server has its own, if that is elsewhere, and send "
@@ -50,9 +50,9 @@ SERVE_AGAIN = (
 
 
 def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotated:
-    """Give the broker new keys and certificates; hosts: its names from now on, none for those it has.
+    """Give the broker new keys and certificates; hosts: its names from now on, none to keep them.
 
-    Raises FolderError where that would be another number of NATS servers.
+    Raises FolderError if that would change the number of NATS servers.
     """
     if hosts:
         if folder.fleet.broker == NATS and len(hosts) != len(folder.fleet.hosts):
@@ -63,20 +63,20 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
             authority.host_name(host)
         folder = folder.put_fleet(replace(folder.fleet, hosts=tuple(hosts)))
     made = folder.put_broker(folder.signer(), now, folder.old_signer())
-    folder.put_users()  # a folder that has taken over another's authority lets its boards in
+    folder.put_users()  # a folder that took over another's authority lets its devices in
     names = ", ".join(folder.fleet.board_hosts)
     return Rotated(
         (f"broker: new key and certificate for {names}, until {made.until:%Y-%m-%d}",),
         (
             reload_broker(folder.fleet),
-            "boards read no revocation list: whoever stole the old key can pose as the broker until the old "
+            "devices read no revocation list: a thief of the old key can pose as the broker until the old "
             "certificate ends; after a theft rotate the ca",
         ),
     )
 
 
 def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
-    """Give one more aggregator a user name and a certificate, and the rights of an aggregator."""
+    """Give one more aggregator a user name, a certificate and an aggregator's rights."""
     name = aggregator_name(len(folder.fleet.aggregators) + 1)
     made = folder.put_aggregator(folder.signer(), name, now)
     folder.put_fleet(replace(folder.fleet, aggregators=(*folder.fleet.aggregators, name)))
@@ -97,10 +97,10 @@ def _start_aggregator(folder: FleetFolder, name: str) -> str:
 
 
 def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotated:
-    """Give the HTTP door a new key and certificate, and revoke those that it had."""
+    """Give the HTTP door a new key and certificate, and revoke its older ones."""
     old = folder.journal().valid("door", now)
     made = folder.put_door(folder.signer(), now)
-    folder.put_fleet(folder.fleet)  # an access list of before there were doors
+    folder.put_fleet(folder.fleet)  # the access list may be older than doors
     folder.withdraw(old, now)
     revoked = (f"{len(old)} older certificates of the door are revoked",) if old else ()
     pem = folder.path / DOOR
@@ -139,7 +139,7 @@ def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
 
 
 def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
-    """Make a new root that signs everything from now on; boards that know only the old one still connect.
+    """Make a new root that signs everything from now on; devices that know only the old one still connect.
 
     The broker's new certificate comes with one of the old root for the new, so that both kinds of boards
     accept it. Raises FolderError where a rotation is under way.
@@ -170,7 +170,7 @@ def _replace_authority(folder: FleetFolder, new: authority.Issued) -> None:
     path, old_path = folder.path / AUTHORITY, folder.path / OLD_AUTHORITY
     fresh = path.with_name("ca-new.key")
     with refusing(FolderError, f"write {path}"):
-        # At every instant ca.key is there and whole.
+        # ca.key exists, complete, at every instant.
         with contextlib.suppress(FileNotFoundError):
             fresh.unlink()
         private_file.create(fresh, new.to_pem(folder.passphrase))
@@ -181,7 +181,7 @@ def _replace_authority(folder: FleetFolder, new: authority.Issued) -> None:
 def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> Rotated:
     """Trust only the new root, and forget the old one's key.
 
-    Boards that have nothing of the new root can connect no more: FolderError, unless cut_off.
+    Devices without anything from the new root can no longer connect: FolderError, unless cut_off.
     """
     old, new = folder.old_signer(), folder.signer()
     if old is None:
@@ -189,13 +189,13 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
     boards = left_behind(folder, new.name, now)
     if boards and not cut_off:
         raise FolderError(
-            f"{len(boards)} boards know only the old ca, {boards[0]} for one: rotate, flash them first, or "
+            f"{len(boards)} devices know only the old ca, {boards[0]} for one: rotate, flash them first, or "
             "cut them off with --cut-off"
         )
     with refusing(FolderError, f"remove {folder.path / OLD_AUTHORITY}"):
         (folder.path / OLD_AUTHORITY).unlink()
     _sign_again(folder, now)
-    cut = (f"{len(boards)} boards are cut off until they are flashed",) if boards else ()
+    cut = (f"{len(boards)} devices are cut off until they are flashed",) if boards else ()
     return Rotated(
         (f"authority: only {new.name} is trusted; {old.name} is gone", *cut),
         (reload_broker(folder.fleet), SERVE_AGAIN),
@@ -203,13 +203,13 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
 
 
 def left_behind(folder: FleetFolder, root: str, now: datetime.datetime) -> list[str]:
-    """Ids of boards whose newest credential is not of the root with this name; sorted."""
+    """Return ids of devices whose newest credential is not from the root with this name; sorted."""
     newest = {c.name: c.authority for c in folder.journal().valid("device", now)}
     return sorted(device for device, name in newest.items() if name != root)
 
 
 def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
-    """What the broker and the aggregators need under the root in force; may be repeated after a failure."""
+    """Issue again what the broker and the aggregators need under the new root; may be repeated."""
     signer, *old = signers = folder.signers()
     folder.put_revocations(signers, now)
     folder.put_broker(signer, now, *old)
@@ -224,7 +224,7 @@ def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
 
 
 def rotate_master(folder: FleetFolder) -> Rotated:
-    """Put a new master key before the one in force; tags under the others count until finish_master."""
+    """Put a new master key before the one in use; tags under the others count until finish_master."""
     fleet_keys = _keys(folder)
     masters = fleet_keys.masters
     if len(masters) >= MOST_MASTERS:
@@ -243,7 +243,7 @@ def rotate_master(folder: FleetFolder) -> Rotated:
 
 
 def finish_master(folder: FleetFolder) -> Rotated:
-    """Forget all master keys but the one in force."""
+    """Forget all master keys but the one in use."""
     fleet_keys = _keys(folder)
     older = len(fleet_keys.masters) - 1
     if not older:
@@ -252,21 +252,21 @@ def finish_master(folder: FleetFolder) -> Rotated:
     return Rotated(
         (f"{folder.path / MASTER}: {older} older master keys are gone",),
         (
-            f"{SERVE_AGAIN}: tags under the old keys count no more",
+            f"{SERVE_AGAIN}: tags under the old keys no longer count",
             "a board that was not flashed spends its budget on reports that do not count: flash it",
         ),
     )
 
 
 def rotate_signing(folder: FleetFolder) -> Rotated:
-    """Put a new signing key in the place of the one in force; there is no time in which both hold."""
+    """Replace the signing key by a new one; there is no time in which both hold."""
     folder.put(MASTER, to_text(replace(_keys(folder), signing=new_signing_key())).encode())
     return Rotated(
         (f"{folder.path / MASTER}: a new signing key; the old one is gone",),
         (
             SERVE_AGAIN,
             "`hushmote provision rotate boards`, then `hushmote flash` each: it keeps its ledger. Until "
-            "then it takes experiments of the old key only, and whoever stole that can still sign for it",
+            "then it takes only experiments of the old key, and a thief of that key can still sign for it",
         ),
     )
 
@@ -275,8 +275,8 @@ def _keys(folder: FleetFolder) -> keys.FleetKeys:
     path = folder.master_file()
     if path is None:
         raise FolderError(
-            f"the keys are not in {folder.path}: change them in {keys.ENVIRONMENT_VARIABLE}, a new "
-            "master key before the old with a comma between"
+            f"the keys are not in {folder.path}: change them in {keys.ENVIRONMENT_VARIABLE}, with a new "
+            "master key before the old one and a comma between"
         )
     fleet_keys = load_keys(path)
     assert fleet_keys is not None  # as there is a file
@@ -286,21 +286,21 @@ def _keys(folder: FleetFolder) -> keys.FleetKeys:
 def renew(
     folder: FleetFolder, path: Path, fleet_keys: keys.FleetKeys | None, now: datetime.datetime
 ) -> DeviceSettings:
-    """Give one board's settings the keys, the certificate and the CA that are in force now.
+    """Give one device's settings the keys, the certificate and the CA that are in use now.
 
-    The old certificate stays valid. After the last board comes folder.put_users(). Raises ProvisionError, for
-    a revoked board too.
+    The old certificate stays valid. Call folder.put_users() after the last device. Raises ProvisionError,
+    also for a revoked device.
     """
     settings = provision.load_settings(path)
     if settings.fleet != folder.fleet.fleet:
-        raise ProvisionError(f"{path} is of fleet {settings.fleet}, the folder of {folder.fleet.fleet}")
+        raise ProvisionError(f"{path} belongs to fleet {settings.fleet}, the folder to {folder.fleet.fleet}")
     names = provision.broker_names(settings.mqtt_host)
     if not names or not set(names) <= set(folder.fleet.board_hosts):
         hosts = " or ".join(folder.fleet.board_hosts)
         raise ProvisionError(f"{path} has the broker {settings.mqtt_host!r}; this fleet's is {hosts}")
     if settings.key is not None and fleet_keys is None:
         raise ProvisionError(
-            f"boards of this fleet have keys, and the folder has none: set {keys.ENVIRONMENT_VARIABLE}"
+            f"devices of this fleet have keys, but the folder has none: set {keys.ENVIRONMENT_VARIABLE}"
         )
     certificate = None
     if settings.mqtt_cert is not None:
@@ -314,12 +314,12 @@ def renew(
 
 
 def upgrade(key_file: Path | None, settings: Sequence[Path]) -> Rotated:
-    """Give a fleet without a signing key one: into its keys' file, and the public half into boards' settings.
+    """Give a fleet a signing key: into its keys' file, and the public half into devices' settings.
 
-    A fleet that has one only needs its boards flashed: firmware of before withdrawals were signed refuses
+    A fleet that has one only needs its boards flashed: firmware from before withdrawals were signed refuses
     those.
-    key_file: None where the keys are in HUSHMOTE_MASTER_KEY, which must have a signing key already. What is
-    upgraded already stays as it is, so it may be run again, also after it was killed. Raises MasterKeyError
+    key_file: None if the keys are in HUSHMOTE_MASTER_KEY, which must then have a signing key. Upgraded
+    files stay as they are, so this may be run again, also after it was killed. Raises MasterKeyError
     and ProvisionError.
     """
     masters = None if key_file is None else load_unsigned(key_file)
@@ -342,7 +342,7 @@ def upgrade(key_file: Path | None, settings: Sequence[Path]) -> Rotated:
         (
             SERVE_AGAIN,
             "`hushmote flash` every board: it keeps its ledger. Until then a board without this announce key "
-            "refuses every experiment and reports nothing, and one whose firmware is of before withdrawals "
-            "were signed goes on with what is withdrawn",
+            "refuses every experiment and reports nothing, and one with firmware older than signed "
+            "withdrawals goes on with withdrawn experiments",
         ),
     )

@@ -1,7 +1,7 @@
-"""Who a board is: its id, its keys, its Wi-Fi and broker, in one JSON file that `hushmote flash` takes.
+"""A device's id, keys, Wi-Fi and broker, in one JSON file that `hushmote flash` takes.
 
-The file holds secrets: only its owner may read it (mode 0600). It is one board's; a board that is provisioned
-again gets a new one.
+The file holds secrets: only its owner may read it (mode 0600). It belongs to one device; a board that is
+provisioned again gets a new one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from . import authority
 from .fleet_spec import what_is_wrong
 
 _BROKER = re.compile(r"([^\s,:/@]+)(?::([0-9]{1,5}))?", re.ASCII)
-_MAY_BE_MISSING = {"mqtt_cert", "mqtt_key", "ledger_made"}  # in files of before there were such fields
+_MAY_BE_MISSING = {"mqtt_cert", "mqtt_key", "ledger_made"}  # in files from before these fields existed
 
 
 def _by(check: Callable[[str], object]) -> AfterValidator:
-    """What is told by a function that raises for a text that is wrong; None is never wrong."""
+    """Validate with a function that raises for a wrong text; None is never wrong."""
 
     def checked(text: str | None) -> str | None:
         try:
@@ -49,7 +49,7 @@ def _by(check: Callable[[str], object]) -> AfterValidator:
 
 
 def _like(pattern: bytes, wanted: str) -> AfterValidator:
-    """What a text's UTF-8 must be. It is never part of the message: it may be nearly a real key."""
+    """Validate a text's UTF-8. No message quotes it: it may be nearly a real key."""
 
     def check(text: str) -> None:
         if not re.fullmatch(pattern, text.encode(), re.DOTALL):
@@ -70,34 +70,33 @@ def _hex(digits: int) -> AfterValidator:
 
 
 def broker_names(mqtt_host: str) -> tuple[str, ...]:
-    """Return the brokers of mqtt_host without their ports: what their certificates must name.
+    """Return the brokers of mqtt_host without their ports: the names that their certificates must have.
 
     Raises ValueError.
     """
     names: list[str] = []
     try:
         for broker in mqtt_host.split(",") if mqtt_host else ():
-            found = _BROKER.fullmatch(broker)  # else an IPv6 address, which has no port here
+            found = _BROKER.fullmatch(broker)  # otherwise an IPv6 address, which has no port here
             names.append(found[1] if found else str(ipaddress.IPv6Address(broker)))
             if found and not 1 <= int(found[2] or 1) <= 65535:
                 raise ValueError
     except ValueError:
         raise ValueError(
-            "must be host or host:port, of a cluster several with commas between: a,b,c"
+            "must be host or host:port, for a cluster several with commas between: a,b,c"
         ) from None
     return tuple(names)
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True))
 class DeviceSettings:
-    """What one board must know, as its settings file holds it.
+    """What one device must know, as its settings file holds it.
 
-    key: 64 hex digits; announce_key: 128, the public key that experiments are checked with; both None in an
-    open fleet. mqtt_ca: the broker's CA certificate, base64 of
-    its DER; None for a connection without TLS. mqtt_host: host or host:port, of a cluster several with commas
-    between, of which a board tries the next where one does not answer; mqtt_port: of those that name none.
-    mqtt_cert, mqtt_key: the board's own certificate and its key,
-    base64 of DER, or None twice. ledger_made: whether these settings have made a board's ledger already;
+    key: 64 hex digits; announce_key: 128, the public key that checks experiments; both None in an
+    open fleet. mqtt_ca: the broker's CA certificate, base64 of its DER; None for a connection without TLS.
+    mqtt_host: host or host:port, for a cluster several with commas between: if one does not answer, the
+    device tries the next. mqtt_port: for hosts without one. mqtt_cert, mqtt_key: the device's own certificate
+    and its key, base64 of DER, or both None. ledger_made: whether these settings have made a ledger already;
     boards never see it.
     """
 
@@ -122,20 +121,20 @@ class DeviceSettings:
     @model_validator(mode="after")
     def _certificate_of_this_board(self) -> Self:
         if (self.mqtt_cert is None) != (self.mqtt_key is None):
-            raise ValueError("mqtt_cert and mqtt_key belong together: give both, or null twice")
+            raise ValueError("mqtt_cert and mqtt_key belong together: give both, or null for both")
         if self.mqtt_cert is not None and self.mqtt_key is not None:
             if self.mqtt_ca is None:
-                raise ValueError("mqtt_cert is shown to a broker over TLS only: mqtt_ca is missing")
+                raise ValueError("mqtt_cert needs TLS: mqtt_ca is missing")
             if authority.parse_board_fields(self.mqtt_cert, self.mqtt_key).name != self.device_id:
-                raise ValueError("mqtt_cert is another board's: its name must be the device_id")
+                raise ValueError("mqtt_cert is another device's: its name must be the device_id")
         return self
 
     def to_json(self) -> bytes:
-        """The settings file's content."""
+        """Return the settings file's content."""
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=True).encode() + b"\n"
 
     def board_json(self, further: tuple[str, ...] = ()) -> bytes:
-        """What is copied to the board as /settings.json; further: modules that main.py imports first."""
+        """Return what goes to the board as /settings.json; further: modules that main.py imports first."""
         values = dataclasses.asdict(self) | ({"with": further} if further else {})
         del values["ledger_made"]
         return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode()
@@ -143,11 +142,11 @@ class DeviceSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """How a board reaches its Wi-Fi and its broker.
+    """How a device reaches its Wi-Fi and its broker.
 
-    wifi_password: empty for an open network. mqtt_host, mqtt_port: as in DeviceSettings; the port is 8883
-    with a CA, else 1883, where it is None. mqtt_ca: PEM file with the broker's CA certificate, None
-    without TLS. certificate: the board's own.
+    wifi_password: empty for an open network. mqtt_host, mqtt_port: as in DeviceSettings; if the port is
+    None, it is 8883 with a CA, else 1883. mqtt_ca: PEM file with the broker's CA certificate, None
+    without TLS. certificate: the device's own.
     """
 
     wifi_ssid: str = ""
@@ -169,9 +168,9 @@ def provision_device(
     *,
     path: Path | None = None,
 ) -> DeviceSettings:
-    """Make a board's settings; where path is given, write them to a new file that only its owner can read.
+    """Make a device's settings; if path is given, write them to a new file that only its owner can read.
 
-    fleet_keys: None for an open fleet. device_id: 64 random bits where none is given; never take a
+    fleet_keys: None for an open fleet. device_id: 64 random bits by default; never take a
     MAC address or a chip id, which would follow the board for life. Raises ProvisionError, NameRefused or
     MasterKeyError; an existing file is never overwritten.
     """
@@ -183,7 +182,7 @@ def provision_device(
     values = {"fleet": check_fleet(fleet), "device_id": device_id} | given
     settings = _made(values | _secrets(fleet_keys, fleet, device_id, ca, certificate), "these settings")
     if path is not None:
-        exists = f"{path} exists: it may be all that knows a board's keys; take another path"
+        exists = f"{path} exists: it may be the only copy of a device's keys; take another path"
         with refusing(ProvisionError, f"write {path}", exists):
             private_file.create(path, settings.to_json())
     return settings
@@ -195,9 +194,9 @@ def renewed(
     mqtt_ca: Path | None,
     certificate: authority.Issued | None,
 ) -> DeviceSettings:
-    """Return the same board's settings with the keys, CA and certificate that are in force.
+    """Return the same device's settings with the keys, CA and certificate that are in use now.
 
-    The device id and whether a ledger was made stay, so `hushmote flash` leaves the board's ledger alone.
+    The device id stays, and so does ledger_made, so `hushmote flash` leaves the board's ledger alone.
     """
     fresh = _secrets(fleet_keys, settings.fleet, settings.device_id, mqtt_ca, certificate)
     return _made(dataclasses.asdict(settings) | fresh, "these settings")
@@ -222,11 +221,11 @@ def _secrets(
 
 
 def _made(values: dict[str, Any], where: str) -> DeviceSettings:
-    """The settings with these values; raises ProvisionError in one line that begins with where."""
+    """Return the settings with these values; raises ProvisionError in one line that begins with where."""
     missing = {f.name for f in dataclasses.fields(DeviceSettings)} - _MAY_BE_MISSING - values.keys()
     if len(values.get("announce_key") or "") == 64:
         raise ProvisionError(
-            f"{where}: announce_key is of before experiments were signed with a key pair: "
+            f"{where}: announce_key is from before experiments were signed with a key pair: "
             "run `hushmote provision upgrade`, then `hushmote flash`"
         )
     try:
@@ -239,7 +238,7 @@ def _made(values: dict[str, Any], where: str) -> DeviceSettings:
 
 
 def describe(settings: DeviceSettings, path: Path) -> str:
-    """One line on a settings file, without its secrets."""
+    """Return one line about a settings file, without its secrets."""
     keyed = "without keys (open fleet)" if settings.key is None else "with keys"
     if settings.mqtt_cert is not None and settings.mqtt_key is not None:
         until = authority.parse_board_fields(settings.mqtt_cert, settings.mqtt_key).until
@@ -250,20 +249,20 @@ def describe(settings: DeviceSettings, path: Path) -> str:
 
 
 def settings_path(device_id: str, folder: Path = Path()) -> Path:
-    """Where `hushmote provision` puts a board's settings: <device id>.settings.json."""
+    """Return where `hushmote provision` puts a device's settings: <device id>.settings.json."""
     return folder / f"{device_id}.settings.json"
 
 
 def load_settings(path: Path) -> DeviceSettings:
-    """Read a settings file; raises ProvisionError where it is missing, malformed or readable by others."""
+    """Read a settings file; raises ProvisionError if it is missing, malformed or readable by others."""
     return _made(_read(path), str(path))
 
 
 def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
-    """Return the settings in a file with this announce key, None where they need no other.
+    """Return the settings in a file with this announce key, None if they need no change.
 
-    They need none where they have this one, and in an open fleet. Settings of before experiments were signed
-    with a key pair are read as well. Raises what load_settings does.
+    They need none if they have this one, or belong to an open fleet. Reads settings from before experiments
+    were signed with a key pair, too. Raises what load_settings does.
     """
     values = _read(path)
     as_it_is = values.get("announce_key") in (None, announce_key)
@@ -273,7 +272,7 @@ def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
 
 def _read(path: Path) -> dict[str, Any]:
     if path.exists() and not path.is_file():  # reading a board's port would wait for ever
-        raise ProvisionError(f"{path} is no file of settings: make one with `hushmote provision`")
+        raise ProvisionError(f"{path} is not a settings file: make one with `hushmote provision`")
     wrote = "it must be a file that `hushmote provision` wrote"
     try:
         with open(path, "rb") as f:
@@ -293,7 +292,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def check_complete(settings: DeviceSettings, path: Path) -> None:
-    """Raise ProvisionError where a board could not reach its broker with these settings."""
+    """Raise ProvisionError if a board could not reach its broker with these settings."""
     for name in ("wifi_ssid", "mqtt_host"):
         if not getattr(settings, name):
             raise ProvisionError(f"{name} is empty in {path}: fill it in")
@@ -308,13 +307,13 @@ def mark_ledger(path: Path, settings: DeviceSettings, made: bool) -> DeviceSetti
 
 
 def replace_settings(path: Path, settings: DeviceSettings) -> None:
-    """Write settings in the place of those that are there, in one step; raises ProvisionError."""
+    """Replace a settings file in one step; raises ProvisionError."""
     with refusing(ProvisionError, f"write {path}"):
         private_file.replace(path, settings.to_json())
 
 
 def _certificate(path: Path) -> str:
-    """The first certificate of a PEM file, base64 of its DER: what every MicroPython port's TLS reads."""
+    """Return the first certificate of a PEM file, base64 of its DER, for any MicroPython port's TLS."""
     must = "it must be a PEM file with the broker's CA"
     try:
         text = path.read_text(encoding="ascii")

@@ -1,7 +1,7 @@
 """umqtt.simple, the MQTT client for boards whose firmware lacks it: bundled, one version, known by its hash.
 
-device/umqtt/simple.py is the file of MicroPython's package index, byte for byte: micropython-lib's own and a
-line with the version, under the MIT licence of device/umqtt/LICENSE.
+device/umqtt/simple.py is the file from MicroPython's package index, byte for byte: micropython-lib's own,
+plus a line with the version, under the MIT licence of device/umqtt/LICENSE.
 """
 
 from __future__ import annotations

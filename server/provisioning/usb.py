@@ -1,4 +1,4 @@
-"""The board at the end of a USB cable: mpremote to talk to it, what it says of itself, mpy-cross for it."""
+"""The board at the end of a USB cable: mpremote to talk to it, what it says about itself, mpy-cross."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class FlashError(HushmoteError):
 class Board:
     """What a board said about itself.
 
-    free_bytes: of its file system, None where it has none. files: SHA-256 in hex by path, None where missing.
-    device_id: of the settings it has. ledger: whether there is one, whole or damaged.
+    free_bytes: of its file system, None if it has none. files: SHA-256 in hex by path, None if missing.
+    device_id: of the settings it has. ledger: whether there is one, complete or damaged.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Board:
 
 
 class UsbLink:
-    """mpremote and a port; each run is one process that ends within timeout_s."""
+    """mpremote on one port; each run is one process that ends within timeout_s."""
 
     def __init__(self, port: str, timeout_s: float) -> None:
         self.port = port
@@ -104,7 +104,7 @@ class UsbLink:
     def run(self, *args: str, failure: str | None = None) -> str:
         """Run mpremote with these commands and return what it printed; raises FlashError.
 
-        failure: what could not be done, for the error line.
+        failure: the step that could not be done, for the error line.
         """
         if importlib.util.find_spec("mpremote") is None:
             raise FlashError("flashing needs mpremote: pip install 'hushmote[flash]'")
@@ -152,11 +152,11 @@ def _not_opened(port: str) -> str:
     path = Path(port)
     if os.name == "posix" and not path.exists():
         return (
-            f"no such port: {port}; `mpremote connect list` names those there are "
+            f"no such port: {port}; `mpremote connect list` lists the ports "
             "(a board that sleeps has none: press reset first; one in software: start `hushmote board`)"
         )
     if os.name == "posix" and not path.is_char_device():
-        return f"{port} is not a serial port: `mpremote connect list` names those there are"
+        return f"{port} is not a serial port: `mpremote connect list` lists the ports"
     if os.name == "posix" and not os.access(path, os.R_OK | os.W_OK):
         group = path.group()
         return f"you may not open {port}: join its group (sudo usermod -aG {group} $USER) and log in again"
@@ -181,7 +181,7 @@ def probe(link: UsbLink, paths: Sequence[str]) -> Board:
 
 
 def check_board(board: Board, *, wifi: bool) -> None:
-    """Raise FlashError where a board cannot run Hushmote; wifi: nor an application that needs Wi-Fi."""
+    """Raise FlashError if a board cannot run Hushmote, or with wifi an application that needs Wi-Fi."""
     if not board.version:
         raise FlashError("this board runs CircuitPython or the like: install MicroPython 1.23 or later")
     if board.version < OLDEST_FIRMWARE:
@@ -200,7 +200,7 @@ def check_board(board: Board, *, wifi: bool) -> None:
 
 
 def architecture(mpy: int) -> str | None:
-    """The name that mpy-cross has for the native code of a board, from sys.implementation._mpy."""
+    """Return mpy-cross's name for a board's native code, from sys.implementation._mpy."""
     number = mpy >> 10 & 15
     return _ARCHITECTURES[number] if number < len(_ARCHITECTURES) else None
 

@@ -107,6 +107,8 @@ def test_a_port_that_is_busy_or_none_is_named(tmp_path: Path, interpreter: list[
 def test_without_a_micropython_one_line_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("hushmote.server.provisioning.interpreters.commands", list)
     said = hushmote("board", cwd=tmp_path, expect=1)
-    assert said.startswith("hushmote: no MicroPython for a board in software (none in HUSHMOTE_MICROPYTHON,")
+    assert said.startswith(
+        "hushmote: no MicroPython to run a board in software (none in HUSHMOTE_MICROPYTHON,"
+    )
     assert "`apt install micropython` (Debian 13)" in said
     assert list(tmp_path.iterdir()) == []

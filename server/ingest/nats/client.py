@@ -1,9 +1,9 @@
 """nats-py's client for many small messages: it takes them straight from the bytes that came, in order.
 
 nats-py makes an object of each message, puts it into a queue and wakes a task for it; each acknowledgement
-is a command of its own: 40,000 messages took 0.08 s of CPU here, and 1.5 s with its fetch(). What is
-overridden and called here is private to nats-py, whose major version is bounded; nothing else in Hushmote
-touches it.
+is a command of its own: 40,000 messages took 0.08 s of CPU here, and 1.5 s with its fetch(). The methods
+overridden and called here are private to nats-py, whose major version is bounded; nothing else in Hushmote
+touches them.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _PING_S = 20
 _MOST_LOST_PINGS = 2
 _FLUSH_S = 1
 
-# What comes by the reports' subscription: subject, reply, headers and payload.
+# A message on the reports' subscription: subject, reply, headers and payload.
 Taken = Callable[[bytes, bytes, bytes, bytes], object]
 
 
 class NoTls(Error):
-    """One end wants TLS and the other does not; the text says which."""
+    """One end wants TLS and the other does not use it; the text says which."""
 
 
 class BatchParser(Parser):
-    """A parser as nats-py's, which hands messages of the client's `taken_sid` over without a detour."""
+    """nats-py's parser, which hands over messages of the client's `taken_sid` without a detour."""
 
     def __init__(self, client: BatchNatsClient) -> None:
         super().__init__(client)
         self._client = client
 
     async def parse(self, data: bytes = b"") -> None:
-        """Take what the server sent; what is no whole message yet waits for the rest."""
+        """Take what the server sent; an incomplete message waits for the rest."""
         self.buf.extend(data)
         while self.buf:
             if self.state == AWAITING_CONTROL_LINE and self._take():
@@ -51,7 +51,7 @@ class BatchParser(Parser):
                 return
 
     def _take(self) -> bool:
-        """Take the messages at the buffer's start; whether the rest is nothing but a part of one."""
+        """Take the messages at the buffer's start; returns whether only a part of one is left."""
         buf, sid, take = bytes(self.buf), self._client.taken_sid, self._client.take
         at, part = 0, False
         while header := _HEADER.match(buf, at):
@@ -73,8 +73,8 @@ class BatchParser(Parser):
 class BatchNatsClient(Client):
     """A client of one connection to one server, without reconnecting.
 
-    take: called with each message of subscribe_taken()'s subject. failed: called with what the server says is
-    wrong, and with "" when the connection is closed.
+    take: called with each message of subscribe_taken()'s subject. failed: called with each error that the
+    server reports, and with "" when the connection is closed.
     """
 
     def __init__(self, take: Taken, failed: Callable[[str], object]) -> None:
@@ -88,7 +88,7 @@ class BatchNatsClient(Client):
     async def join(
         self, host: str, port: int, login: tuple[str | None, str | None], tls: ssl.SSLContext | None
     ) -> None:
-        """Connect and log in; raises OSError, which a refusal by TLS is as well, and nats-py's Error."""
+        """Connect and log in; raises OSError, also when TLS is refused, and nats-py's Error."""
 
         async def error(e: Exception) -> None:
             self._failed(str(e))
@@ -121,23 +121,23 @@ class BatchNatsClient(Client):
                 raise reader.exception() from None
             raise
         if tls is not None:
-            # nats-py makes the protocol of the encrypted connection itself, which asyncio then warns of.
+            # nats-py makes the protocol of the encrypted connection itself, and asyncio then warns about it.
             transport: Any = self._transport
             transport._io_writer.transport.get_protocol()._over_ssl = True
 
     async def subscribe_taken(self, subject: str) -> None:
-        """Have what comes on this subject taken."""
+        """Subscribe to this subject and take its messages."""
         self._taking = await self.subscribe(subject)
         self.taken_sid = self._taking._id
 
     async def stop_taking(self) -> None:
-        """Take what was sent up to now, and have the server send no more."""
+        """Take what was sent up to now, and stop the server from sending more."""
         if self._taking is not None:
             await self._taking.unsubscribe()
             await self.flush(_FLUSH_S)
 
     async def acknowledge(self, replies: Sequence[bytes], word: bytes = b"") -> None:
-        """Answer messages, by their replies, in one piece; word: b"-NAK" to have them sent again."""
+        """Answer messages, by their replies, in one write; word: b"-NAK" to have them sent again."""
         tail = b" %d\r\n%s\r\n" % (len(word), word)
         await self._send_command(b"".join([b"PUB " + reply + tail for reply in replies]))
         await self._flush_pending()
@@ -148,7 +148,7 @@ class BatchNatsClient(Client):
         self._current_server = server
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        # Before CONNECT, which has the password: nats-py itself would go on without TLS.
+        # Check before CONNECT, which has the password: nats-py would go on without TLS.
         if initial_connection:
             wanted, given = "tls" in self.options, bool(info.get("tls_required"))
             if wanted and not given:

@@ -1,9 +1,9 @@
 """One connection of the aggregator to NATS servers: reports by a pull consumer, the rest by MQTT.
 
 The consumer is durable, on the servers' own stream of MQTT messages; any number of aggregators pull from it.
-What boards must find at the broker, experiments, goes by MQTT to one of the same servers: what is retained is
-MQTT's own there. Its subjects, for permissions: $JS.API.CONSUMER.{INFO,CREATE,MSG.NEXT,DELETE} and $JS.ACK of
-the stream, and the inbox.
+Experiments, which devices must find at the broker, go by MQTT to one of the same servers: retained messages
+are MQTT's own there. Its subjects, for permissions: $JS.API.CONSUMER.{INFO,CREATE,MSG.NEXT,DELETE} and
+$JS.ACK of the stream, and the inbox.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from .consumer import Consumer, ConsumerRefused
 from .pull import Pull
 
 _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}"
-_STEP_S = 0.01  # between two looks at MQTT, until it is set up
+_STEP_S = 0.01  # between two checks of MQTT, until it is set up
 _CLOSE_S = 2.0
-_MOST_SUBJECT = 128  # bytes that are looked at: no valid topic has as many
-_NO_TOPIC = "hushmote/v1/none"  # what nobody is subscribed to: its UNSUBACK comes after what is retained
+_MOST_SUBJECT = 128  # longer ones are ignored: no valid topic has so many bytes
+_NO_TOPIC = "hushmote/v1/none"  # nobody subscribes to it: its UNSUBACK comes after what is retained
 _NO_MAJORITY = "JetStream does not answer; is a majority of the servers up?"
 
 
 class NatsConnection:
     """A connection from its logins to the loss of either half; a ReportConnection.
 
-    mqtt: the half for what is retained, made anew like this. consumer: what reports are taken from.
+    mqtt: the half for retained messages, made anew for each connection. consumer: the source of reports.
     most: messages held or asked for at a time.
 
-    found: the consumer as it was at the start of the connection, None where it was made then.
-    refusal: why no other try would do better, "" where one may. trouble: what else went wrong.
+    found: the consumer as it was at the start of the connection, None if it was made then.
+    refusal: why no other try would do better, "" if one may. trouble: any other error.
     """
 
     def __init__(self, mqtt: BrokerConnection, consumer: Consumer, most: int, pace: Pace) -> None:
@@ -66,16 +66,16 @@ class NatsConnection:
         self._woken = asyncio.Event()
         self._client = BatchNatsClient(self._take, self._failed)
 
-    # What is retained goes by MQTT.
+    # Retained messages go by MQTT.
 
     @property
     def experiments(self) -> dict[str, bytes]:
-        """Topic -> what was last published there by somebody else, or is retained."""
+        """Topic -> what somebody else last published there, or what is retained."""
         return self.mqtt.experiments
 
     @property
     def most_bytes(self) -> int | None:
-        """Of a packet that the servers take, None where they do not say."""
+        """The largest packet that the servers take, in bytes; None if they do not say."""
         return self.mqtt.most_bytes
 
     @property
@@ -84,7 +84,7 @@ class NatsConnection:
         return self.mqtt.refused
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish with QoS 1, retained; what is returned says whether the broker has answered."""
+        """Publish with QoS 1, retained; the return value tells whether the broker has answered."""
         return self.mqtt.publish(topic, payload)
 
     @property
@@ -100,17 +100,17 @@ class NatsConnection:
         return version.major, version.minor
 
     def connect(self, host: str, port: int) -> None:
-        """Send MQTT's CONNECT; raises OSError where nobody listens and ValueError for what is no host."""
+        """Send MQTT's CONNECT; raises OSError if nobody listens and ValueError for an invalid host."""
         self.mqtt.connect(host, port)
 
     def turn(self, wait_s: float, most: int) -> bool:
-        """Wait wait_s seconds at most for reports, read, write and keep alive; False once it is lost."""
+        """Wait at most wait_s seconds for reports, read, write and keep alive; False once it is lost."""
         alive = self.mqtt.turn(0.0, most)
         self._pull.turned(time.monotonic())
         try:
             self._run(self._receive(wait_s if self.subscribed else min(wait_s, _STEP_S), most))
         except (Error, OSError) as e:
-            # The client noticed before we did: it takes nothing any more.
+            # The client noticed first: it takes nothing any more.
             self.trouble = self.trouble or str(e).removeprefix("nats: ")
         now = time.monotonic()
         self._take_over(most, now)
@@ -123,7 +123,7 @@ class NatsConnection:
         return not self.trouble and not self.refusal
 
     def acknowledge(self) -> None:
-        """Acknowledge all messages and forget them; a connection that is gone takes no harm."""
+        """Acknowledge all messages and forget them; harmless if the connection is gone."""
         if not self._client.is_closed:
             with contextlib.suppress(Error, OSError):
                 self._run(self._client.acknowledge(self._replies))
@@ -132,7 +132,7 @@ class NatsConnection:
         self._replies.clear()
 
     def left(self) -> int | None:
-        """Messages that the consumer has not seen acknowledged, None where the servers do not say now."""
+        """Messages that the consumer has not seen acknowledged, None if the servers do not answer now."""
         try:
             info = self._run(self._consumer.find(self._client))
         except (Error, OSError):
@@ -142,7 +142,7 @@ class NatsConnection:
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     def delete_consumer(self) -> None:
-        """End it for all who pull from it; raises nats-py's Error."""
+        """End it for all that pull from it; raises nats-py's Error."""
         self._run(self._consumer.delete(self._client))
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class NatsConnection:
     async def _receive(self, wait_s: float, most: int) -> None:
         if self.subscribed:
             await self._ask()
-        # The first message is reported at once, as its age decides; then a batch is waited for.
+        # The first message is reported at once, since its age counts; then wait for a batch.
         self._wake_at = most - len(self.messages) if self.messages else 1
         self._woken.clear()
         if len(self._pull.ahead) >= self._wake_at:
@@ -175,7 +175,7 @@ class NatsConnection:
             await asyncio.wait_for(self._woken.wait(), wait_s)
 
     async def _ask(self) -> None:
-        """Ask for messages in good time, and for no more than are to be held."""
+        """Ask for messages in good time, but for no more than may be held."""
         request = self._pull.request(len(self.messages), time.monotonic())
         if request is not None:
             inbox, text = request
@@ -193,14 +193,14 @@ class NatsConnection:
         if subject.startswith(self._pull.inbox):
             self.trouble = self.trouble or self._pull.heard(subject, headers, now)
         else:
-            # One byte too many is as malformed as a megabyte, and takes less memory.
+            # Keep one byte too many: it is as malformed as a megabyte, in less memory.
             message = topic_of(subject[:_MOST_SUBJECT]), payload[: MAX_PAYLOAD_BYTES + 1]
             self._pull.arrived((reply, message), now)
         if self.trouble or len(self._pull.ahead) >= self._wake_at:
             self._woken.set()
 
     def _failed(self, text: str) -> None:
-        """Hear from the client what is wrong."""
+        """Note what the client reports as wrong."""
         if "permissions violation" in text.lower():
             self.refusal = self.refusal or text.removeprefix("nats: ")
         elif not self.trouble:
@@ -208,7 +208,7 @@ class NatsConnection:
         self._woken.set()
 
     async def _set_up(self, seen: Sequence[str]) -> None:
-        """Do what comes before reports do: nothing is announced to boards before the consumer is there."""
+        """Do what must come before reports: devices are told nothing before the consumer is there."""
         mqtt = self.mqtt
         await _until(lambda: mqtt.answer is not None)
         assert mqtt.answer is not None

@@ -1,4 +1,4 @@
-"""The durable pull consumer on NATS servers: found, or made as it must be, and ended."""
+"""The durable pull consumer on NATS servers: finds it, makes it as it must be, and ends it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from nats.js.errors import APIError, NotFoundError
 from ...errors import HushmoteError
 from ...wire.subjects import STREAM
 
-# An aggregator that dies leaves what it held to the others after this; one that waits for its store longer
-# counts duplicates. `nats consumer edit` may change it, and how many messages may be on their way.
+# If an aggregator dies, the others get its messages after this time; if its store keeps it waiting longer,
+# it counts duplicates. `nats consumer edit` may change it, and how many messages may be on their way.
 ACK_WAIT_S = 60.0
 _MOST_ON_THEIR_WAY = 500_000
 _MOST_WAITING = 2_048  # requests, two of each aggregator
@@ -26,20 +26,20 @@ _NO_STREAM = 10059
 
 
 class ConsumerRefused(HushmoteError):
-    """A consumer that cannot be used; the text says why and what would be right."""
+    """A consumer cannot be used; the text says why and what would be right."""
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """A consumer by its name, for all aggregators that have one client id. subjects: of its reports."""
+    """A consumer by its name, for all aggregators with one client id. subjects: those of its reports."""
 
     name: str
     subjects: tuple[str, ...]
 
     async def find(self, client: Client) -> ConsumerInfo | None:
-        """Return what the servers have under this name, None for nothing.
+        """Return the consumer that the servers have under this name, None if there is none.
 
-        Raises nats-py's Error, and ConsumerRefused where it is another's.
+        Raises nats-py's Error, and ConsumerRefused if it is another program's.
         """
         try:
             info = await client.jsm(timeout=_ANSWER_S).consumer_info(STREAM, self.name)
@@ -51,7 +51,7 @@ class Consumer:
         return info
 
     async def make(self, client: Client) -> None:
-        """Make it and return once a server leads it; two that make the same one at once do no harm.
+        """Make it and return once a server leads it; it is safe to make the same one twice at once.
 
         Raises nats-py's Error.
         """
@@ -75,7 +75,7 @@ class Consumer:
             if e.code == 400:
                 raise ConsumerRefused(f"they make no consumer {self.name}: {e.description}") from None
             raise
-        # Its leader alone answers this, and until there is one a request for messages comes to nothing.
+        # Only its leader answers this, and until there is one, nobody answers a request for messages.
         for _ in range(_ELECTION_TRIALS):
             with contextlib.suppress(Error):
                 await client.jsm(timeout=_ELECTION_S).consumer_info(STREAM, self.name)
@@ -83,7 +83,7 @@ class Consumer:
             await asyncio.sleep(_ELECTION_S / 5)
 
     async def delete(self, client: Client) -> None:
-        """End it for all who pull from it. Raises nats-py's Error."""
+        """End it for all that pull from it. Raises nats-py's Error."""
         await client.jsm(timeout=_ANSWER_S).delete_consumer(STREAM, self.name)
 
     def _check(self, info: ConsumerInfo) -> None:
@@ -98,8 +98,8 @@ class Consumer:
             config.ack_policy != AckPolicy.EXPLICIT
             or config.deliver_subject is not None
             or (config.max_deliver or -1) > 0
-            or config.headers_only  # what comes would be empty, and acknowledged
-            or config.inactive_threshold  # it would go, with what waits, while nobody is here
+            or config.headers_only  # messages would be empty, and acknowledged
+            or config.inactive_threshold  # while nobody is connected it would end, with what waits
             or config.mem_storage
         ):
             raise ConsumerRefused(

@@ -1,4 +1,4 @@
-"""What was asked of a pull consumer, what came of it, and whether anybody is still there to answer: pure."""
+"""What was asked of a pull consumer, what came, and whether anybody is still there to answer: pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 
 _EXPIRES_S = 30.0  # of a request that stays unanswered
-# A server that has nothing to send says so this often: requests die with the server that leads the consumer.
+# A server with nothing to send says so this often: requests die with the server that leads the consumer.
 _HEARTBEAT_S = 1.0
 _SILENT_S = 4.0
 _NANO = 1_000_000_000
@@ -14,14 +14,14 @@ _STATUS = re.compile(rb"NATS/1\.0 (\d{3}) ?([^\r]*)")
 _HEARTBEAT, _OVER = b"100", (b"404", b"408")
 
 
-# (topic, payload), and before it where it is acknowledged.
+# (topic, payload), and before it the reply, to acknowledge it.
 Arrival = tuple[bytes, tuple[str, bytes]]
 
 
 class Pull:
     """Requests for messages, of which no more than `most` may be held or on their way; monotonic seconds.
 
-    inbox: prefix of the subjects that answers about requests come by. ahead: what came and waits its turn.
+    inbox: prefix of the subjects on which answers to requests come. ahead: messages that wait their turn.
     """
 
     def __init__(self, most: int, inbox: str = "") -> None:
@@ -33,13 +33,13 @@ class Pull:
         self._heard_at = self._turned_at = 0.0
 
     def turned(self, now: float) -> None:
-        """Note that it is looked after: what came while nobody was looking is no silence."""
+        """Note a turn of the loop: silence does not count for the time when nobody was looking."""
         if now - self._turned_at > _HEARTBEAT_S:
             self._heard_at = now
         self._turned_at = now
 
     def request(self, held: int, now: float) -> tuple[str, bytes] | None:
-        """Return the next request, where its answers go and its text, or None for none as yet."""
+        """Return the next request (where its answers go, and its text), or None if none is due."""
         coming = sum(self._coming.values())
         wanted = self._most - held - len(self.ahead) - coming
         # In large pieces, and before the last has run out.
@@ -69,13 +69,13 @@ class Pull:
             break
 
     def take_over(self, room: int) -> list[Arrival]:
-        """Return what came, in order and no more than there is room for, and keep the rest."""
+        """Return what came, in order, up to the room there is, and keep the rest."""
         over = self.ahead[: max(room, 0)]
         del self.ahead[: len(over)]
         return over
 
     def heard(self, inbox: bytes, headers: bytes, now: float) -> str:
-        """Note what was said of a request; returns why no more is to be expected, "" where it is."""
+        """Note an answer to a request; returns why no more is to be expected, "" if more is."""
         self._heard_at = now
         status = _STATUS.match(headers)
         if status is None or status[1] == _HEARTBEAT:
@@ -86,5 +86,5 @@ class Pull:
         return status[2].decode(errors="replace").lower() or "nobody leads the consumer"
 
     def is_silent(self, now: float) -> bool:
-        """Whether what was asked for has not even been answered with a heartbeat."""
+        """Return whether not even a heartbeat has answered what was asked for."""
         return bool(self._coming) and now - self._heard_at > _SILENT_S

@@ -1,4 +1,4 @@
-"""Reports from NATS servers: connections one after the other, and what is said of each."""
+"""Reports from NATS servers: makes connections one after the other, and logs what happens to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LEAST_VERSION = (2, 10)
 class NatsSource:
     """Connections to NATS servers, each to one that answers; a Source.
 
-    session: its client_id names the consumer; of its address only the login is looked at. pace: makes one for
+    session: its client_id names the consumer; only the login of its address is used. pace: makes a Pace for
     each connection.
     """
 
@@ -47,7 +47,7 @@ class NatsSource:
         self._status = status
         self._pace = pace
         self._consumer = Consumer(self.name, tuple(report_subject(f) for f in session.fleets or (None,)))
-        # Not the consumer's name alone: of two MQTT clients with one id the servers keep the younger.
+        # Not the consumer's name alone: if two MQTT clients share an id, the servers drop the older one.
         self._mqtt_id = f"{self.name}-{os.urandom(4).hex()}"
         self._had_consumer = False
         self._greeted: NatsConnection | None = None
@@ -58,7 +58,7 @@ class NatsSource:
         failure = logging.WARNING, "", Loss.OTHER
         for _ in self._servers:
             server = self._servers[0]
-            self._servers.append(self._servers.pop(0))  # the next attempt begins with another
+            self._servers.append(self._servers.pop(0))  # the next attempt starts with another one
             pace = self._pace()
             mqtt = BrokerConnection(
                 "3.1.1", self._mqtt_id, self._session.login, 0, Pace(), self._session.tls, kept=False
@@ -86,7 +86,7 @@ class NatsSource:
         if why is None and isinstance(error, NoTls):
             why = str(error)
         elif why is None and self._session.tls is not None and isinstance(error, _CLOSED):
-            why = "it ends the connection: it may want a client certificate, HUSHMOTE_BROKER_CERT"
+            why = "it closes the connection: it may want a client certificate, HUSHMOTE_BROKER_CERT"
         if why is not None:
             return logging.ERROR, f"no TLS with {self.broker}: {why}", Loss.NO_TLS
         if isinstance(error, TimeoutError):
@@ -99,7 +99,7 @@ class NatsSource:
         return logging.WARNING, f"no NATS server at {where} ({reason}): trying again", Loss.OTHER
 
     def greet(self, connection: NatsConnection, now: float) -> bool:
-        """Say what has become of the set-up; whether reports come from now on. Raises BrokerRefused."""
+        """Log the state of the set-up; returns whether reports come from now on. Raises BrokerRefused."""
         if connection.refusal:
             raise BrokerRefused(f"{self.broker} refuse: {connection.refusal}")
         if not connection.subscribed or connection is self._greeted:
@@ -111,7 +111,7 @@ class NatsSource:
             self._status.say(
                 logging.WARNING,
                 f"somebody deleted the consumer {self.name} at {self.broker}: it is made again; reports that "
-                "came meanwhile are lost",
+                "came in between are lost",
             )
         self._had_consumer = True
         self._status.say(logging.INFO, f"subscribed at {self.broker} with the consumer {self.name}")
@@ -133,15 +133,15 @@ class NatsSource:
         self._status.say(logging.INFO, f"retiring {self.name}: counting what {self.broker} keep for it")
 
     def holds_messages(self, now: float) -> None:
-        """Note that messages have come which are not committed yet: more may follow."""
+        """Note that messages have come that are not committed yet: more may follow."""
         self._quiet_until = now + _QUIET_S
 
     def has_waited_enough(self, connection: NatsConnection, now: float) -> bool:
-        """Whether servers that have not answered yet, at this monotonic time, will not."""
+        """Return whether to give up at this monotonic time on servers that have not answered."""
         return not connection.subscribed and now - connection.started > _ANSWER_S
 
     def is_over(self, connection: NatsConnection, now: float) -> bool:
-        """Whether the consumer has been deleted, because nothing was left of it to count."""
+        """Return whether the consumer has been deleted because nothing of it was left to count."""
         if not self._session.retire or not connection.subscribed or connection.messages:
             return False
         if now < self._quiet_until:
@@ -160,7 +160,7 @@ class NatsSource:
         return True
 
     def explain_loss(self, connection: NatsConnection) -> None:
-        """Say why a connection ended."""
+        """Log why a connection ended."""
         why = connection.trouble or "they did not answer"
         tls = explain(why)
         if tls is not None:

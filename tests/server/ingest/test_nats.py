@@ -159,7 +159,7 @@ def test_reports_are_counted_over_tls_and_what_is_not_trusted_has_its_own_words(
             (
                 client_context(stranger.file, *mine),
                 servers.url,
-                "its certificate is of a CA that is not trust",
+                "the CA of its certificate is not trust",
             ),
             (client_context(ca.file), servers.url, "client certificate"),
             (None, servers.url.replace("tls://", "nats://"), "it wants TLS: write the servers as tls://"),

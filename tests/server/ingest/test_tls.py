@@ -68,7 +68,7 @@ def test_reports_are_counted_over_tls_with_a_client_certificate(store, tmp_path)
     [
         (("127.0.0.1",), (-9, -2), True, "127.0.0.1", "its certificate has expired"),
         (("127.0.0.1",), (2, 9), True, "127.0.0.1", "its certificate is not valid yet"),
-        (("127.0.0.1",), (-1, 5), False, "127.0.0.1", "of a CA that is not trusted"),
+        (("127.0.0.1",), (-1, 5), False, "127.0.0.1", "CA of its certificate is not trusted"),
         (("10.0.0.1",), (-1, 5), True, "127.0.0.1", "is for another address"),
         (("broker.example",), (-1, 5), True, "localhost", "is for another name"),
     ],
@@ -180,7 +180,7 @@ def test_files_that_cannot_be_used_are_told_apart(tmp_path):
         ((ca.file, certificate, other_key), "you.key is not the key of .*me.pem"),
         ((ca.file, certificate, locked), "locked.key is encrypted"),
         ((ca.file, *expired), "old.pem expired on"),
-        ((ca.file, *early), "early.pem holds from"),
+        ((ca.file, *early), "early.pem is valid from"),
     ]:
         with pytest.raises(CertificateError, match=words) as caught:
             client_context(*files)

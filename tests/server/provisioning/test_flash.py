@@ -171,7 +171,7 @@ def test_a_bit_flipped_on_the_way_is_noticed(used: Bench):
     with used.board(noise=20) as board:
         line = used.fails(board, main=other)
         assert "other.py" not in line
-        assert line.startswith("main.py reads back other than it was sent")
+        assert line.startswith("main.py reads back differently")
         assert used.contents() == before
         used.flash(board, main=other)  # the noise is over
         assert bytes.fromhex(used.contents()["/main.py"]) == other.read_bytes()
@@ -182,7 +182,7 @@ def test_a_power_cut_while_copying_leaves_the_board_as_it_was(used: Bench):
     with used.board(brownout_bytes=30_000) as board:
         line = used.fails(board, source=True, timeout_s=2)
         assert line.startswith("copying failed")
-        assert line.endswith("what was on the board is unchanged")
+        assert line.endswith("the board's files are unchanged")
         # The power was gone: the folder for new files may be left, if the board was not back in time for it
         # to be removed. Nothing that the board uses is in it, and the next flash removes it.
         after = used.contents()

@@ -180,7 +180,7 @@ def test_a_board_is_made_once_and_nothing_is_issued_for_one_that_cannot_be(run: 
         (("k3f8", "--folder", "fl", "--broker", "other"), "boards would refuse it"),
         (("k3f8", "--folder", "fl", "--broker", "mqtt://u@localhost"), "the folder says which port"),
         (("k3f8", "--folder", "fl", "--ca", "ca.pem"), "leave out --ca"),
-        (("k3f8", "--folder", "fl", "--password"), "certificates only"),
+        (("k3f8", "--folder", "fl", "--password"), "only certificates"),
         (("k3f8", "--password"), "give --folder"),
         (("k3f8", "--folder", "none"), "no fleet's folder"),
     ):
@@ -419,7 +419,7 @@ def test_a_folder_of_before_is_upgraded_once_and_again_changes_nothing(run: Run)
     after = contents(Path("fl"))
     said = " ".join(run("upgrade", "--folder", "fl").split())
     assert "0 of 3" in said
-    assert "goes on with what is withdrawn" in said
+    assert "goes on with withdrawn experiments" in said
     assert contents(Path("fl")) == after
     assert all(p.stat().st_mode & 0o077 == 0 for p in Path("fl").rglob("*"))
 

@@ -83,7 +83,7 @@ def test_what_enters_nothing_is_found_on_the_board_and_changes_nothing(used: Ben
         before = used.contents()
         said = used.fails(board, further=[str(empty)])
         assert "empty_one.py enters nothing in ldp_client.MECHANISMS or TYPES" in said
-        assert said.endswith("what was on the board is unchanged")
+        assert said.endswith("the board's files are unchanged")
         said = used.fails(board, further=[str(raises)])
         assert "AttributeError" in said
         assert used.contents() == before
@@ -130,10 +130,10 @@ def written(name: str, content: str | bytes) -> Callable[[Path], list[str]]:
         (lambda folder: ["nonsense"], "--with nonsense: take "),
         (lambda folder: [str(folder / "none.py")], "No such file"),
         (lambda folder: ["no_such_module:X"], "there is no module no_such_module"),
-        (written("ldp_client.py", "x = 1"), "boards have a module ldp_client of their own"),
-        (written("json.py", "x = 1"), "boards have a module json of their own"),
-        (written("my-file.py", "x = 1"), "call the file by a-z, 0-9 and _"),
-        (written("large.py", "#" * (MOST_BYTES + 1)), "16,385 bytes, and a board takes 16,384 at most"),
+        (written("ldp_client.py", "x = 1"), "boards have their own module ldp_client"),
+        (written("json.py", "x = 1"), "boards have their own module json"),
+        (written("my-file.py", "x = 1"), "name the file with a-z, 0-9 and _"),
+        (written("large.py", "#" * (MOST_BYTES + 1)), "16,385 bytes, but a board takes at most 16,384"),
         (written("faulty.py", "def"), "does not compile: invalid syntax"),
         (written("nul.py", b"x = 1\0"), "does not compile: "),
         (

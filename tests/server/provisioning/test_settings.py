@@ -273,7 +273,7 @@ def test_the_file_that_a_ca_is_read_from_may_hold_its_key_which_goes_nowhere(cer
         ({"mqtt_ca": None}, "mqtt_ca is missing"),
         ({"mqtt_cert": "AAAA"}, "base64 of DER"),
         ({"mqtt_key": "?"}, "base64 of DER"),
-        ({"device_id": "d2"}, "another board's"),
+        ({"device_id": "d2"}, "another device's"),
         ({"mqtt_cert": 5}, "must be a text or null"),
     ],
 )
@@ -311,7 +311,7 @@ def test_a_port_in_the_place_of_the_settings_is_refused_and_not_read(tmp_path: P
     master, terminal = os.openpty()
     try:
         (tmp_path / "port").symlink_to(os.ttyname(terminal))
-        with pytest.raises(ProvisionError, match="port is no file of settings"):
+        with pytest.raises(ProvisionError, match="port is not a settings file"):
             load_settings(tmp_path / "port")
     finally:
         os.close(master)

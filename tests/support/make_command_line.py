@@ -25,6 +25,7 @@ _BEGIN = "<!-- Below: made by tests/support/make_command_line.py from the comman
 _SAME = re.compile(
     r"^  (-h, --help +Show this message and exit|--json +Print JSON instead of tables)\.\n?", re.MULTILINE
 )
+_BELOW = re.compile(r"\n+(Options:\n+)?Commands:\n.*", re.DOTALL)  # of a group: they follow
 
 
 def helps() -> Iterator[tuple[str, Any, str]]:
@@ -45,12 +46,9 @@ def text(page: Path) -> str:
     written = page.read_text(encoding="utf-8").partition(_BEGIN)[0]
     parts = [written + _BEGIN]
     for path, _, shown in helps():
-        group = main.COMMANDS[path.split()[0]][0] if path else "Start"
-        if group not in PAGES[page]:
-            continue
-        if path:
+        if path and main.COMMANDS[path.split()[0]][0] in PAGES[page]:
             parts.append(f"{'#' * min(2 + path.count(' '), 4)} hushmote {path}\n")
-        parts.append(f"```text\n{_SAME.sub('', shown).strip()}\n```\n")
+            parts.append(f"```text\n{_BELOW.sub('', _SAME.sub('', shown)).strip()}\n```\n")
     return "\n".join(parts)
 
 

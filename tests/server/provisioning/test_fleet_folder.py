@@ -182,7 +182,7 @@ def test_a_board_is_made_once_and_nothing_is_issued_for_one_that_cannot_be(run: 
         (("k3f8", "--folder", "fl", "--ca", "ca.pem"), "leave out --ca"),
         (("k3f8", "--folder", "fl", "--password"), "only certificates"),
         (("k3f8", "--password"), "give --folder"),
-        (("k3f8", "--folder", "none"), "no fleet's folder"),
+        (("k3f8", "--folder", "none"), "not a fleet's folder"),
     ):
         assert reason in run("device", *arguments, expect=1)
     assert Path("fl/authority/issued.jsonl").read_bytes() == issued

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hi
 
 import typer
 
-from ..server.errors import UsageError, refusing
+from ..server.errors import UsageError, refusing, the_name
 
 if TYPE_CHECKING:
     from ..server.store.store import Store
@@ -47,9 +47,7 @@ def check_there(file: Path) -> None:
 
 def the_fleet(store: Store, name: str | None) -> str:
     """The fleet of a store that is meant: the only one if none is named. UsageError lists them otherwise."""
-    from ..server.answers import query
-
-    return query.the_name("fleet", name, tuple(store.fleets()), f"in {store.where}")
+    return the_name("fleet", name, tuple(store.fleets()), f"in {store.where}")
 
 
 def print_json(value: Any) -> None:

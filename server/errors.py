@@ -32,7 +32,7 @@ door's bodies `BodyRefused` and `NoPayload`. The board's own are LDPError and wh
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 
 class HushmoteError(Exception):
@@ -61,3 +61,15 @@ def refusing(error: type[HushmoteError], action: str, exists: str | None = None)
     except OSError as e:
         there = exists if isinstance(e, FileExistsError) else None
         raise error(there or f"cannot {action}: {e.strerror}") from None
+
+
+def the_name(what: str, name: str | None, there: Sequence[str], where: str) -> str:
+    """The name, or where it is None the only one there is; UsageError that lists them otherwise."""
+    listed = f"its {what}s: {', '.join(there)}" if there else f"it has no {what} yet"
+    if name is None:
+        if len(there) == 1:
+            return there[0]
+        raise UsageError(f"name one {what} {where}; {listed}")
+    if name not in there:
+        raise UsageError(f"no {what} {name} {where}; {listed}")
+    return name

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..server.answers import query
-from ..server.errors import UsageError
+from ..server.errors import UsageError, the_name
 from ..server.planning.policy import Policy
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9419
@@ -40,6 +39,6 @@ class PageSettings:
         if self.fleet is None or self.fleet in fleets:
             return ""
         try:
-            return query.the_name("fleet", self.fleet, fleets, "in this store")
+            return the_name("fleet", self.fleet, fleets, "in this store")
         except UsageError as e:
             return str(e)

@@ -1,6 +1,11 @@
 """`hushmote estimate`: what the fleet says, whether it changed, and how it went over the windows."""
 
+from dataclasses import replace
+
+from ...server.errors import the_name
+from .. import output
 from ..options import command
+from ..output import PICTURES
 from .options import EstimateOptions
 
 
@@ -10,9 +15,17 @@ def _estimate(options: EstimateOptions) -> None:
     With --trend there is a row for each window; with --against, what changed since then, or differs
     from there. A picture shows what was asked for, all of it; where nothing was, the histogram.
     """
-    from .run import run  # only here: a mistake in the line waits for nothing of it
+    from ...server.store.store import Store  # here, and run below: a mistake waits for no more
 
-    run(options)
+    outputs = output.checked(options.outputs, ".csv", ".json", *PICTURES)
+    with Store(options.store, read_only=True) as store:
+        fleet = the_name("fleet", options.fleet, tuple(store.fleets()), "in this store")
+        versions = store.experiments(fleet)
+        names = sorted({version.experiment.name for version in versions})
+        the_name("experiment", options.name, names, f"in fleet {fleet}")
+        from .run import run
+
+        run(replace(options, fleet=fleet, outputs=[*outputs]), store, versions)
 
 
 estimate_command = command(EstimateOptions, _estimate)

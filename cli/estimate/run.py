@@ -9,9 +9,9 @@ from ...server.answers.ask import EstimateQuestion, ask
 from ...server.answers.pair_tables import PairQuestion
 from ...server.answers.query import Facts, Selection
 from ...server.answers.second_epsilon import Shuffling
-from ...server.answers.store_reader import StoreReader
 from ...server.errors import UsageError
 from ...server.experiments.asking import require
+from ...server.store.store import Store, Version
 from .. import output
 from ..candidates import read_candidates
 from ..options import print_json
@@ -19,15 +19,13 @@ from ..output import PICTURES
 from .options import EstimateOptions
 
 
-def run(options: EstimateOptions) -> None:
-    """Estimate, print and write; raises HushmoteError for what cannot be answered."""
-    outputs = output.checked(options.outputs, ".csv", ".json", *PICTURES)
-    with StoreReader(options.store) as store:
-        facts = Facts(store.store)
-        options = _in_windows(replace(options, fleet=store.fleet(options.fleet).name), facts)
-        _check(options)
-        reply = ask(facts, _question(options, facts))
-        purpose = facts.selected(_selection(options)).versions[-1].purpose
+def run(options: EstimateOptions, store: Store, versions: tuple[Version, ...]) -> None:
+    """Estimate, print and write; versions: all of the fleet. Raises HushmoteError for what has no answer."""
+    facts = Facts(store, _versions={options.fleet or "": versions})
+    options, outputs = _in_windows(options, facts), options.outputs or ()
+    _check(options)
+    reply = ask(facts, _question(options, facts))
+    purpose = facts.selected(_selection(options)).versions[-1].purpose
     for path in outputs:
         if path.suffix.lower() in PICTURES:
             reply.pictured().plot(path, purpose)

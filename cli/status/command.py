@@ -33,6 +33,14 @@ def status_command(
 
     With --follow in a terminal it is live and takes the whole screen; elsewhere it is printed once.
     """
-    from .run import run  # only here: a mistake in the line waits for nothing of it
+    if follow:
+        from .run import live
 
-    run(store, follow, aggregator, broker, as_json=as_json, verbose=verbose)
+        if live(store, aggregator, broker, as_json=as_json):
+            return
+    from ...server.store.store import Store  # here, and run below: a mistake waits for no more
+
+    with Store(store, read_only=True) as opened:
+        from .run import run
+
+        run(opened, aggregator, broker, as_json=as_json, verbose=verbose)

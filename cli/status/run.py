@@ -28,24 +28,23 @@ _SHOWN = 20
 _KINDS = {True: "keyed", False: "open"}
 
 
-def run(
-    store: str, follow: bool, aggregator: str | None, broker: str | None, *, as_json: bool, verbose: bool
-) -> None:
-    """Print how a store and its boards are, or draw it until Ctrl-C."""
+def live(store: str, aggregator: str | None, broker: str | None, *, as_json: bool) -> bool:
+    """Draw how a store is until Ctrl-C; returns False where nothing can be drawn."""
     url = None if aggregator is None else check_url(aggregator)
-    if follow and show.out.is_terminal and not as_json:
-        if broker is not None:
-            raise UsageError("--broker is asked once: leave --follow out")
-        watch.follow(store, url)
-        return
-    with Store(store, read_only=True) as opened:
-        facts = Facts(opened)
-        fleets, rejects, lines = (
-            opened.fleets(),
-            opened.rejects(),
-            _lines(facts) if as_json or verbose else [],
-        )
-        seen = None if as_json else watch.SeenStore().look(opened, StoreState("ready", "", 0), facts)
+    if as_json or not show.out.is_terminal:
+        return False
+    if broker is not None:
+        raise UsageError("--broker is asked once: leave --follow out")
+    watch.follow(store, url)
+    return True
+
+
+def run(store: Store, aggregator: str | None, broker: str | None, *, as_json: bool, verbose: bool) -> None:
+    """Print how a store and its boards are."""
+    url = None if aggregator is None else check_url(aggregator)
+    facts = Facts(store)
+    fleets, rejects, lines = store.fleets(), store.rejects(), _lines(facts) if as_json or verbose else []
+    seen = None if as_json else watch.SeenStore().look(store, StoreState("ready", "", 0), facts)
     boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
     if seen is None:
@@ -84,7 +83,7 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
     """What was accepted of each version of the experiments."""
     store, lines = facts.store, []
     for v in store.experiments():
-        counts = store.histogram(v.fleet, v.experiment.digest)
+        counts = store.counts(v)
         lines.append(
             {
                 "fleet": v.fleet,

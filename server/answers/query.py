@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from ..errors import UsageError
+from ..errors import UsageError, the_name
 from ..estimate.estimate import Estimates, estimate
 from ..estimate.fisher import fisher
 from ..estimate.pooling import pool
@@ -252,7 +252,7 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
     estimates: list[Estimates] = []
     store, selection = selected.facts.store, selected.selection
     for version in selected.versions:
-        total = store.histogram(version.fleet, version.experiment.digest, *selection.windows)
+        total = store.counts(version, *selection.windows)
         if total.sum() >= 2:
             estimates.append((fisher if weigh == "fisher" else estimate)(version.experiment, total))
     if not estimates:
@@ -262,18 +262,6 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
     if len(estimates) == 1:
         return estimates[0]
     return pool(estimates, by="reports" if weigh == "fisher" else weigh)
-
-
-def the_name(what: str, name: str | None, there: Sequence[str], where: str) -> str:
-    """The name, or where it is None the only one there is; UsageError that lists them otherwise."""
-    listed = f"its {what}s: {', '.join(there)}" if there else f"it has no {what} yet"
-    if name is None:
-        if len(there) == 1:
-            return there[0]
-        raise UsageError(f"name one {what} {where}; {listed}")
-    if name not in there:
-        raise UsageError(f"no {what} {name} {where}; {listed}")
-    return name
 
 
 def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, the_name
 from ..store.store import Store
 from . import periods, second_epsilon
 from .answer import Answers
@@ -15,7 +15,7 @@ from .ask import EstimateQuestion, estimate_of, over_time
 from .finding import Findings, find
 from .fleet_estimate import FleetEstimate
 from .pair_tables import NO_QUESTION, PairQuestion
-from .query import Facts, Selected, Selection, WeighBy, the_name
+from .query import Facts, Selected, Selection, WeighBy
 from .rows import CONFIDENCE
 from .second_epsilon import Shuffling, TwoEpsilons
 

@@ -111,7 +111,7 @@ def _of_result(result: Result) -> list[Gauge]:
 def _of_version(store: Store, version: Version) -> list[Gauge]:
     """Whether a version's reports of all windows, the running one too, look forged; and when it expires."""
     labels = {"fleet": version.fleet, "experiment": version.experiment.name}
-    counts = store.histogram(version.fleet, version.experiment.digest)
+    counts = store.counts(version)
     implausible = plausibility.check(version.experiment, counts).implausible
     gauges = [Gauge("hushmote_histogram_implausible", labels, float(implausible))]
     if version.expires is not None and version.expires < datetime.date.max:

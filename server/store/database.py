@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, func, inspect, select, update
-from sqlalchemy.dialects import postgresql as postgresql_dialect
-from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
@@ -274,8 +272,11 @@ class Database:
 
 def insert_devices(connection: Connection) -> Any:
     """Return an INSERT of devices' rows; an existing row only changes its state, and only to revoked."""
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql_dialect
-    statement = dialect.insert(schema.device)
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert
+    else:
+        from sqlalchemy.dialects.postgresql import insert
+    statement = insert(schema.device)
     return statement.on_conflict_do_update(
         index_elements=["fleet", "device"],
         set_={"state": statement.excluded.state},

@@ -90,8 +90,15 @@ dedupe = sa.Table(
     sa.Column("accepted", sa.BigInteger, nullable=False),
     sa.Column("beyond", sa.LargeBinary),
     sqlite_with_rowid=False,
-    postgresql_partition_by="HASH (device)",
 )
+
+
+@event.listens_for(dedupe, "before_create")
+def _divide(table: sa.Table, connection: sa.Connection, **_: object) -> None:
+    if connection.dialect.name == "postgresql":  # only here: it loads the dialect, which SQLite's do not need
+        table.dialect_kwargs["postgresql_partition_by"] = "HASH (device)"
+
+
 for _part in range(DEDUPE_PARTS):
     _ddl = f"PARTITION OF dedupe FOR VALUES WITH (MODULUS {DEDUPE_PARTS}, REMAINDER {_part})"
     event.listen(

@@ -10,9 +10,8 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Connection, and_, func, select, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
@@ -34,6 +33,9 @@ from .versions import (
     row_of,
     version_of,
 )
+
+if TYPE_CHECKING:
+    from ..arrays import Counts
 
 __all__ = ["Description", "Participation", "Store", "StoreError", "Version", "VersionRefused", "check_total"]
 
@@ -288,19 +290,25 @@ class Store(Database):
 
     # Results
 
-    def histogram(self, fleet: str, digest: bytes, *windows: str) -> NDArray[np.int64]:
+    def histogram(self, fleet: str, digest: bytes, *windows: str) -> Counts:
         """Return the counts of a version's codes, shape (code_count,), summed over windows, or over all.
 
         Raises VersionRefused if the fleet has no such version. A window without reports is all zeros.
         """
-        table = schema.histogram
         with self.reading() as connection:
             version = self._version(connection, fleet, digest)
-            where = table.c.experiment == version.id
-            if windows:
-                where = and_(where, table.c.window.in_(windows))
-            query = select(table.c.code, func.sum(table.c.count)).where(where).group_by(table.c.code)
-            rows = connection.execute(query).all()
+        return self.counts(version, *windows)
+
+    def counts(self, version: Version, *windows: str) -> Counts:
+        """Return what histogram() does, for a version that was read before."""
+        table = schema.histogram
+        where = table.c.experiment == version.id
+        if windows:
+            where = and_(where, table.c.window.in_(windows))
+        query = select(table.c.code, func.sum(table.c.count)).where(where).group_by(table.c.code)
+        rows = self.read(query)
+        import numpy as np  # only here: who is refused does not wait for it
+
         counts = np.zeros(version.experiment.code_count, np.int64)
         for code, count in rows:
             if not 0 <= code < len(counts):

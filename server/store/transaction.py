@@ -9,8 +9,8 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, LargeBinary, Table, Text, bindparam, cast, func, select, true
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ARRAY, Connection, LargeBinary, Table, Text, bindparam, cast, func, select, true
+from sqlalchemy.dialects import sqlite
 
 from . import schema
 from .database import StoreError
@@ -62,7 +62,7 @@ class IngestTransaction:
         # A missing row cannot be locked: one statement makes the missing rows and locks the others, in the
         # order of the keys. FOR UPDATE writes half as much, but locks no rows that are on several servers.
         new = [(*key, "", 0, None) for key in keys]
-        rows: Any = self._connection.execute(_LOCK, _arrays(schema.dedupe, new))
+        rows: Any = self._connection.execute(_lock(), _arrays(schema.dedupe, new))
         for fleet, experiment, device, text, beyond in rows:
             yield (fleet, experiment, device), text, beyond
 
@@ -129,7 +129,7 @@ def _allowed() -> dict[str, Any]:
     query = select(table.c.device).where(table.c.fleet == bindparam("fleet"), table.c.state == "allowed")
     # One search of the index for each device. With a join or a list, PostgreSQL may read the whole table for
     # each, until it has statistics of it. No lock: an aggregator may read the list, but not write it.
-    devices = bindparam("devices", type_=postgresql.ARRAY(Text))
+    devices = bindparam("devices", type_=ARRAY(Text))
     wanted = func.unnest(devices).table_valued("device").render_derived("wanted")
     match = query.where(table.c.device == wanted.c.device).limit(1).lateral("match")
     joined = select(match.c.device).select_from(wanted.join(match, true()))
@@ -158,16 +158,16 @@ def _sqlite_upsert(table: Table) -> str:
 
 
 @functools.cache
-def _postgresql_upsert(table: Table) -> postgresql.Insert:
+def _postgresql_upsert(table: Table) -> Any:
     return _or_change(_from_arrays(table), table)
 
 
-def _from_arrays(table: Table) -> postgresql.Insert:
+def _from_arrays(table: Table) -> Any:
     """Return an INSERT of the rows in arrays, in their order."""
-    columns = [
-        func.unnest(bindparam(c.name, type_=postgresql.ARRAY(c.type))).label(c.name) for c in table.columns
-    ]
-    return postgresql.insert(table).from_select(table.columns.keys(), select(*columns))
+    from sqlalchemy.dialects.postgresql import insert  # only here: SQLite's stores do without
+
+    columns = [func.unnest(bindparam(c.name, type_=ARRAY(c.type))).label(c.name) for c in table.columns]
+    return insert(table).from_select(table.columns.keys(), select(*columns))
 
 
 def _arrays(table: Table, rows: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
@@ -182,10 +182,9 @@ def _or_change(insert: Any, table: Table) -> Any:
     return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=changes)
 
 
-_LOCK = (
-    _from_arrays(schema.dedupe)
-    .on_conflict_do_update(
-        index_elements=list(schema.dedupe.primary_key), set_={"accepted": _DEDUPE.accepted}
-    )
-    .returning(_DEDUPE.fleet, _DEDUPE.experiment, _DEDUPE.device, _DEDUPE.numbers, _DEDUPE.beyond)
-)
+@functools.cache
+def _lock() -> Any:
+    """The statement that makes PostgreSQL's rows of new devices, and locks and returns the others."""
+    key, kept = list(schema.dedupe.primary_key), {"accepted": _DEDUPE.accepted}
+    insert = _from_arrays(schema.dedupe).on_conflict_do_update(index_elements=key, set_=kept)
+    return insert.returning(*key, _DEDUPE.numbers, _DEDUPE.beyond)

@@ -10,6 +10,7 @@ import pytest
 from command_line import Run, hushmote_process, runner
 from designs import bell, choice_payload, number_payload
 from filled import fill
+from sqlalchemy import Engine, event
 
 from hushmote.server.answers.answer import Answers
 from hushmote.server.answers.ask import EstimateQuestion
@@ -61,6 +62,21 @@ def test_windows_add_up_and_versions_pool(store: Path, hushmote):
     version = Store(f"sqlite:///{store / 'hushmote.sqlite'}").experiments("home")[0].experiment.digest.hex()
     assert ask(hushmote, "temp", "--version", version[:6])["reports"] == 60_000
     assert [a["kind"] for a in one["answers"]] == ["histogram", "moments"]
+
+
+def test_a_question_reads_the_versions_once(store: Path, hushmote):
+    read: list[str] = []
+
+    def count(connection: object, cursor: object, statement: str, *_: object) -> None:
+        if "experiment.payload" in statement:
+            read.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        hushmote("temp", "--trend", "--range", "16:")
+        assert len(read) == 1
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
 
 
 def test_shares_above_and_below_are_in_the_readings_unit(store: Path, hushmote):

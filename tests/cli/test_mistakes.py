@@ -14,6 +14,7 @@ from command_line import DOOR, hushmote
 
 from hushmote.cli import main as cli
 
+ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "scipy", "sqlalchemy", "matplotlib", "pydantic", "paho", "cryptography", "uvicorn"}
 LOADED = """
 import sys
@@ -49,6 +50,15 @@ def test_help_and_version_load_no_command(arguments: tuple[str, ...], tmp_path: 
 
 PICTURES = {"matplotlib", "pandas"}
 NUMBERS = {"numpy", "scipy", "sqlalchemy", *PICTURES}
+OF_A_STORE = (NUMBERS - {"sqlalchemy"}) | {"sqlalchemy.dialects.postgresql", "rich", "hushmote.simulator"}
+WHOLE = {
+    "scipy.special",
+    "scipy.fft",
+    "scipy.stats",
+    "numpy.testing",
+    "sqlalchemy.dialects.postgresql",
+    "unittest",
+}
 
 
 @pytest.mark.parametrize(
@@ -63,14 +73,24 @@ NUMBERS = {"numpy", "scipy", "sqlalchemy", *PICTURES}
         ("serve --rate none", {*NUMBERS, "paho", "cryptography"}),
         ("status --nothing", {*NUMBERS, "rich.live"}),
         ("flash", NUMBERS),
-        ("estimate nothing --store sqlite:///nothing.sqlite", {"scipy", *PICTURES, "hushmote.simulator"}),
-        ("status --store sqlite:///nothing.sqlite", {"scipy", *PICTURES, "hushmote.simulator"}),
+        ("estimate nothing --store sqlite:///nothing.sqlite", OF_A_STORE),
+        ("status --store sqlite:///nothing.sqlite", OF_A_STORE),
     ],
 )
 def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(
     line: str, not_loaded: set[str], tmp_path: Path
 ):
     assert not not_loaded & modules(*line.split(), cwd=tmp_path)
+
+
+def test_answers_load_no_other_database_and_of_scipy_the_compiled_functions_alone(tmp_path: Path):
+    store = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    room = ROOT / "examples/room_temp.toml"
+    hushmote("simulate", str(room), "--devices", "300", "--days", "3", "--to", store, cwd=tmp_path)
+    for line in ("status", "estimate room_temp"):
+        loaded = modules(*line.split(), "--store", store, cwd=tmp_path)
+        assert "scipy.special._ufuncs" in loaded
+        assert not (WHOLE | PICTURES) & loaded
 
 
 def modules(*arguments: str, cwd: Path) -> set[str]:

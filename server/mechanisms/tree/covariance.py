@@ -20,7 +20,7 @@ from ..hashing import butterfly
 from . import least_squares as hierarchy
 from .influence import influences
 
-_CHUNK = 1 << 20  # floats held at once while going through pairs of a class and a value
+_CHUNK = 1 << 17  # floats at once while going through pairs of a class and a value: they fit a core's cache
 
 
 @dataclass(frozen=True)

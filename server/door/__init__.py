@@ -1,1 +1,1 @@
-"""Reports by HTTP, for whatever cannot speak MQTT."""
+"""Accepts reports over HTTP, for devices without MQTT."""

@@ -1,6 +1,6 @@
 """The HTTP door as an ASGI application: a report in, 204 once the broker has acknowledged it.
 
-By itself, `hushmote door` serves it. Inside another ASGI application, mounted at /v1 as it names its paths:
+`hushmote door` serves it alone. It can also be mounted in another ASGI application, at /v1 as its paths say:
 
     publisher = ReportPublisher(parse_broker_url("mqtt://localhost"), tls=None, fleets=None)
     app.mount("/v1", door_application(publisher))      # Starlette, FastAPI, nicegui.app
@@ -8,10 +8,10 @@ By itself, `hushmote door` serves it. Inside another ASGI application, mounted a
     app.on_shutdown(publisher.stop)
 
 Paths: POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and
-GET /v1/FLEET/result/NAME; outside of /v1, so only by itself, GET /healthz and GET /metrics. Until the
-publisher has read what the broker retains, and while the broker is away, a report is answered 503; so it is
+GET /v1/FLEET/result/NAME; outside /v1, so only when served alone, GET /healthz and GET /metrics. The answer
+to a report is 503 until the publisher has read what the broker retains, while the broker is away, and
 where no aggregator has ever subscribed at the broker, which then drops what it acknowledges.
-`access` says who may use it; the default is anybody who reaches it, from web pages of its own host alone.
+`access` says who may use it; by default anyone who reaches it, from web pages of its own host alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .limits import Buckets, Rates, client_of
 from .metrics import DoorNumbers
 from .publisher import Published, ReportPublisher
 
-BODY_S = 8.0  # within which a body must have come
+BODY_S = 8.0  # time limit for a body
 
 _PATHS = (
     "there is POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and "
@@ -69,7 +69,7 @@ def door_application(
 
 
 class Door:
-    """The ASGI application; answers: how often which (method, status) was answered."""
+    """The ASGI application; answers: number of answers by (method, status)."""
 
     def __init__(
         self, publisher: ReportPublisher, access: Access, rates: Rates, clock: Callable[[], float]
@@ -97,7 +97,7 @@ class Door:
             await send({"type": "websocket.close"})
         if scope["type"] != "http":
             return
-        # The whole path as it was sent, also mounted at /v1: in no name is anything to be decoded.
+        # The whole path as it was sent, also when mounted at /v1: no valid name needs decoding.
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
         scope = scope | {"path": path, "root_path": scope.get("root_path", "").removesuffix("/v1")}
         request = Request(scope, receive)
@@ -124,10 +124,11 @@ class Door:
         allowed = ", ".join(sorted(route.methods or ()))
         if not self._access.host_allowed(request.headers):
             own = " or ".join(sorted(self._access.hosts or ()))
-            _refuse(403, f"this door is asked by the name {own}; the request's Host is another")
+            _refuse(403, f"this door answers to the name {own}; the request's Host is different")
         if not self._access.origin_allowed(request.headers):
             _refuse(
-                403, "web pages of this origin may not use the door: its operator names them with --origin"
+                403,
+                "web pages of this origin may not use the door: its operator can allow them with --origin",
             )
         if request.method == "OPTIONS" and "origin" in request.headers:
             preflight = {"methods": allowed, "headers": "content-type, authorization"}
@@ -191,7 +192,7 @@ class Door:
         return Response(None, 204)
 
     def _admit(self, request: Request) -> str:
-        """Refuse a client that asks too often or without the token; returns what stands for it."""
+        """Refuse a client that asks too often or without the token; returns the client's key."""
         client = client_of(self._access.address(request.client, request.headers))
         self._take(self._of_address, client, "this address")
         if not self._access.token_right(request.headers):
@@ -200,7 +201,7 @@ class Door:
         return client
 
     def _fleet(self, request: Request) -> str:
-        """Refuse a fleet that is not known; returns its name."""
+        """Refuse an unknown fleet; returns its name."""
         fleet = request.path_params["fleet"]
         if fleet not in self._publisher.retained.known:
             if not is_fleet(fleet):
@@ -225,8 +226,8 @@ def _again(status: int, text: str, after_s: int) -> NoReturn:
 
 
 async def _content(request: Request, most: int) -> bytes:
-    """The body, of which no more than `most` bytes are held."""
-    close = "close"  # the connection: what was not read cannot be followed by another request
+    """Return the body, of which no more than `most` bytes are kept."""
+    close = "close"  # the connection: no request can follow an unread body
     too_long = f"the body is too long: it may have {most} bytes"
     length = request.headers.get("content-length", "0")
     if not length.isdecimal():

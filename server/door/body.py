@@ -1,4 +1,4 @@
-"""What the body of a POST may be: a report's bytes, or a LoRaWAN server's JSON that holds them; pure.
+"""What the body of a POST may be: a report's bytes, or a LoRaWAN server's JSON with them; pure.
 
 The JSON is that of The Things Stack (docs "Data Formats") and of ChirpStack 4 (docs "Event types").
 """
@@ -18,17 +18,17 @@ MOST_BYTES = {RAW: MAX_PAYLOAD_BYTES, JSON: 64 * 1024}  # some uplinks are heard
 
 
 class BodyRefused(ValueError):
-    """A body without a report in it; the text says what would be right."""
+    """A body has no report in it; the text says what would be right."""
 
 
 class NoPayload(ValueError):
-    """A LoRaWAN server's document that carries nothing of the device's, as that of a join does."""
+    """A LoRaWAN server's document carries no data of the device, for example at a join."""
 
 
 def check(payload: bytes) -> bytes:
     """Return a payload that has a report's form; raises BodyRefused.
 
-    Nobody here knows experiments or keys: what the report says is the aggregator's to judge.
+    This module knows no experiments or keys: the aggregator judges the report.
     """
     try:
         number = report.decode(payload).number
@@ -40,9 +40,9 @@ def check(payload: bytes) -> bytes:
 
 
 def uplink(body: bytes) -> tuple[str | None, bytes]:
-    """Return (device id, payload) of a LoRaWAN server's document; the id is None where it names none.
+    """Return (device id, payload) of a LoRaWAN server's document; the id is None if it names none.
 
-    Raises BodyRefused for what is no such document, and NoPayload for one without a payload.
+    Raises BodyRefused for anything else, and NoPayload for one without a payload.
     """
     try:
         document = json.loads(body, parse_constant=_no_number)
@@ -55,11 +55,11 @@ def uplink(body: bytes) -> tuple[str | None, bytes]:
         name, encoded = _fields(fields["deviceInfo"]).get("deviceName"), fields.get("data")
     else:
         raise BodyRefused(
-            "the JSON is no LoRaWAN server's: it must have end_device_ids and uplink_message (The Things "
+            "the JSON is not a LoRaWAN server's: it must have end_device_ids and uplink_message (The Things "
             "Stack), or deviceInfo and data (ChirpStack)"
         )
     if not encoded:
-        raise NoPayload("it carries no payload of the device's")
+        raise NoPayload("it carries no payload of the device")
     try:
         payload = base64.b64decode(encoded, validate=True)
     except (ValueError, TypeError):
@@ -68,7 +68,7 @@ def uplink(body: bytes) -> tuple[str | None, bytes]:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(text)  # NaN and Infinity, which Python reads and JSON does not have
+    raise ValueError(text)  # Python reads NaN and Infinity, but JSON has neither
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from .retained import Retained
 _FLUSH_S = 0.5
 _MOST_PACKET_BYTES = 32_768  # of what the broker sends: a result has a few thousand
 _MOST_IN_FLIGHT = 65_535
-_NOT_SUBSCRIBED = "hushmote/v1/+/experiment/+/+"  # the answer to its end comes after all that is retained
+_NOT_SUBSCRIBED = "hushmote/v1/+/experiment/+/+"  # its UNSUBACK comes after all that is retained
 
 
 class DoorConnection(MqttLink):
-    """A connection without a session: what is not acknowledged is its sender's.
+    """A connection without a session: the sender repeats what is not acknowledged.
 
-    granted: the SUBACK's first refusal, else its first reason. settled: whether all that is retained has
-    come. retained: what that is. acknowledged: called with the packet id and reason of each PUBACK.
+    granted: the SUBACK's first refusal, else its first reason. settled: whether all retained messages have
+    come. retained: those messages. acknowledged: called with the packet id and reason of each PUBACK.
     """
 
     def __init__(
@@ -43,30 +43,30 @@ class DoorConnection(MqttLink):
         self.settled = False
         self.retained = retained
         self._acknowledged = acknowledged
-        self.client.max_inflight_messages_set(0)  # no limit of paho's: see `most`
+        self.client.max_inflight_messages_set(0)  # no limit in paho: see `most`
 
     @property
     def most(self) -> int:
-        """Publications that the broker takes before it has acknowledged the first."""
+        """How many publications the broker takes before it has acknowledged the first."""
         return getattr(self.said, "ReceiveMaximum", _MOST_IN_FLIGHT)
 
     def watch(self, filters: list[str]) -> None:
-        """Ask for what is retained and whatever comes later; `settled` once the first part has come."""
+        """Ask for what is retained and what comes later; `settled` once all retained messages have come."""
         self.client.subscribe([(f, 0) for f in filters])
         self.client.unsubscribe(_NOT_SUBSCRIBED)
 
     def publish(self, topic: str, payload: bytes) -> int | None:
-        """Publish with QoS 1; returns the packet id that its acknowledgement has, None where it is lost."""
+        """Publish with QoS 1; returns the packet id that its acknowledgement will have, None if lost."""
         info = self.client.publish(topic, payload, qos=1)
         return info.mid if info.rc == SUCCESS else None
 
     def turn(self, wait_s: float, wake: socket.socket) -> bool:
-        """Wait wait_s seconds at most for the broker or for `wake`, then read and write; False once lost."""
+        """Wait at most wait_s seconds for the broker or for `wake`, then read and write; False once lost."""
         broker = self.client.socket()
         if broker is None:
             return False
         writing = [broker] if self.client.want_write() else []
-        with contextlib.suppress(OSError, ValueError):  # of a socket that is gone; the loop says so
+        with contextlib.suppress(OSError, ValueError):  # from a closed socket; the loop notices
             select.select([broker, wake], writing, [], 0.0 if self.client.has_more else wait_s)
         return self.read(0.0) == SUCCESS
 
@@ -76,7 +76,7 @@ class DoorConnection(MqttLink):
             self.client.disconnect()
 
     def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
-        with contextlib.suppress(UnicodeDecodeError):  # of a topic
+        with contextlib.suppress(UnicodeDecodeError):  # from a topic
             self.retained.take(message.topic, bytes(message.payload))
 
     def _on_publish(self, _client: Client, _data: Any, mid: int, reason: ReasonCode, _p: Any) -> None:

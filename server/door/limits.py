@@ -1,4 +1,4 @@
-"""How much may be asked of a device, by a client address, and by all: token buckets, bounded in number."""
+"""How many requests a device, a client address and all together may make: bounded token buckets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MOST_BUCKETS = 10_000
-_IPV6_BITS = 64  # what one subscriber gets: the rest of an address is his to choose
+_IPV6_BITS = 64  # one subscriber's prefix: a subscriber can choose the rest of the address
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What the door lets in: of one device from one client address, of one address, and of all together.
+    """The door's limits: for one device from one client address, for one address, and for all together.
 
-    A board has a report an hour, and sends 16 that waited after an outage. An address may be that of a
-    LoRaWAN server, or of a browser that plays a thousand boards.
+    A device has a report an hour, and sends 16 that waited after an outage. An address may belong to a
+    LoRaWAN server, or to a browser that plays a thousand devices.
     """
 
     device: Rate = Rate(1, 20)
@@ -34,22 +34,22 @@ class Rates:
 
 
 class Buckets:
-    """A bucket of tokens for each key, the `most` that were asked for last; clock: seconds, monotonic.
+    """A bucket of tokens for each key, for the `most` most recent keys; clock: seconds, monotonic.
 
-    A key that was forgotten begins with a full bucket: who uses many keys is held by the other limits.
+    A forgotten key begins with a full bucket: the other limits hold a client that uses many keys.
     """
 
     def __init__(self, rate: Rate, clock: Callable[[], float], most: int = MOST_BUCKETS) -> None:
         self._rate = rate
         self._clock = clock
         self._most = most
-        self._buckets: OrderedDict[object, tuple[float, float]] = OrderedDict()  # key -> tokens, and when
+        self._buckets: OrderedDict[object, tuple[float, float]] = OrderedDict()  # key -> tokens, and time
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def take(self, key: object) -> int:
-        """Take a token; returns 0, or where there is none the whole seconds until there is one."""
+        """Take a token; returns 0, or the whole seconds until there is one."""
         now = self._clock()
         tokens, then = self._buckets.get(key, (float(self._rate.burst), now))
         tokens = min(self._rate.burst, tokens + (now - then) * self._rate.per_s)
@@ -62,11 +62,11 @@ class Buckets:
 
 
 def client_of(address: str) -> str:
-    """Return what stands for a client: its IPv4 address, or the first half of its IPv6 address."""
+    """Return a client's key: its IPv4 address, or the first half of its IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return ""  # no TCP address: all of these are one client
+        return ""  # no TCP address: they count as one client
     if isinstance(parsed, ipaddress.IPv6Address):
         mapped = parsed.ipv4_mapped
         return str(mapped or ipaddress.ip_network((int(parsed), _IPV6_BITS), strict=False))

@@ -1,4 +1,4 @@
-"""The door's numbers for Prometheus: nothing of single devices or clients, no label but a status."""
+"""The door's numbers for Prometheus: none of single devices or clients, and no label but a status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DoorNumbers(Collector):
     connected: bool
 
     def text(self) -> bytes:
-        """Return all in Prometheus' text format."""
+        """Return everything in Prometheus' text format."""
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry)

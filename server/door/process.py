@@ -10,17 +10,17 @@ from ..service.process import Fault, announce_ready, notify, signals
 from .app import Door
 from .publisher import PUBACK_S, ReportPublisher
 
-MOST_CONNECTIONS = 512  # twice the reports under way: who waits for a PUBACK need not make room
+MOST_CONNECTIONS = 512  # twice the reports under way, so that nothing that waits for a PUBACK must make room
 _TICK_S = 0.1
 
 
 def run(publisher: ReportPublisher, door: Door, host: str, port: int) -> None:
     """Serve a door until SIGTERM or SIGINT; requests under way are answered before it ends.
 
-    Raises EndpointError, and what the publisher was refused with before the broker ever took it.
+    Raises EndpointError, and the error of a publisher that the broker never accepted.
     """
     with contextlib.ExitStack() as stack:
-        # Made first, so that it fails before anything has begun; ended first, so that answers still come.
+        # Start it first, so that it fails before anything began; end it first, so that answers still come.
         server = BoundedServer(host, port, door, most_connections=MOST_CONNECTIONS, grace_s=PUBACK_S + 1)
         came = stack.enter_context(signals())
         stack.enter_context(publisher)

@@ -1,6 +1,6 @@
-"""The door's thread at the broker: each report that it is handed is published, and its PUBACK told.
+"""The door's thread at the broker: it publishes each report that it gets, and reports its PUBACK.
 
-It keeps no session: a report whose PUBACK has not come is its sender's to send again, with the same bytes.
+It keeps no session: if no PUBACK comes, the sender must send the report again, with the same bytes.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from .connection import DoorConnection
 from .retained import Retained, filters
 
 MOST_IN_FLIGHT = 256
-PUBACK_S = 4.0  # as long as a sender waits for it
-_HUNG_S = 2 * PUBACK_S  # a broker that is silent for so long is connected to again
+PUBACK_S = 4.0  # how long a sender waits for it
+_HUNG_S = 2 * PUBACK_S  # after this silence, connect to the broker again
 _TURN_S = 0.5
 _STOP_S = 5.0
-_NOBODY_COUNTS = 16  # MQTT 5: nobody has subscribed, not even somebody who is away
+_NOBODY_COUNTS = 16  # MQTT 5: nobody has subscribed, not even a client that is away
 
 
 class Published(enum.Enum):
-    """What became of a report: only the first was received; the others are to be sent again."""
+    """What became of a report: only the first was received; the others must be sent again."""
 
     RECEIVED = enum.auto()
-    AWAY = enum.auto()  # there is no broker, or it was lost meanwhile
+    AWAY = enum.auto()  # there is no broker, or it was lost
     LATE = enum.auto()  # the broker has not answered in time
     FULL = enum.auto()  # too many are under way
     REFUSED = enum.auto()  # the broker does not let the door publish it
@@ -52,7 +52,7 @@ class Published(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A report under way, and who waits for it; sent: monotonic seconds."""
+    """A report under way, and the caller that waits; sent: monotonic seconds."""
 
     topic: str
     payload: bytes
@@ -66,7 +66,7 @@ class ReportPublisher:
 
     fleets: names whose experiments and results are read, and which are known without an experiment; None for
     all that have one. protocol: "auto" tries MQTT 5 and falls back to 3.1.1. ready: set while the broker is
-    there and what it retains has been read. retained: what that is. Raises NameRefused for a fleet's name.
+    connected and what it retains was read. retained: those messages. Raises NameRefused for a fleet's name.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ReportPublisher:
     ) -> None:
         self.retained = Retained(fleets)
         self.ready = Event()
-        self.refusal: HushmoteError | None = None  # why the broker does not want us, while it does not
+        self.refusal: HushmoteError | None = None  # why the broker refuses us, while it does
         self._filters = filters(fleets)
         self._session = Session(address, f"hushmote-door-{secrets.token_hex(8)}", tls)
         self._status = Status()
@@ -102,11 +102,11 @@ class ReportPublisher:
         self.stop()
 
     def start(self) -> None:
-        """Connect in a thread of its own, and again whenever the broker was lost."""
+        """Connect in a separate thread, and again whenever the broker was lost."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Disconnect; what has no PUBACK by now is AWAY."""
+        """Disconnect; reports without a PUBACK become AWAY."""
         self._stopping.set()
         self._wake()
         self._thread.join(_STOP_S)
@@ -118,7 +118,7 @@ class ReportPublisher:
 
     @property
     def trouble(self) -> str | None:
-        """Why no report is taken at the moment, None where one is; without names and addresses."""
+        """Why no report is taken at the moment, None if reports are; without names and addresses."""
         return None if self.ready.is_set() else "not connected to the broker"
 
     async def publish(self, topic: str, payload: bytes) -> Published:
@@ -132,25 +132,25 @@ class ReportPublisher:
         self._in_flight += 1
         self._queue.append(_Waiting(topic, payload, loop, future))
         self._wake()
-        # Not wait_for(): what comes late has to be counted as under way until it comes.
+        # Not wait_for(): a late answer must count as under way until it comes.
         done, _ = await asyncio.wait((future,), timeout=PUBACK_S)
         return future.result() if done else Published.LATE
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended: only stop() and a fault in Hushmote end it."""
+        """Whether it has not ended: only stop() and a bug in Hushmote end it."""
         return self._thread.is_alive()
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is full: the thread wakes anyhow
+        with contextlib.suppress(BlockingIOError):  # it is full: the thread wakes anyway
             self._wake_w.send(b"x")
 
-    # From here on: in the thread.
+    # The rest runs in the thread.
 
     def _connection(self, protocol: Protocol) -> DoorConnection:
         session = self._session
-        # A fleet that was known stays so: a broker that was killed has no experiments until an aggregator is
-        # back, and who is told 404 meanwhile might drop his report.
+        # A known fleet stays known: a broker that was killed has no experiments until an aggregator is
+        # back, and a device that gets 404 until then might drop its report.
         retained = Retained(self.retained.known)
         return DoorConnection(
             protocol, session.client_id, session.login, session.tls, retained, self._on_puback
@@ -236,7 +236,7 @@ class ReportPublisher:
         self._settled.append((waiting, published))
 
     def _settle_all(self) -> None:
-        """All that is under way is AWAY: the connection that would have told is gone."""
+        """Mark everything under way as AWAY: the connection that would have answered is gone."""
         self._settled += [(waiting, Published.AWAY) for waiting in self._under_way.values()]
         self._under_way.clear()
         while self._queue:
@@ -244,7 +244,7 @@ class ReportPublisher:
         self._tell()
 
     def _tell(self) -> None:
-        """Wake who waits, one wake-up for each event loop."""
+        """Wake the callers that wait, with one wake-up for each event loop."""
         if not self._settled:
             return
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, Published]]] = {}
@@ -252,11 +252,11 @@ class ReportPublisher:
             by_loop.setdefault(waiting.loop, []).append((waiting, published))
         self._settled = []
         for loop, settled in by_loop.items():
-            with contextlib.suppress(RuntimeError):  # it is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # it is closed: nobody is waiting
                 loop.call_soon_threadsafe(self._resolve, settled)
 
     def _resolve(self, settled: list[tuple[_Waiting, Published]]) -> None:
-        """In the event loop."""
+        """Resolve them, in the event loop."""
         for waiting, published in settled:
             self._in_flight -= 1
             if not waiting.future.done():

@@ -12,7 +12,7 @@ from ..wire.topics import check_fleet
 _NAME = r"[a-z0-9_-]{1,32}"
 _TOPIC = re.compile(rf"hushmote/v1/({_NAME})/(experiment|result)/({_NAME})", re.ASCII)
 _MOST_BYTES = {"experiment": 2048, "result": 16_384}  # the largest experiment has 1,093 with its signature
-_MOST_NAMES = 1024  # of each kind; whoever may publish there could retain any number
+_MOST_NAMES = 1024  # of each kind; anyone who may publish there could retain any number
 
 
 def filters(fleets: Sequence[str] | None) -> list[str]:
@@ -24,7 +24,7 @@ def filters(fleets: Sequence[str] | None) -> list[str]:
 class Retained:
     """Experiments and results as the broker last sent them; one thread writes, any may read.
 
-    fleets: names of fleets that are known without an experiment. known: these and those that have one.
+    fleets: names of fleets that are known even without an experiment. known: these and those with one.
     """
 
     def __init__(self, fleets: Iterable[str] | None) -> None:
@@ -33,12 +33,12 @@ class Retained:
         self.known = self._named
 
     def take(self, topic: str, payload: bytes) -> None:
-        """Note a message; an empty one clears its topic, and what cannot be ours is left out."""
+        """Note a message; an empty one clears its topic, and messages that cannot be ours are ignored."""
         match = _TOPIC.fullmatch(topic)
         if match is None:
             return
         fleet, kind, name = match.groups()
-        kept = dict(self._kept[kind])  # replaced at once: who reads has the old or the new one
+        kept = dict(self._kept[kind])  # replaced at once: a reader has the old or the new one
         if not payload or len(payload) > _MOST_BYTES[kind]:
             kept.pop((fleet, name), None)
         elif len(kept) < _MOST_NAMES or (fleet, name) in kept:
@@ -47,10 +47,10 @@ class Retained:
         self.known = self._named | {of for of, _ in self._kept["experiment"]}
 
     def experiments(self, fleet: str) -> list[str]:
-        """The names of a fleet's experiments, sorted, without those that are withdrawn."""
+        """Return the names of a fleet's experiments, sorted, without withdrawn ones."""
         kept = self._kept["experiment"].items()
         return sorted(name for (of, name), payload in kept if of == fleet and not is_withdrawal(payload))
 
     def get(self, kind: str, fleet: str, name: str) -> bytes | None:
-        """The bytes of an "experiment" or "result", None where nothing is retained."""
+        """Return the bytes of an "experiment" or "result", None if nothing is retained."""
         return self._kept[kind].get((fleet, name))

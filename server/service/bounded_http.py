@@ -1,8 +1,8 @@
 """A small HTTP server in a thread of its own, for an ASGI application, whatever its clients do.
 
-uvicorn keeps neither a cap on connections that costs only who waits, nor a deadline for a request: a client
-that sends a byte a minute would hold a connection for ever. Both are here. No signal is taken over, and what
-clients do wrong is not logged.
+uvicorn can neither drop the connection that has waited longest nor set a deadline for a request: a client
+that sends a byte a minute would hold a connection for ever. This server does both. It takes over no signal,
+and it does not log clients' mistakes.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..errors import HushmoteError
 
-REQUEST_S = 10.0  # from its connection, or the answer before it, until the answer has been taken
+REQUEST_S = 10.0  # from its connection, or the previous answer, until the client has taken the answer
 MOST_CONNECTIONS = 128
-_WAITING = 1024  # connections that the system keeps until they are taken; a crowd costs others no second try
-TAKEN_AT_ONCE = 8  # each turn of the loop; it is three turns until those whose place they take are closed
+_WAITING = 1024  # connections that the system queues; a crowd then forces no second try on others
+TAKEN_AT_ONCE = 8  # in each turn of the loop; connections that make room are closed after three turns
 _HEAD_BYTES = 8192
 _AFTER_GRACE_S = 2.0
 
 
 class EndpointError(HushmoteError):
-    """An address that cannot be listened on; the text says why and what would be right."""
+    """An endpoint's address is unusable; the text says why and what would be right."""
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:
@@ -44,7 +44,7 @@ def parse_endpoint(text: str) -> tuple[str, int]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there, at a port of the system's choice for 0; raises EndpointError."""
+    """Return a socket that listens there, on a free port for port 0; raises EndpointError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_WAITING)
@@ -57,9 +57,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class BoundedHTTP(H11Protocol):
-    """A connection that ends where a request takes too long, or where too many others came after it.
+    """A connection that ends when a request takes too long, or when too many others came after it.
 
-    most: of them at a time. request_s: a request's time, None for REQUEST_S.
+    most: connections at a time. request_s: a request's time, None for REQUEST_S.
     It ignores connections that become WebSockets.
     """
 
@@ -73,14 +73,14 @@ class BoundedHTTP(H11Protocol):
         self._set_deadline()
         others = [c for c in self.connections if isinstance(c, BoundedHTTP)]
         if len(others) > self._most:
-            # Whoever has waited longest, and rather who has asked nothing yet: who asks at once is answered.
+            # Drop the connection that has waited longest, idle ones first.
             oldest = min(others, key=lambda c: (c.is_asking, c.deadline.when()))
-            self.connections.discard(oldest)  # at once: it is lost only when the loop comes round
+            self.connections.discard(oldest)  # at once: connection_lost() comes only in a later turn
             oldest.transport.abort()
 
     @property
     def is_asking(self) -> bool:
-        """Whether a whole request has come whose answer is not complete."""
+        """Return whether a whole request has come whose answer is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _set_deadline(self) -> None:
@@ -101,7 +101,7 @@ class BoundedHTTP(H11Protocol):
 
 
 class PatientServer(uvicorn.Server):
-    """A server that takes few connections at once and lets many wait, which is one number for asyncio."""
+    """A server that takes few connections at once and lets many wait; asyncio has one number for both."""
 
     def __init__(self, config: uvicorn.Config, grace_s: float) -> None:
         super().__init__(config)
@@ -113,7 +113,7 @@ class PatientServer(uvicorn.Server):
             listener.listen(_WAITING)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # uvicorn would cancel what is under way and log it.
+        # uvicorn would cancel running requests and log that.
         asyncio.get_running_loop().call_later(self._grace_s, self._abort)
         await super().shutdown(sockets)
 
@@ -124,9 +124,9 @@ class PatientServer(uvicorn.Server):
 
 
 def config(application: Any, *, most: int, request_s: float | None = None, **options: Any) -> uvicorn.Config:
-    """Return how such a server serves an ASGI application; options: uvicorn's, besides and in place of these.
+    """Return how such a server serves an ASGI application; options: uvicorn's, which win over these.
 
-    most, request_s: BoundedHTTP's.
+    most, request_s: as in BoundedHTTP.
     """
     usual = {
         "http": functools.partial(BoundedHTTP, most=most, request_s=request_s),
@@ -148,8 +148,8 @@ def config(application: Any, *, most: int, request_s: float | None = None, **opt
 class BoundedServer:
     """Serves an ASGI application at host:port, as a context manager.
 
-    port: where it listens, chosen by the system where 0 was asked for. most_connections: at a time; then the
-    oldest makes room, rather one that asks nothing. grace_s: seconds that requests under way are given at the
+    port: where it listens, a free one if 0 was asked for. most_connections: at a time; beyond it the
+    oldest makes room, idle ones first. grace_s: seconds for running requests at the
     end. Raises EndpointError.
     """
 

@@ -1,4 +1,4 @@
-"""Who reaches an HTTP server: only this machine, or whoever has a token; and from which web pages."""
+"""Who reaches an HTTP server: only this machine, or anyone with a token; and from which web pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Headers = Mapping[str, str]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach what listens there."""
+    """Return whether only programs of this machine can reach a server that listens there."""
     if host == "localhost":
         return True
     try:
@@ -27,7 +27,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_name(headers: Headers) -> str:
-    """Return the name or address in a Host header, without its port; "" where it has none."""
+    """Return the name or address in a Host header, without its port; "" if it has none."""
     try:
         return urlsplit(f"//{headers.get('host', '')}").hostname or ""
     except ValueError:
@@ -35,24 +35,24 @@ def host_name(headers: Headers) -> str:
 
 
 def is_own_page(headers: Headers) -> bool:
-    """Whether no web page sent a request, or one of the host that it asks."""
+    """Return whether a request comes from no web page, or from a page of the host that it asks."""
     origin = headers.get("origin")
     return origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower()
 
 
 def bearer(headers: Headers) -> str | None:
-    """Return the token in Authorization: Bearer, None where there is no such header."""
+    """Return the token in Authorization: Bearer, None if there is no such header."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
     return given.strip() if scheme.lower() == "bearer" else None
 
 
 def is_token(given: str | None, token: str) -> bool:
-    """Whether a token is the right one, compared in constant time."""
+    """Return whether a token is the right one, compared in constant time."""
     return given is not None and hmac.compare_digest(given.encode(), token.encode())
 
 
 def check_token(token: str, path: Path) -> str:
-    """Return a token that a file held; raises UsageError for one that can be guessed or typed wrong."""
+    """Return a token read from a file; raises UsageError for one that is easy to guess or mistype."""
     if len(token) < _LEAST_TOKEN or not all("!" <= c <= "~" for c in token):
         raise UsageError(
             f"{path} must hold a token of {_LEAST_TOKEN} or more letters and digits: openssl rand -hex 16"

@@ -1,4 +1,4 @@
-"""/metrics and /healthz over HTTP, answered in a thread of their own: also while a commit hangs."""
+"""/metrics and /healthz over HTTP, answered in a separate thread: also while a commit hangs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Endpoint(BoundedServer):
     """An aggregator's HTTP server, as a context manager.
 
-    metrics: returns the text of GET /metrics. trouble: returns why GET /healthz is to answer 503, None for
-    200. port: where it listens, chosen by the system where 0 was asked for. Raises EndpointError.
+    metrics: returns the text of GET /metrics. trouble: returns why GET /healthz should answer 503, None for
+    200. port: where it listens, a free one if 0 was asked for. Raises EndpointError.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Endpoint(BoundedServer):
 
 
 def health(reason: str | None) -> Response:
-    """Return the answer to GET /healthz; reason: why not healthy, None where it is."""
+    """Return the answer to GET /healthz; reason: why not healthy, None if healthy."""
     body = {"healthy": True} if reason is None else {"healthy": False, "reason": reason}
     status = 200 if reason is None else 503
     return Response(json.dumps(body) + "\n", status, media_type="application/json")

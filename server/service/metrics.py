@@ -1,6 +1,6 @@
-"""An aggregator's numbers for Prometheus: nothing of single devices, of these no label but a reject's reason.
+"""An aggregator's numbers for Prometheus: none of single devices, and no label but a reject's reason.
 
-Counters and gauges are read from the aggregator when somebody asks, so that they agree with each other.
+Counters and gauges are read from the aggregator at each scrape, so that they agree with each other.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..ingest.tls import CertificateError, ends
 log = logging.getLogger(__name__)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_CERTIFICATES_S = 3600.0  # after which a renewed one is seen
+_CERTIFICATES_S = 3600.0  # how soon a renewed one is seen
 _REPORTS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
 
 
 class Metrics(Collector):
     """The metrics of one aggregator in a registry of their own.
 
-    watch() says whose they are; committed() is called after each commit with its messages and seconds;
+    watch() names the aggregator; committed() is called after each commit with its messages and seconds;
     text() is the answer to a scrape.
     """
 
@@ -50,12 +50,12 @@ class Metrics(Collector):
         )
 
     def watch(self, counters: Callable[[], Counters], condition: Callable[[], Condition]) -> None:
-        """Say where the numbers are read; once."""
+        """Set where the numbers are read; call it once."""
         self._counters, self._condition = counters, condition
         self._registry.register(self)
 
     def add(self, collector: Collector) -> None:
-        """Serve another's numbers too."""
+        """Serve another collector's numbers too."""
         self._registry.register(collector)
 
     def committed(self, messages: int, seconds: float) -> None:
@@ -64,7 +64,7 @@ class Metrics(Collector):
         self._reports.observe(messages)
 
     def text(self) -> bytes:
-        """Return all in Prometheus' text format."""
+        """Return everything in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -99,7 +99,7 @@ class Metrics(Collector):
 
 
 class CertificateEnds(Collector):
-    """When certificates end: option -> file, None where it was not given; the files are read once an hour."""
+    """When certificates end: option -> file, None if it was not given; read once an hour."""
 
     def __init__(self, files: Mapping[str, Path | None]) -> None:
         self._files = {option: path for option, path in files.items() if path is not None}
@@ -107,11 +107,11 @@ class CertificateEnds(Collector):
         self._due_at = float("-inf")
 
     def describe(self) -> list[Metric]:
-        """Nothing: so that registering it reads no file yet."""
+        """Return nothing, so that registering it reads no file yet."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield them as of the last reading; a file that cannot be read any more keeps what it said."""
+        """Yield them as of the last reading; a file that became unreadable keeps its last value."""
         if time.monotonic() >= self._due_at:
             self._due_at = time.monotonic() + _CERTIFICATES_S
             for option, path in self._files.items():

@@ -1,6 +1,6 @@
-"""The aggregator as a process: its end by SIGTERM or Ctrl-C, what it tells systemd, its log each minute.
+"""The aggregator as a process: its end by SIGTERM or Ctrl-C, its words to systemd, its log each minute.
 
-The log is lines to read, or one JSON object a line; never with a device id, payload or client.
+The log has plain lines, or one JSON object a line; never a device id, payload or client.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Fault(HushmoteError):
 
 
 class TextLines(logging.Formatter):
-    """One line each, in which nothing steers a terminal or looks like another line."""
+    """Formats records as one line each, which cannot steer a terminal or look like another line."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
@@ -51,7 +51,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time (UTC, RFC 3339), level, event, and what `extra={"fields": ...}` gives."""
+    """One object a line: time (UTC, RFC 3339), level, event, and the fields in `extra={"fields": ...}`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -65,14 +65,14 @@ class JsonLines(logging.Formatter):
 
 
 def set_up_log(*, as_json: bool) -> None:
-    """Log to standard error at level info, in one of the two forms."""
+    """Log to standard error at level info, as text or as JSON."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else TextLines())
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 
 def announce_ready() -> None:
-    """Tell whoever started this process that reports are being counted."""
+    """Tell the parent process that reports are being counted."""
     print(READY, flush=True)
     notify(READY=1)
 
@@ -80,7 +80,7 @@ def announce_ready() -> None:
 def notify(**fields: str | int) -> None:
     """Send systemd fields such as READY=1, STATUS=..., WATCHDOG=1 or STOPPING=1; never raises.
 
-    sd_notify(3) by its socket; without a socket nobody wants to know.
+    As sd_notify(3), through its socket; without a socket nobody is listening.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
@@ -93,7 +93,7 @@ def notify(**fields: str | int) -> None:
 
 @contextlib.contextmanager
 def signals(heard: Callable[[], object] = lambda: None) -> Iterator[list[int]]:
-    """Yield the SIGTERMs and SIGINTs that have come so far; heard is called at each."""
+    """Yield the list of SIGTERMs and SIGINTs received; heard is called at each."""
     came: list[int] = []
 
     def on_signal(number: int, _frame: object) -> None:
@@ -111,9 +111,9 @@ def signals(heard: Callable[[], object] = lambda: None) -> Iterator[list[int]]:
 def run(aggregator: Aggregator) -> None:
     """Run an aggregator until SIGTERM, SIGINT or its own end; raises what Aggregator.run() does, and Fault.
 
-    After a signal it commits and acknowledges what has arrived. Where the store hangs it is left after STOP_S
-    seconds, or at a second signal, and the process ends here with status 0: what was not committed was not
-    acknowledged either, and waits at the broker.
+    After a signal it commits and acknowledges what has arrived. If the store hangs, this gives up after
+    STOP_S seconds or a second signal, and the process ends with status 0: messages that were not committed
+    were not acknowledged either, and wait at the broker.
     """
     raised: list[BaseException] = []
 
@@ -123,7 +123,7 @@ def run(aggregator: Aggregator) -> None:
         except BaseException as e:  # it belongs to the main thread
             raised.append(e)
 
-    # A thread of its own: in a database's driver the main thread would not hear a signal.
+    # A separate thread: inside a database driver the main thread would not hear a signal.
     thread = Thread(target=work, name="aggregator", daemon=True)
     with signals(aggregator.stop) as came:
         thread.start()
@@ -138,7 +138,7 @@ def run(aggregator: Aggregator) -> None:
     for error in raised:
         if isinstance(error, (HushmoteError, LDPError)):
             raise error
-        # Anything else is a bug, whose text may hold what a device sent: its places are told, innermost last.
+        # Anything else is a bug. Its text may hold what a device sent: log only its places, innermost last.
         frames = traceback.extract_tb(error.__traceback__)[-6:]
         places = " > ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in frames)
         where = f"{type(error).__name__} at {places}"
@@ -147,7 +147,7 @@ def run(aggregator: Aggregator) -> None:
 
 
 def _watch(aggregator: Aggregator, thread: Thread, came: Sequence[int]) -> None:
-    """Return when the aggregator has ended, or has to be left."""
+    """Return when the aggregator has ended, or must be abandoned."""
     stop_by: float | None = None
     told, status = 0.0, ""
     minute, last = time.monotonic(), Counters()
@@ -169,7 +169,7 @@ def _watch(aggregator: Aggregator, thread: Thread, came: Sequence[int]) -> None:
         if now - minute >= _MINUTE_S:
             _log_rejects(last, aggregator.counters, now - minute)
             if condition.state and not condition.connected:
-                log.warning("%s", condition.state)  # each minute: who looks later still sees why
+                log.warning("%s", condition.state)  # each minute, for anyone who looks later
             minute, last = now, aggregator.counters
 
 
@@ -178,7 +178,7 @@ def _words(rejected: Counter[str]) -> str:
 
 
 def _log_rejects(last: Counters, now: Counters, seconds: float) -> None:
-    """Say how many reports were rejected since the last time, by reason: a line each minute, not one each."""
+    """Log how many reports were rejected since the last time, by reason: one line a minute."""
     rejected = Counter(now.rejected) - Counter(last.rejected)
     if rejected:
         fields = {"rejected": dict(rejected), "accepted": now.accepted - last.accepted}

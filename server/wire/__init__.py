@@ -1,1 +1,1 @@
-"""What goes over the wire: the reports' codec, topics and keys; pure."""
+"""The format of everything on the wire: the reports' codec, topics and keys; pure."""

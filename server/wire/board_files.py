@@ -1,4 +1,4 @@
-"""The files beside ldp_client.py that enter further mechanisms and types: which there are, what they need."""
+"""The files beside ldp_client.py that add mechanisms and types: which exist, and what they need."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _IMPORT = re.compile(rb"^\s*(?:from \. )?import (ldp_[a-z0-9_]+)", re.MULTILINE)
 
 
 def shipped() -> dict[str, Path]:
-    """The shipped files by their words: sw for device/ldp_sw.py."""
+    """Return the shipped files by their words: sw for device/ldp_sw.py."""
     paths = sorted(DEVICE.glob("ldp_*.py"))
     return {path.stem.removeprefix("ldp_"): path for path in paths if path.stem not in _CORE}
 
 
 def needed(experiment: ldp_client.Experiment) -> dict[str, Path]:
-    """The files that boards need for an experiment, by what `hushmote flash --with` calls them.
+    """Return the files that boards need for an experiment, by their names for `hushmote flash --with`.
 
-    One's own mechanism goes by its word; what a file imports comes with it, and has no line here.
+    Your own mechanism has its word as its name; files that it imports come with it, and are not listed.
     """
     found: dict[str, Path] = {}
     words = {path: word for word, path in shipped().items()}
@@ -39,7 +39,7 @@ def needed(experiment: ldp_client.Experiment) -> dict[str, Path]:
 
 
 def with_imports(source: bytes) -> list[Path]:
-    """The shipped files that a board file imports, those first that others need."""
+    """Return the shipped files that a board file imports, dependencies first."""
     files = shipped()
     found: list[Path] = []
     for name in _IMPORT.findall(source):

@@ -1,8 +1,8 @@
-"""An experiment's JSON, whose mechanism may be somebody's own: `package.module:Class` is loaded first.
+"""An experiment's JSON, whose mechanism may be your own: `package.module:Class` is loaded first.
 
 The board's code knows the mechanisms that files beside it have entered in ldp_client.MECHANISMS. The shipped
-ones do so when hushmote.device is imported; one's own does when the module of its word is. What a mechanism
-is, nothing here knows: the module that a word names is imported, and the board's code then reads the JSON.
+ones do so when hushmote.device is imported; your own does when the module of its word is. This module does
+not know what a mechanism is: it imports the module that a word names, and the board's code reads the JSON.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from ..errors import HushmoteError
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*):([A-Za-z_][A-Za-z0-9_]*)")
 
 FOLDERS: list[str] = []
-"""Where modules are looked for after everywhere else: the command line enters the folder it is run in.
+"""Where modules are looked for after everywhere else: the command line adds the current folder.
 
-They join sys.path with the first word that is loaded, so that whoever has no code of one's own has no such
+They join sys.path with the first word that is loaded, so that nobody without code of their own has such a
 folder in it.
 """
 
 
 _TABLES: tuple[dict[str, Any], ...] = (vars(ldp_client)["MECHANISMS"], vars(ldp_client)["TYPES"])
 _SHIPPED: tuple[Mapping[str, Any], ...] = tuple(MappingProxyType(dict(table)) for table in _TABLES)
-"""What the words that Hushmote ships stand for: no code of one's own may make them mean something else."""
+"""The meaning of the words that Hushmote ships: your own code cannot change it."""
 
 _REPLACES: dict[str, str] = {}
-"""Why a module is refused that replaced one of them: it stays imported, and a second try enters nothing."""
+"""Why a module that replaced one of them is refused: it stays imported, and a second try enters nothing."""
 
 
 class OwnCodeError(HushmoteError):
-    """A `package.module:name` that cannot be loaded; the text says why and what would be right."""
+    """A `package.module:name` cannot be loaded; the text says why and what would be right."""
 
 
 class OwnCodeRefused(ExperimentRefused):
-    """An experiment that is none here, because its mechanism's own code cannot be loaded, or fails."""
+    """An experiment cannot be read here, because its mechanism's own code fails or cannot be loaded."""
 
 
 def is_own(word: str) -> bool:
-    """Whether a word is of the form package.module:name, the only one that is ever imported."""
+    """Return whether a word has the form package.module:name, the only one that is ever imported."""
     return _WORD.fullmatch(word) is not None
 
 
 def is_own_type(word: object) -> bool:
-    """Whether a type of readings is one that a board file of one's own has entered."""
+    """Return whether a type of readings was entered by your own board file."""
     return word in _TABLES[1] and word not in _SHIPPED[1]
 
 
@@ -76,7 +76,7 @@ def load_module(word: str) -> ModuleType:
 
 
 def _restore() -> str:
-    """Give the shipped words their meaning again; those that had lost it, as people read them."""
+    """Give the shipped words their meaning again; returns those that had lost it, for a message."""
     lost: dict[str, None] = {}
     for table, shipped in zip(_TABLES, _SHIPPED, strict=True):
         for word, entry in shipped.items():
@@ -94,12 +94,12 @@ def _imported(name: str) -> ModuleType:
             text = f"there is no module {e.name}: run hushmote in the folder that holds it, or install it"
             raise OwnCodeError(text) from None
         raise OwnCodeError(f"{name} cannot be imported: {_one_line(e)}") from None
-    except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+    except (Exception, SystemExit) as e:  # foreign code: it may raise anything
         raise OwnCodeError(f"{name} cannot be imported: {raised(e)}") from None
 
 
 def load_name(word: str) -> object:
-    """What a `package.module:name` names. Raises OwnCodeError."""
+    """Return the object of a `package.module:name`. Raises OwnCodeError."""
     module = load_module(word)
     attribute = word.partition(":")[2]
     try:
@@ -109,10 +109,10 @@ def load_name(word: str) -> object:
 
 
 def parse_experiment(payload: bytes | bytearray | memoryview) -> Experiment:
-    """The Experiment in the bytes of its JSON, after loading its mechanism where that is somebody's own.
+    """Return the Experiment in the bytes of its JSON, after loading its mechanism if that is your own.
 
-    Only for what the analyst or the store has; what comes from a network is read by Experiment.parse, which
-    imports nothing. Raises ExperimentRefused with one line, OwnCodeRefused where the code is what is missing
+    Only for the analyst's or the store's bytes; Experiment.parse reads those from a network, and
+    imports nothing. Raises ExperimentRefused with one line, OwnCodeRefused if the code is missing
     or fails.
     """
     word = _own_word(bytes(payload))
@@ -127,7 +127,7 @@ def parse_experiment(payload: bytes | bytearray | memoryview) -> Experiment:
 
 
 def need_pair(word: str) -> None:
-    """Raise OwnCodeError where a board file has entered something else than two functions under a word."""
+    """Raise OwnCodeError if a board file has entered something other than two functions under a word."""
     pair = _TABLES[0].get(word)
     whole = isinstance(pair, tuple) and [*map(callable, cast(tuple[object, ...], pair))] == [True, True]
     if pair is not None and not whole:
@@ -141,7 +141,7 @@ def _taken(payload: bytes | bytearray | memoryview) -> Experiment:
         experiment = Experiment.parse(payload)
     except ExperimentRefused:
         raise
-    except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+    except (Exception, SystemExit) as e:  # foreign code: it may raise anything
         raise OwnCodeError(f"its take raises {raised(e)}") from None
     if type(experiment.code_count) is not int:
         raise OwnCodeError(f"its take sets code_count to {experiment.code_count!r:.40}, which is no integer")
@@ -167,7 +167,7 @@ def _own_word(payload: bytes) -> str | None:
 
 
 def raised(error: BaseException) -> str:
-    """What somebody's code raised, in a line."""
+    """Return what foreign code raised, in a line."""
     return f"{type(error).__name__}: {_one_line(error)}"
 
 

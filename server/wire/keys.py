@@ -18,7 +18,7 @@ from .topics import check_device, check_fleet
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-KEY_BYTES = 32  # of a master key, of a board's key, and of the signing key, a number
+KEY_BYTES = 32  # of a master key, of a device's key, and of the signing key (a number)
 SERIAL_BYTES = 4
 ENVIRONMENT_VARIABLE = "HUSHMOTE_MASTER_KEY"
 
@@ -26,14 +26,14 @@ _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # o
 
 
 class MasterKeyError(HushmoteError):
-    """A master or signing key that is missing, malformed or not kept safe; the text says what is right."""
+    """A master or signing key is missing, malformed or not kept safe; the text says what is right."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetKeys:
     """The secrets of a server's keyed fleets.
 
-    masters: 32-byte master keys, the one in force first; tags under the others, which are of before a
+    masters: 32-byte master keys, the one in use first; tags under the others, from before a
     rotation, count as well. signing: the 32-byte key that signs experiments.
     """
 
@@ -42,16 +42,16 @@ class FleetKeys:
 
 
 def device_key(master: bytes, fleet: str, device: str) -> bytes:
-    """Return a device's 32-byte key; raises NameRefused for names that do not fit."""
+    """Return a device's 32-byte key; raises NameRefused for invalid names."""
     info = f"hushmote/v1/{check_fleet(fleet)}/{check_device(device)}"
-    # HKDF's two steps by themselves (RFC 5869, 2.2 and 2.3): the second is done for every report, and a
+    # HKDF's two steps, written out (RFC 5869, 2.2 and 2.3): the second runs for every report, and a
     # library's object that does both takes three times as long.
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")
 
 
 def master_check(master: bytes, fleet: str) -> str:
-    """Return 16 hex digits that tell a fleet's master key from another, and nothing else of it."""
-    # No device is called so.
+    """Return 16 hex digits that tell a fleet's master key from another, and reveal nothing else of it."""
+    # No device can have this id.
     info = f"hushmote/v1/{check_fleet(fleet)}/+check"
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")[:8].hex()
 
@@ -66,21 +66,21 @@ def _extract(master: bytes) -> bytes:
 def public_key_bytes(signing_key: bytes) -> bytes:
     """Return the announce key of a 32-byte signing key: x and y, 64 bytes, big-endian.
 
-    Raises MasterKeyError where those bytes are no P-256 key.
+    Raises MasterKeyError if those bytes are not a P-256 key.
     """
     point = _private(signing_key).public_key().public_numbers()
     return point.x.to_bytes(32, "big") + point.y.to_bytes(32, "big")
 
 
 def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) -> bytes:
-    """Return what is retained for a keyed fleet: the JSON, a zero byte, the serial, the signature.
+    """Return the payload to retain for a keyed fleet: the JSON, a zero byte, the serial, the signature.
 
     body: the JSON, empty to withdraw the experiment. serial: 0 to 2**32 - 1, 4 bytes. The signature, of
     SHA-256 of topic + zero byte + all before it, is r and s, 64 bytes. All numbers are big-endian. The same
     arguments always give the same bytes (RFC 6979), and s is in the lower half of its range, so that there
     is no second signature. Raises MasterKeyError.
     """
-    # Here, because many commands derive keys and few sign, and these take a tenth of a second to load.
+    # Imported here: few commands sign, and this takes a tenth of a second to load.
     from cryptography.hazmat.primitives.asymmetric import ec, utils
     from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -92,7 +92,7 @@ def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) ->
 
 
 def is_withdrawal(payload: bytes) -> bool:
-    """Whether a message on an experiment's topic has no JSON: it is empty, or signed without one."""
+    """Return whether a message on an experiment's topic has no JSON: it is empty, or signed without one."""
     return payload[:1] in (b"", b"\0")
 
 

@@ -1,10 +1,10 @@
-"""Limits that several rooms have to know."""
+"""Limits that several rooms need."""
 
 from __future__ import annotations
 
-# Under load, what a commit costs, mostly pages written twice, is divided among this number of reports.
-# Mosquitto's configuration is written from it: both ends of the broker have to know it.
+# Under load, this many reports share the cost of a commit, mostly pages written twice.
+# Mosquitto's configuration uses it too: both ends of the broker must know it.
 BATCH_REPORTS = 4000
 
 GRACE_DAYS = 30
-"""Days on which late reports of a version that is replaced or withdrawn count, if no others are said."""
+"""For how many days late reports of a replaced or withdrawn version count by default."""

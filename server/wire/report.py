@@ -1,7 +1,7 @@
 """A report on the wire: payload and tag.
 
 Payload, big-endian: 1 byte format and flags, 4 bytes experiment digest, 4 bytes report number, 1 to 3 bytes
-code, 8 bytes tag where the report is authenticated. Nothing here knows of mechanisms, stores or brokers.
+code, 8 bytes tag if the report is authenticated. This module knows no mechanisms, stores or brokers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TAGGED = FORMAT << 4 | AUTHENTICATED
 
 
 class MalformedReport(ValueError):
-    """A payload that is not a report, whatever the experiment; the text says why."""
+    """A payload is not a report, whatever the experiment; the text says why."""
 
 
 class Report(NamedTuple):
     """One report as it was sent.
 
-    digest: first 4 bytes of the experiment's SHA-256. number: 1, 2, 3, ... (0 is possible here and never
-    right). code: 1 to 3 bytes, big-endian. tag: 8 bytes, or None where not authenticated. signed: the bytes
+    digest: first 4 bytes of the experiment's SHA-256. number: 1, 2, 3, ... (0 can be encoded, but is never
+    right). code: 1 to 3 bytes, big-endian. tag: 8 bytes, or None if not authenticated. signed: the bytes
     of the payload that the tag covers.
     """
 
@@ -60,7 +60,7 @@ def decode(payload: bytes) -> Report:
 def encode(
     experiment: Experiment, number: int, code: int, device: str = "", key: bytes | None = None
 ) -> bytes:
-    """Return the payload that a board would send: authenticated where a 32-byte device key is given.
+    """Return the payload that a device would send: authenticated if a 32-byte device key is given.
 
     number 1 to 2**32 - 1, code in range(experiment.code_count); raises ValueError outside these.
     """
@@ -78,7 +78,7 @@ def tag(key: bytes, device: str, sha256: bytes, signed: bytes) -> bytes:
 
 
 def verify(report: Report, key: bytes, device: str, sha256: bytes) -> bool:
-    """Whether the report's tag is right, compared in constant time; False where there is none."""
+    """Return whether the report's tag is right, compared in constant time; False if there is none."""
     if report.tag is None:
         return False
     return hmac.compare_digest(report.tag, tag(key, device, sha256, report.signed))

@@ -1,4 +1,4 @@
-"""NATS subjects of what boards send by MQTT to NATS servers, as those servers map them; pure.
+"""NATS subjects of MQTT messages from devices, as NATS servers map them; pure.
 
 A level's "/" is "." in a subject, a "." in a topic is "//", and an empty level is written with "/." (NATS
 documentation, "MQTT configuration").
@@ -10,7 +10,7 @@ import re
 
 from .topics import report_filter
 
-# The servers' own stream of MQTT messages with QoS 1, in the account of whoever connects.
+# The servers' own stream of MQTT messages with QoS 1, in the account of the user that connects.
 STREAM = "$MQTT_msgs"
 _PREFIX = "$MQTT.msgs."
 _ODD = re.compile(rb"/(.?)|\.", re.DOTALL)
@@ -22,7 +22,7 @@ def report_subject(fleet: str | None = None) -> str:
 
 
 def topic_of(subject: bytes) -> str:
-    """Return the MQTT topic of a message in the stream, "" for what is none."""
+    """Return the MQTT topic of a message in the stream, "" if it has none."""
     name = subject.removeprefix(_PREFIX.encode())
     name = _ODD.sub(_level, name) if b"/" in name else name.replace(b".", b"/")
     try:

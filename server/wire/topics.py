@@ -13,11 +13,11 @@ _TOPIC = re.compile(rf"{_PREFIX}/({_FLEET.pattern})/report/({_DEVICE.pattern})",
 
 
 class NameRefused(HushmoteError):
-    """A fleet, experiment or device id that a topic cannot carry; the text says what would be right."""
+    """A topic cannot carry a fleet, experiment or device id; the text says what would be right."""
 
 
 class TopicRefused(ValueError):
-    """A topic that no report comes on; `part` is "fleet", "device" or "topic": what is wrong with it."""
+    """A topic that no report comes on; `part` is the wrong part: "fleet", "device" or "topic"."""
 
     def __init__(self, part: str) -> None:
         super().__init__(f"not a report's topic: its {part} is wrong")
@@ -25,24 +25,24 @@ class TopicRefused(ValueError):
 
 
 def is_fleet(name: str) -> bool:
-    """Whether a fleet or experiment can be called so."""
+    """Return whether a fleet or experiment can have this name."""
     return _FLEET.fullmatch(name) is not None
 
 
 def is_device(device: str) -> bool:
-    """Whether a device can be called so: no MQTT wildcard can hide in such an id."""
+    """Return whether a device can have this id: no MQTT wildcard can hide in it."""
     return _DEVICE.fullmatch(device) is not None
 
 
 def check_fleet(name: str) -> str:
-    """Return the name of a fleet or experiment; raises NameRefused where it does not fit."""
+    """Return the name of a fleet or experiment; raises NameRefused for an invalid one."""
     if not is_fleet(name):
         raise NameRefused(f"{name!r} must be 1 to 32 of a-z, 0-9, _ and -")
     return name
 
 
 def check_device(device: str) -> str:
-    """Return a device id; raises NameRefused where it does not fit."""
+    """Return a device id; raises NameRefused for an invalid one."""
     if not is_device(device):
         raise NameRefused(f"device id {device!r} must be 1 to 32 of a-z, 0-9 and -")
     return device
@@ -66,7 +66,7 @@ def result_topic(fleet: str, name: str) -> str:
 def report_filter(fleet: str | None = None, group: str | None = None) -> str:
     """Return the MQTT topic filter of all reports of a fleet, or of all fleets; raises NameRefused.
 
-    group: name of subscribers among whom the broker divides the reports, written as a fleet's.
+    group: name of subscribers among which the broker divides the reports, in the form of a fleet's name.
     """
     shared = "" if group is None else f"$share/{check_fleet(group)}/"
     return f"{shared}{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/report/+"
@@ -78,13 +78,13 @@ def experiment_filter(fleet: str | None = None) -> str:
 
 
 def is_experiment(topic: str) -> bool:
-    """Whether an experiment may be retained on a topic."""
+    """Return whether an experiment may be retained on a topic."""
     parts = topic.split("/")
     return len(parts) == 5 and parts[3] == "experiment"
 
 
 def parse_topic(topic: str) -> tuple[str, str]:
-    """Return (fleet, device) of a report's topic; raises TopicRefused, which says what part is wrong."""
+    """Return (fleet, device) of a report's topic; raises TopicRefused, which says which part is wrong."""
     if match := _TOPIC.fullmatch(topic):
         return match[1], match[2]
     parts = topic.split("/")

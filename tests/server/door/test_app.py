@@ -171,7 +171,7 @@ def test_a_target_that_no_client_library_sends(door, target, expected):
         (b"\x20" + REPORT[1:], RAW, 400, "format version 2, not 1"),
         (bytes(21), RAW, 413, "it may have 20 bytes"),
         (bytes(100_000), "application/json", 413, "it may have 65536 bytes"),
-        (b"{}", "application/json", 400, "no LoRaWAN server's"),
+        (b"{}", "application/json", 400, "not a LoRaWAN server's"),
         (REPORT, "application/x-www-form-urlencoded", 415, "must be application/octet-stream"),
         (REPORT, None, 415, "must be application/octet-stream"),
         (encoded(things_stack(REPORT[:5])), "application/json", 400, "not a report"),

@@ -1,4 +1,4 @@
-"""Which bytes may follow which in texts of given characters, in UTF-8 with zeros behind their end."""
+"""Which bytes may follow which in UTF-8 texts of given characters, with zeros behind their end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BETWEEN, _ENDED = 0, 1
 
 
 def characters(text: str) -> str:
-    """The characters that a text like "a-z0-9_-" stands for.
+    """Return the characters that a text like "a-z0-9_-" stands for.
 
     A hyphen between two digits or two letters of a kind is a range, elsewhere a hyphen. Raises
     EstimateError for no characters, a falling range, or a character that cannot be printed.
@@ -34,7 +34,7 @@ def characters(text: str) -> str:
             and kind == unicodedata.category(last)
         ):
             if last < first:
-                raise EstimateError(f"in an alphabet a range rises: {last}-{first}, not {first}-{last}")
+                raise EstimateError(f"a range in an alphabet rises: {last}-{first}, not {first}-{last}")
             found.update(map(chr, range(ord(first), ord(last) + 1)))
             i += 3
         else:
@@ -43,7 +43,7 @@ def characters(text: str) -> str:
     if not found:
         raise EstimateError('an alphabet needs a character, such as "a-z0-9._-"')
     if not all(c.isprintable() for c in found):
-        raise EstimateError("an alphabet has characters that can be printed, and no others")
+        raise EstimateError("an alphabet has only characters that can be printed")
     return "".join(sorted(found))
 
 
@@ -53,7 +53,7 @@ class Beginnings:
 
     rows     their bytes, shape (n, length)
     states   where each stands: between two characters, behind the end, or within a character; shape (n,)
-    origin   which beginning, of those that were extended, each comes from; shape (n,)
+    origin   which of the extended beginnings each comes from; shape (n,)
     """
 
     rows: npt.NDArray[np.uint8]
@@ -88,9 +88,9 @@ class Alphabet:
             self._next[state][last] = _BETWEEN
 
     def ways(self, states: Ints, length: int) -> Ints:
-        """How many beginnings each of these states leads to, longer by `length` bytes."""
+        """Return how many beginnings, longer by `length` bytes, each of these states leads to."""
         count = np.ones(len(self._next))
-        for _ in range(length):  # floats: what overflows an integer is far too many as well
+        for _ in range(length):  # floats: a number that overflows an integer is far too many
             count = np.array([sum(count[to] for to in following.values()) for following in self._next])
         return np.minimum(count, 2.0**53).astype(np.int64)[states]
 

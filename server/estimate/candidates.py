@@ -1,18 +1,18 @@
 """Shares of texts that are asked about, from a histogram over slots.
 
 An experiment of texts knows a text by its slot, a salted hash (device/ldp_text.py). The analyst has a list
-of candidates. Those of one slot cannot be told apart and are one row: their sum is known. The slots that no
-candidate has, the free ones, hold other texts alone. The hash spreads these evenly, so that a free slot's
-mean share is what every slot has of them. With F the shares of the m slots and T the sum of F over the slots
-that have candidates, a row's share is F - (1 - T) / free, and that of all other texts (1 - T) m / free. Where
-candidates are all the texts there are, T is 1 and nothing is taken off; of one candidate alone the share is
-(F - 1/m) / (1 - 1/m).
+of candidates. Candidates in one slot cannot be told apart and are one row: only their sum is known. The free
+slots, which no candidate has, hold only other texts. The hash spreads these evenly, so a free slot's
+mean share is every slot's part of them. With F the shares of the m slots and T the sum of F over the slots
+that have candidates, a row's share is F - (1 - T) / free, and that of all other texts (1 - T) m / free. If
+the candidates are all the texts there are, T is 1 and nothing is subtracted; for one candidate alone the
+share is (F - 1/m) / (1 - 1/m).
 
 Both are linear in the histogram. The hash's own error comes on top: another text is in a row's slot or it is
-not. Over salts its variance is that of the free slots' shares, less the noise in them.
+not. Over salts its variance is that of the free slots' shares, minus the noise in them.
 
-Bassily, Smith, "Local, Private, Efficient Protocols for Succinct Histograms", STOC 2015, hash texts to slots
-as well; that free slots tell what others put into a slot takes no more than a uniform hash.
+Bassily, Smith, "Local, Private, Efficient Protocols for Succinct Histograms", STOC 2015, also hash texts to
+slots; the free slots tell what others put into a slot because the hash is uniform.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..arrays import Floats, Ints
 from .estimate import Estimates
 from .statistic import EstimateError, Statistic, Statistics
 
-_FEWEST_FREE = 2  # slots without a candidate: with fewer their variance is not to be had
+_FEWEST_FREE = 2  # slots without a candidate: fewer give no variance
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Candidates:
     """Texts, and the slots and rows that they fall into.
 
     texts   different, in the order of the list
-    row     of each text, shape (texts,); texts of one row share a slot in one of the experiments or through
-            others, so that only their sum is known
+    row     of each text, shape (texts,); texts of one row share a slot in one of the experiments, or through
+            others, so only their sum is known
     slots   for each experiment's salt and number of slots: each text's slot, shape (texts,)
     """
 
@@ -77,22 +77,22 @@ class CandidateShares:
 
     @property
     def p_values(self) -> Floats:
-        """Of each row, one-sided: how likely noise shows as much where no board has one of its texts."""
+        """For each row, one-sided: how likely noise shows as much if no device has one of its texts."""
         value, stderr = self.listed.value, self.listed.stderr
         exact = np.where(value > 0, np.inf, -np.inf)
         return special.ndtr(-np.divide(value, stderr, out=exact, where=stderr > 0))
 
 
 def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates:
-    """Candidates, placed by the boards' own hash; in several experiments of different salts by all of them.
+    """Place candidates by the devices' own hash; with several experiments of different salts, by all of them.
 
-    Raises EstimateError without candidates, or where one comes twice.
+    Raises EstimateError without candidates, or for a repeated one.
     """
     if not texts:
         raise EstimateError("there is no candidate: name at least one text")
     if len(set(texts)) != len(texts):
         (twice, _), *_ = Counter(texts).most_common(1)
-        raise EstimateError(f"{twice!r} is there twice: name every candidate once")
+        raise EstimateError(f"{twice!r} is listed twice: name every candidate once")
     slots: dict[tuple[bytes, int], Ints] = {}
     for experiment in experiments:
         key = _key(experiment)
@@ -103,14 +103,14 @@ def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates
 
 def _key(experiment: Experiment) -> tuple[bytes, int]:
     """What a text's slot depends on."""
-    fields = vars(experiment)  # which device/ldp_text.py has set
+    fields = vars(experiment)  # set by device/ldp_text.py
     return fields["salt"], fields["slots"]
 
 
 def _rows(slots: Sequence[Ints]) -> Ints:
-    """Row of each text: those that share a slot anywhere, directly or through others, are in one."""
+    """Return the row of each text: those that share a slot anywhere, also through others, are in one."""
     numbers = [np.unique(one, return_inverse=True)[1] for one in slots]
-    first = np.arange(len(slots[0]))  # the first text that each is known to be in a row with
+    first = np.arange(len(slots[0]))  # the first text known to be in the same row
     before = None
     while before is None or (first != before).any():
         before = first
@@ -135,7 +135,7 @@ def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
     """The candidates' shares of the population, over windows and versions as the estimate pools them.
 
     candidates: placed in all the estimate's versions, see place(). Intervals hold over reports and salts.
-    Raises EstimateError where candidates fill an experiment's slots.
+    Raises EstimateError if candidates fill an experiment's slots.
     """
     pooled = [np.zeros(candidates.rows + 1) for _ in range(3)]
     hashed: dict[tuple[bytes, int], Floats] = {}
@@ -153,7 +153,7 @@ def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
         one = _moments(part, taken, candidates.row[first], candidates.rows)
         for total, moment, power in zip(pooled, (one.value, one.variance, one.third), (1, 2, 3), strict=True):
             total += weight**power * moment
-        # One salt errs alike in all versions that have it.
+        # One salt makes the same error in all versions that have it.
         hashed[key] = hashed.get(key, 0.0) + weight * one.hash_error
     value, variance, third = pooled
     whole = variance + np.sum([error**2 for error in hashed.values()], axis=0)
@@ -164,7 +164,7 @@ def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
 
 
 def _moments(part: Estimates, taken: Ints, row: Ints, rows: int) -> _Moments:
-    """Of each row, and last of all other texts, in one experiment.
+    """Return moments of each row, and last of all other texts, in one experiment.
 
     taken: slots that have candidates, and row: of each of them.
     """
@@ -184,7 +184,7 @@ def _moments(part: Estimates, taken: Ints, row: Ints, rows: int) -> _Moments:
     held = summed(np.ones(len(taken)))  # slots of each row
     value = summed(x[taken]) - held * ((1 - total.value) / left)
     variance, third = summed(spread.variance[taken]), summed((spread.variance * spread.skew)[taken])
-    # What is taken off has an error too, which goes with the slot's own: together at most their sum.
+    # The subtracted part has an error too, correlated with the slot's own: together at most their sum.
     variance = (np.sqrt(variance) + held * (total.stderr / left)) ** 2
     hash_error = np.sqrt(by_hash * held * (1 + held / left))
     spread_out = slots / left
@@ -197,5 +197,5 @@ def _moments(part: Estimates, taken: Ints, row: Ints, rows: int) -> _Moments:
 
 
 def statistic_of(shares: CandidateShares, row: int) -> Statistic:
-    """A row's share; the row after the last is that of all other texts."""
+    """Return a row's share; the row after the last is that of all other texts."""
     return shares.others if row == shares.candidates.rows else shares.listed[row]

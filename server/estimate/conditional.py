@@ -2,10 +2,10 @@
 
 A ratio θ = X / Y of two unbiased linear statistics is off by L / Y to first order (the delta method), where
 L = X - θ Y is linear again, so that its error comes from the histogram as every other. Where Y itself is not
-known well, that is too narrow. Fieller's interval holds the θ for which X - θ Y lies within z of its own
-standard errors of 0: it needs no approximation but normality, and is the same where Y is known well.
+is not known well, that is too narrow. Fieller's interval holds the θ for which X - θ Y lies within z of its
+own standard errors of 0: it needs no approximation but normality, and is the same where Y is known well.
 Intervals here are the union of both, the first with its skew. Where Y is so small that it may be 0, nothing
-can be said, and the interval is without bounds: `Ratio.known` tells. Fieller, "Some problems in interval
+can be said, and the interval has no bounds: `Ratio.known` tells. Fieller, "Some problems in interval
 estimation", JRSS B 1954; of a difference, Zou and Donner, "Construction of confidence limits about effect
 measures", Statistics in Medicine 2008, with the correlation of the two.
 """
@@ -24,7 +24,7 @@ from .statistic import Difference, EstimateError, Statistic, Told, difference, n
 
 ONE = Statistic(1.0, 0.0)
 LEAST_ERRORS = 3.0
-"""Standard errors that a denominator must be above 0 for a ratio to be shown; benchmarks/pairs.py has why."""
+"""Standard errors by which a denominator must exceed 0 for a ratio to be shown; see benchmarks/pairs.py."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Ratio(Statistic):
     """A ratio of two linear statistics; stderr and skew are those of the delta method.
 
     below        the denominator
-    correlation  of what the ratio is off by with the denominator
+    correlation  of the ratio's error with the denominator
     """
 
     below: Statistic = ONE
@@ -44,7 +44,7 @@ class Ratio(Statistic):
         return self.below.value > LEAST_ERRORS * self.below.stderr
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval that holds the population's ratio with probability confidence; infinite where unknown."""
+        """Interval that holds the population's ratio with probability confidence; infinite if unknown."""
         low, high = super().interval(confidence)
         z = normal_quantile(confidence)
         # With δ the ratio less its estimate: (δ Y)² <= z² (V_L - 2 δ C + δ² V_Y), of which V_L = (Y s)².
@@ -66,7 +66,7 @@ NOTHING = Ratio(0.0, 0.0)
 
 @dataclass(frozen=True)
 class Apart:
-    """A difference, with an interval made of both sides' own; correlation: of their errors."""
+    """A difference, with an interval made from both sides' own; correlation: of their errors."""
 
     first: Told
     second: Told
@@ -96,7 +96,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class RatioDifference(Difference):
-    """A ratio less another, with the interval that both have; correlation: of the two ratios' errors."""
+    """One ratio minus another, with an interval from both; correlation: of the two ratios' errors."""
 
     first: Ratio = NOTHING
     second: Ratio = NOTHING
@@ -117,7 +117,7 @@ class RatioDifference(Difference):
 
 
 def p_of(statistic: Told, value: float) -> float:
-    """One less the confidence at which a statistic's interval first reaches a value, rounded up."""
+    """Return one minus the confidence at which a statistic's interval first reaches a value, rounded up."""
     low, high = 0.0, 1.0 - 1e-12
     for _ in range(50):
         middle = (low + high) / 2
@@ -132,17 +132,19 @@ def p_of(statistic: Told, value: float) -> float:
 def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
     """Ratios of weighted sums of the frequencies, n of each: weights of shape (domain, n), finite.
 
-    A denominator that is estimated as 0 or less gives a ratio that is not known, of value 0. Raises
+    A denominator estimated as 0 or less gives an unknown ratio, of value 0. Raises
     EstimateError for other weights.
     """
     if above.shape != below.shape:
-        raise EstimateError(f"as many numerators as denominators are needed: {above.shape}, {below.shape}")
+        raise EstimateError(
+            f"the numbers of numerators and denominators must be equal: {above.shape}, {below.shape}"
+        )
     x, y = estimates.linear_many(above).value, estimates.linear_many(below)
     positive = y.value > 0
     value = np.divide(x, y.value, out=np.zeros_like(x), where=positive)
     off = above - value * below
     line = estimates.linear_many(off)
-    # L plus k Y has a variance that tells how both go together; k makes them equally large.
+    # The variance of L plus k Y gives their correlation; k makes them equally large.
     k = np.divide(line.stderr, y.stderr, out=np.zeros_like(x), where=y.stderr > 0)
     both = estimates.linear_many(off + k * below).stderr ** 2
     spread = 2 * k * line.stderr * y.stderr
@@ -170,13 +172,13 @@ def difference_of_two(estimates: Estimates, above: Floats, below: Floats) -> Rat
 
 
 def difference_apart(first: Ratio, second: Ratio) -> RatioDifference:
-    """The first of two ratios less the second, of estimates that share no reports."""
+    """Return the first of two ratios minus the second, from estimates that share no reports."""
     apart = difference(first, second)
     return RatioDifference(apart.value, apart.stderr, apart.skew, first, second)
 
 
 def reports_needed(reports: int, of: Sequence[Ratio]) -> int:
-    """About how many reports would make all denominators known, if the estimates are right."""
+    """Return about how many reports would make all denominators known, if the estimates are right."""
     worst = 1.0
     for ratio in of:
         least = max(ratio.below.value, ratio.below.stderr / 2)

@@ -1,26 +1,26 @@
-"""Texts that nobody listed: found by their beginnings, level by level, then stated by reports of their own.
+"""Finds texts that nobody listed by their beginnings, level by level, then measures their shares afresh.
 
-The levels of `prefix` hash longer and longer beginnings of a text. Whatever has survived a level is tried
-with each character behind it at the next one, and the best survive. A text's share is no larger than that of
-any of its beginnings; so a beginning is judged by the least, over all levels, of the mean of the estimates
-from there on: with shares that do not rise, the likeliest share of the longest (isotonic regression). It is
-given no more than 3 standard errors above what any of its own beginnings has. The last level has the whole
-length once more, other reports and a hash of its own, and states the shares of the few that got there; to no
-other report do their shares and errors owe anything.
+The levels of `prefix` hash longer and longer beginnings of a text. Each beginning that survives a level is
+tried with each character behind it at the next one, and the best survive. A text's share is no larger than
+that of any of its beginnings; so a beginning is judged by the least, over all levels, of the mean of the
+estimates from there on: for shares that do not rise, this is the likeliest share of the longest (isotonic
+regression). It gets no more than 3 standard errors above any of its own beginnings. The last level has the
+whole length once more, with other reports and a hash of its own, and measures the shares of the few texts
+that got there; their shares and errors depend on no other reports.
 
-What is listed there. A text that nobody sent has a slot that is drawn evenly, whatever was reported: what
-stands in all slots is exactly how an estimate of its share is distributed, noise and collisions included. So
-a candidate's p value is the part of the slots, but for those of listed texts, that have as much as its own,
-and Holm's procedure keeps the chance that any text is listed which nobody sent below MISTAKEN. Nothing is
-assumed of the population.
+Which texts are listed. The slot of a text that nobody sent is random, whatever was reported: so the contents
+of all slots are exactly the distribution of an estimate of its share, noise and collisions included. So
+a candidate's p value is the part of the slots, without those of listed texts, that have as much as its own,
+and Holm's procedure keeps the chance of listing any text that nobody sent below MISTAKEN. Nothing is
+assumed about the population.
 
-Texts that cannot be tried, such as those of other letters, hide what is below them. K heavy slots of theirs
-are in the p value of each candidate: a text that nobody sent looks heavy with the chance
+Texts that cannot be tried, such as those of other letters, hide what is below them. K heavy slots of such
+texts raise the p value of each candidate: a text that nobody sent looks heavy with the chance
 
     K / slots + (1 - K / slots) P(an empty slot has as much),
 
 so that a text is listed only while K + 1 <= MISTAKEN slots / candidates. The fewer candidates are compared,
-the more may be hidden. How many are compared is chosen by the search and by what stands in the slots. It does
+the more may be hidden. The search and the slots' contents determine how many are compared. That choice does
 not look at which slots the candidates have, so the p values stay what they are.
 
 Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021, for the
@@ -47,23 +47,23 @@ from .alphabet import NOTHING, PRINTABLE, Alphabet, characters
 from .statistic import EstimateError, Statistic, normal_quantile
 
 MISTAKEN = 0.04
-"""Chance at most that a text is listed which nobody sent."""
+"""Highest chance of listing a text that nobody sent."""
 _BEAM = 1000  # beginnings that survive a level
 _TRIED = 1 << 20  # beginnings that are hashed at a level, about a microsecond each
 _FEWEST = 100  # texts that the search hands on at least: those of one slot at every level tie
-_SLOTS_EACH = 64  # slots for each text whose share is stated, or there is no p value small enough
+_SLOTS_EACH = 64  # slots for each text whose share is measured, or no p value is small enough
 _NOISE = 0.01  # chance that an empty slot is called heavy in a level
-_HIGHEST = 3.0  # standard errors above what a beginning has, that a text may have
-_SURE = 1.9  # standard errors above what each level lets through; all let it through about 9 times in 10
+_HIGHEST = 3.0  # standard errors that a text may have above its beginning
+_SURE = 1.9  # standard errors above each level's threshold; all levels let it through about 9 times in 10
 
 
 @dataclass(frozen=True)
 class FoundText:
     """A text found in the reports.
 
-    text   its characters, of what could be asked about
-    whole  False where it fills the last prefix, so that it may go on
-    share  of it and of all that begin with it where it is not whole
+    text   its characters, as one could ask about them
+    whole  False if it fills the last prefix, so that it may go on
+    share  of it, and if it is not whole of all texts that begin with it
     """
 
     text: str
@@ -90,9 +90,9 @@ class Discovery:
     hidden_share: float = 0.0
 
     def intervals(self, confidence: float = 0.95) -> list[tuple[float, float]]:
-        """Intervals of the shares found, of which this part holds its share on average.
+        """Return intervals of the shares found, of which this part holds its share on average.
 
-        Those that were listed were chosen by their size, so that each interval is a little wider than alone.
+        The listed texts were chosen by their size, so each interval is a little wider than alone.
         Raises EstimateError for a confidence that is not between 0 and 1.
         """
         normal_quantile(confidence)
@@ -101,17 +101,19 @@ class Discovery:
 
 
 def discover(experiment: Experiment, counts: npt.ArrayLike, alphabet: str | None = None) -> Discovery:
-    """Texts found in a histogram of codes of mechanism prefix, counts of shape (code_count,).
+    """Find texts in a histogram of codes of mechanism prefix, counts of shape (code_count,).
 
     alphabet: characters that texts are made of, ranges such as a-z among them; printable ASCII if None.
-    Raises EstimateError for an experiment of another mechanism, one whose last prefix does not stand twice,
+    Raises EstimateError for an experiment of another mechanism, one whose last prefix is not repeated,
     counts that do not fit or are too few, and an alphabet of too many characters for the first prefix.
     """
     mechanism = mechanism_of(experiment)
     if not isinstance(mechanism, Prefix):
         raise EstimateError(f"{experiment.name} has no prefixes to discover texts by")
     if len(mechanism.lengths) < 2 or mechanism.lengths[-1] != mechanism.lengths[-2]:
-        raise EstimateError(f"the last prefix of {experiment.name} does not stand twice: nothing is stated")
+        raise EstimateError(
+            f"the last prefix of {experiment.name} is not repeated, so no share can be measured"
+        )
     histogram = np.asarray(counts)
     if histogram.shape != (experiment.code_count,) or histogram.dtype.kind not in "iu":
         raise EstimateError(f"counts must be {experiment.code_count} integers, one for each code")
@@ -134,11 +136,11 @@ def discover(experiment: Experiment, counts: npt.ArrayLike, alphabet: str | None
 
 @dataclass(frozen=True)
 class Searched:
-    """What the search hands on: the best beginnings of full length, best first.
+    """The search's results: the best beginnings of full length, best first.
 
     rows    their bytes, shape (n, length)
     scores  their shares by the search alone, shape (n,)
-    needs   of each number of them, the share that a text needs to be among so many 9 times in 10; shape (n,)
+    needs   for each number of them, the share that gets a text among so many 9 times in 10; shape (n,)
     """
 
     rows: npt.NDArray[np.uint8]
@@ -147,7 +149,7 @@ class Searched:
 
 
 def searched(mechanism: Prefix, levels: Sequence[SlotShares], alphabet: Alphabet) -> Searched:
-    """The texts that may be common, by the levels that are searched."""
+    """Return the texts that may be common, from the levels used for the search."""
     kept, path, scores, cut = NOTHING, np.zeros((1, 0)), np.zeros(1), 0.0
     needs = scores
     for number, level in enumerate(levels):
@@ -174,9 +176,9 @@ def searched(mechanism: Prefix, levels: Sequence[SlotShares], alphabet: Alphabet
 
 
 def compared(level: SlotShares, candidates: Searched) -> int:
-    """How many candidates, best first, are compared with chance: so many that the least share is found.
+    """Return how many candidates, best first, to compare with chance, so that the smallest share is found.
 
-    Each is taken to have in its slot about what the search says, whatever slot that is.
+    Each is assumed to have in its slot about what the search says, whatever slot that is.
     """
     slots, falling = len(level.shares), np.sort(level.shares)[::-1]
     sure, least = _SURE * math.sqrt(level.variance(0.0)), _heavy(level)
@@ -184,7 +186,7 @@ def compared(level: SlotShares, candidates: Searched) -> int:
     heavy = heavy[heavy > least]
     before = np.arange(len(heavy))
     ahead = slots - np.searchsorted(falling[::-1], heavy + sure, side="right") - before
-    # With how many candidates each heavy one is listed, and all before it.
+    # The number of candidates up to which each heavy one is listed, with all before it.
     most = np.minimum.accumulate(before + MISTAKEN * (slots - before) / (np.maximum(ahead, 0) + 1))
     counts = np.arange(1, len(candidates.scores) + 1)
     listed = np.minimum(counts, (most >= counts[:, None]).sum(axis=1))
@@ -194,7 +196,7 @@ def compared(level: SlotShares, candidates: Searched) -> int:
 
 
 def _heavy(level: SlotShares) -> float:
-    """Whether a slot is heavy: the lower bound of its share, over all slots, is above the usual slot's."""
+    """Return whether a slot is heavy: its share's lower bound, over all slots, is above the usual slot's."""
     usual = max(float(np.median(level.shares)), 0.0)
     quantile = normal_quantile(1 - 2 * _NOISE / len(level.shares))
     above = usual + quantile * level.variance(usual) ** 0.5
@@ -202,7 +204,7 @@ def _heavy(level: SlotShares) -> float:
 
 
 def unexplained(level: SlotShares, slots: Ints) -> tuple[int, float]:
-    """How many slots are heavy and no candidate's, and what they hold in all; slots: of candidates."""
+    """Return how many heavy slots have no candidate, and what they hold in all; slots: the candidates'."""
     left = np.delete(level.shares, slots)
     heavy = left[left > _heavy(level)] - float(np.median(level.shares))
     return len(heavy), float(heavy.sum())
@@ -216,7 +218,7 @@ def _score(path: Floats, levels: Sequence[SlotShares]) -> Floats:
 
 
 def _last_of_falling(path: Floats, weights: Floats) -> Floats:
-    """Last of the nearest shares that never rise, shape (n,), to estimates of shape (n, levels)."""
+    """Return the last of the nearest shares that never rise, shape (n,), to estimates (n, levels)."""
     backwards = np.cumsum((path * weights)[:, ::-1], axis=1) / np.cumsum(weights[::-1])
     return backwards.min(axis=1)
 
@@ -232,9 +234,9 @@ def slots_of(mechanism: Prefix, number: int, rows: npt.NDArray[np.uint8]) -> Int
 
 
 def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float]:
-    """Which candidates are listed, by falling share; their shares; and what is listed 9 in 10 times.
+    """Return which candidates are listed, by falling share; their shares; and the share listed 9 in 10 times.
 
-    slots: of the candidates, best first. Of several in one slot only the best can be told.
+    slots: of the candidates, best first. Of several in one slot only the best can be measured.
     """
     rank = np.empty(len(level.shares), np.int64)  # from 1; of equal shares that of the lower slot is first
     rank[np.argsort(-level.shares, kind="stable")] = np.arange(1, len(rank) + 1)
@@ -247,7 +249,7 @@ def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float
             break
         listed += 1
     others = np.delete(level.shares, slots[order[:listed]])
-    # Texts that were not listed lie behind each slot, on average as many as behind all others.
+    # Each slot also holds unlisted texts, on average as many as all others.
     mean, spread = float(others.mean()), float(others.var())
     statistics: list[Statistic] = []
     for at in order[:listed]:
@@ -260,5 +262,5 @@ def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float
 
 
 def _text(row: npt.NDArray[np.uint8]) -> str:
-    """A text's characters; of one that is cut within a character those before it."""
+    """Return a text's characters; without the last one if it is cut."""
     return row.tobytes().rstrip(b"\0").decode(errors="ignore")

@@ -3,7 +3,7 @@
 Every linear statistic is a constant plus, for each stratum of the mechanism, the mean of a weight w(code)
 over its reports, and its error is stderr² = Σ (variance of w over the stratum's histogram) / N. That holds
 for every mechanism and includes the correlations between values and the sampling of the population:
-intervals are for the population that the reports were drawn from. Nothing here clips or normalises.
+intervals are for the population that the reports were drawn from. Nothing is clipped or normalised.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Estimates:
     """The common part of an Estimate and a Pool of estimates: statistics made from linear ones.
 
     experiment, domain, reports: of the newest, or only, experiment; number of values; reports in all.
-    stderr_method: "exact" or "approximate", by this table; pairs are of a class of codes and a value. The
+    stderr_method: "exact" or "approximate", by this table; a pair is a class of codes and a value. The
     model of a hierarchy's covariances is mostly within 2 % of the exact errors, at worst some 10 % off.
 
     ====================================  ============================  =====================================
@@ -50,7 +50,7 @@ class Estimates:
 
     @property
     def parts(self) -> Sequence[tuple[float, Estimate]]:
-        """The estimates of one histogram each that it was pooled from, with their weights; or itself."""
+        """The one-histogram estimates that it was pooled from, with their weights; or itself."""
         raise NotImplementedError
 
     @property
@@ -80,22 +80,22 @@ class Estimates:
 
     @property
     def answers(self) -> frozenset[str]:
-        """What can be asked, as of a Mechanism."""
+        """What one can ask, as for a Mechanism."""
         raise NotImplementedError
 
     def halves(self) -> tuple[Estimates, Estimates] | None:
-        """Estimates from two halves of the reports, by a coin for each; None where there are too few.
+        """Return estimates from two halves of the reports, by a coin for each; None if there are too few.
 
         The same reports fall into the same halves each time.
         """
         raise NotImplementedError
 
     def rare_variance(self) -> float:
-        """Variance of the frequency of a value that nobody holds; it depends on the design alone."""
+        """Return the variance of the frequency of a value that nobody has; it depends only on the design."""
         raise NotImplementedError
 
     def mean_variance(self) -> float:
-        """Variance of the mean index where all are equally common; it depends on the design alone."""
+        """Return the variance of the mean index if all are equally common; it depends only on the design."""
         raise NotImplementedError
 
     @property
@@ -157,7 +157,7 @@ class Estimates:
         """
         lo, hi = np.atleast_1d(np.asarray(lows)), np.atleast_1d(np.asarray(highs))
         if lo.shape != hi.shape or lo.ndim != 1:
-            raise EstimateError(f"as many lower as upper ends are needed, not {lo.shape} and {hi.shape}")
+            raise EstimateError(f"lower and upper ends must be equally many, not {lo.shape} and {hi.shape}")
         wrong = (lo < 0) | (lo > hi) | (hi > self.domain)
         if wrong.any():
             at = int(np.argmax(wrong))
@@ -165,11 +165,11 @@ class Estimates:
         return self._ranges(lo, hi)
 
     def quantile(self, q: float, confidence: float = 0.95) -> Quantile:
-        """Smallest index whose cdf reaches q, 0 < q < 1, with its interval.
+        """Return the smallest index whose cdf reaches q, 0 < q < 1, with its interval.
 
         The index is read off the running maximum of cdf(). The interval inverts the test at each index: it
-        holds those i for which neither cdf(i) is below q nor cdf(i - 1) above it, significantly; each side
-        misses with half the probability left. Raises EstimateError for q or confidence out of range.
+        holds those i for which cdf(i) is not significantly below q, nor cdf(i - 1) above it; each side
+        misses with half of the remaining probability. Raises EstimateError for q or confidence out of range.
         """
         if not 0 < q < 1:
             raise EstimateError(f"a quantile is between 0 and 1, 0.5 for the median, not {q:g}")
@@ -186,11 +186,11 @@ class Estimates:
         return self._chunked(lambda c: (index >= lo[c]) & (index < hi[c]), len(lo))
 
     def _linear(self, weights: Floats, at_once: int) -> Statistics:
-        """Statistics of some of at_once columns that are asked for together."""
+        """Return statistics for some of at_once columns that are requested together."""
         raise NotImplementedError
 
     def _chunked(self, columns: Callable[[slice], Array], count: int) -> Statistics:
-        """Statistics of count columns of weights, few at a time."""
+        """Return statistics of count columns of weights, a few at a time."""
         step = max(1, _CHUNK // self.domain)
         parts = [
             self._linear(columns(slice(i, i + step)).astype(np.float64), count) for i in range(0, count, step)
@@ -204,7 +204,7 @@ class Estimates:
 class Estimate(Estimates):
     """Estimates from one histogram; made by estimate().
 
-    decoded: what the histogram tells under its mechanism.
+    decoded: the histogram under its mechanism.
     """
 
     def __init__(self, experiment: Experiment, decoded: Decoded):
@@ -277,10 +277,10 @@ def _statistics(value: Floats, spread: Spread) -> Statistics:
 
 
 def estimate(experiment: Experiment, counts: npt.ArrayLike) -> Estimate:
-    """Estimates from a histogram of codes, integers of shape (code_count,).
+    """Estimate from a histogram of codes, integers of shape (code_count,).
 
     Raises EstimateError for counts of another shape, that are not integers or negative, with fewer than two
-    reports, or too few for its mechanism.
+    reports, or too few for the mechanism.
     """
     histogram = np.asarray(counts)
     if histogram.shape != (experiment.code_count,):

@@ -1,10 +1,10 @@
-"""Estimates whose codes are weighed by what other reports found: one step of Fisher scoring, cross-fitted.
+"""Estimates that weigh codes by what other reports showed: one step of Fisher scoring, cross-fitted.
 
-A coin for each report puts it into one of two halves. Each half says roughly who the fleet is, and with that
-the codes of the *other* half are weighed (mechanisms/scored.py). So each half's estimate is unbiased and
-linear given its weights, its error follows by the same rule as ever, and the two halves' mean, weighed by
-their reports, is the estimate. The halves' errors are uncorrelated but for terms that shrink faster than they
-do; benchmarks/fisher.py measures that, the coverage of the intervals and what is gained.
+A coin for each report puts it into one of two halves. Each half gives a rough estimate of the population, and
+that weighs the codes of the *other* half (mechanisms/scored.py). So each half's estimate is unbiased and
+linear given its weights, and its error follows by the usual rule. The estimate is the two halves' mean,
+weighted by their reports. The halves' errors are uncorrelated but for terms that shrink faster than they
+do; benchmarks/fisher.py measures that, the coverage of the intervals and the gain.
 
 The coins are tossed by a generator whose seed is a hash of the experiment and the histogram: the same reports
 give the same numbers.
@@ -26,20 +26,20 @@ from .estimate import Estimate, Estimates, estimate
 from .pooling import pool
 
 FEWEST_REPORTS = 1000
-"""Reports that it takes; fewer are weighed as ever."""
+"""The fewest reports that it needs; with fewer the usual weights apply."""
 MOST_VALUES = 1024
-"""Values of the largest domain."""
+"""The largest domain, in values."""
 MOST_PAIRS = 16_000_000
 """Pairs of a class of codes and a value, at most: 128 MB, three times."""
 _EVEN = 0.05  # part of a pilot that is spread evenly: no value is taken as certainly absent
 
 
 def fisher(experiment: Experiment, counts: npt.ArrayLike) -> Estimates:
-    """Estimates from a histogram of codes, integers of shape (code_count,), its codes weighed by a pilot.
+    """Estimate from a histogram of codes, integers of shape (code_count,), weighing its codes by a pilot.
 
-    The ordinary estimate where nothing is to be gained (rr and grr, whose codes leave no choice of weights),
-    with fewer than FEWEST_REPORTS reports, and where a half has no report that tells of single values. Raises
-    EstimateError as estimate(), UsageError for a domain of more than MOST_VALUES values or too many codes.
+    Returns the ordinary estimate if there is nothing to gain (rr and grr, whose codes leave no choice of
+    weights), with fewer than FEWEST_REPORTS reports, and if one half has no report about single values.
+    Raises EstimateError as estimate() does, UsageError for more than MOST_VALUES values or too many codes.
     """
     whole = estimate(experiment, counts)
     mechanism = whole.decoded.mechanism
@@ -69,10 +69,10 @@ def _law(experiment: Experiment) -> list[Floats]:
 
 
 def pilot(estimate: Estimate) -> Floats:
-    """A population for weights: estimates drawn to even shares by what is noise in them, none below zero.
+    """Return a population for weights: estimates shrunk to even shares by their noise, none below zero.
 
-    James, Stein, "Estimation with quadratic loss", 4th Berkeley Symposium 1961. Where there is only noise to
-    be seen all shares are even, and nothing is lost by weights that follow it.
+    James, Stein, "Estimation with quadratic loss", 4th Berkeley Symposium 1961. If there is only noise,
+    all shares are even, and weights based on them lose nothing.
     """
     domain = estimate.domain
     off = estimate.frequencies - 1 / domain

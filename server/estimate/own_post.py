@@ -1,4 +1,4 @@
-"""Post-processing by name: a method of `postprocess`, or a function of one's own, package.module:function."""
+"""Post-processing by name: a method of `postprocess`, or your own function, package.module:function."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .statistic import EstimateError
 
 
 def method_of(name: str) -> Callable[[Estimates], Shares]:
-    """The post-processing of a name.
+    """Return the post-processing with this name.
 
-    Raises UsageError for one that there is not, or that is no function of one argument.
+    Raises UsageError for an unknown one, or one that is not a function of one argument.
     """
     if name in METHODS:
         return METHODS[name]
@@ -34,7 +34,7 @@ def method_of(name: str) -> Callable[[Estimates], Shares]:
     except OwnCodeError as e:
         raise UsageError(f"post-processing {name}: {e}") from None
     if not (callable(function) and _takes_one(function)):
-        raise UsageError(f"{name} is no function of one argument, the estimates")
+        raise UsageError(f"{name} is not a function of one argument, the estimates")
     return lambda estimates: _called(name, function, estimates)
 
 
@@ -48,20 +48,20 @@ def _takes_one(function: Callable[..., object]) -> bool:
 
 def _called(name: str, function: Callable[..., object], estimates: Estimates) -> Shares:
     try:
-        result: Any = function(copy.deepcopy(estimates))  # whatever it changes, intervals stay what they are
-    except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+        result: Any = function(copy.deepcopy(estimates))  # a copy, so that it cannot change the intervals
+    except (Exception, SystemExit) as e:  # foreign code: it may raise anything
         raise EstimateError(f"{name} raised {raised(e)}") from None
     try:
         shares = np.asarray(result)
     except (TypeError, ValueError):
-        raise EstimateError(f"{name} gave no array of shares but {type(result).__name__}") from None
-    if shares.dtype.kind not in "iuf":  # text would be read as numbers, and complex ones lose a part
+        raise EstimateError(f"{name} gave {type(result).__name__}, not an array of shares") from None
+    if shares.dtype.kind not in "iuf":  # NumPy would read text as numbers, and drop part of complex ones
         kind = type(result).__name__ if shares.dtype.kind == "O" else shares.dtype
-        raise EstimateError(f"{name} gave no array of shares but {kind}: give integers or floats")
+        raise EstimateError(f"{name} gave {kind}, not an array of shares: give integers or floats")
     shares = shares.astype(np.float64)
     if shares.shape != (estimates.domain,):
         raise EstimateError(
-            f"{name} gave the shape {shares.shape}, not ({estimates.domain},): a share a value"
+            f"{name} gave the shape {shares.shape}, not ({estimates.domain},): one share for each value"
         )
     if not np.isfinite(shares).all():
         raise EstimateError(f"{name} gave shares that are not finite")

@@ -1,8 +1,8 @@
-"""Whether a histogram of codes can come from honest boards at all, whatever their readings are.
+"""Whether honest devices can produce a histogram of codes at all, whatever their readings are.
 
-Each mechanism knows what honest boards cannot bring about (Mechanism.invariants). A histogram that breaks one
-of these was not made by boards alone. The converse is not true: forgers who draw what no reading changes as
-boards do, and keep every value's supports possible, are not seen.
+Each mechanism knows what honest devices cannot produce (Mechanism.invariants). A histogram that breaks one of
+these rules did not come from honest devices alone. The converse is not true: the check misses forgers who
+draw the parts that no reading changes as devices do, and keep every value's supports possible.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,18 +15,18 @@ from ...device.ldp_client import Experiment
 from ..mechanisms import mechanism_of
 from ..mechanisms.invariants import Check
 
-# Of the smallest p times the number of checks. A chi-square's p is an approximation: with the least number
-# of reports in each group honest fleets still get below it with a chance under 1e-9.
+# A limit for the smallest p times the number of checks. A chi-square's p is approximate: with the least
+# number of reports in each group, honest fleets still get below it with a chance under 1e-9.
 ALARM = 1e-12
 LEAST_REPORTS = 100
 
 
 @dataclass(frozen=True)
 class Plausibility:
-    """What all checks of a histogram say together.
+    """The result of all checks of a histogram together.
 
     reports  number of reports
-    checks   those that were made; empty where reports are too few
+    checks   the checks made; empty if reports are too few
     p        the smallest p times the number of checks, at most 1; None without checks
     words    one sentence
     """
@@ -38,7 +38,7 @@ class Plausibility:
 
     @property
     def implausible(self) -> bool:
-        """Whether honest boards cannot have made this histogram: p below ALARM."""
+        """Whether honest devices cannot have made this histogram: p below ALARM."""
         return self.p is not None and self.p < ALARM
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One estimate from several: versions of an experiment, put together by reports or by variance."""
+"""Makes one estimate from several: versions of an experiment, weighted by reports or by variance."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -80,7 +80,7 @@ _SAME = ("type", "domain", "low", "high", "labels")
 
 
 def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
-    """What a pair is made of; of another type nothing."""
+    """Return what a pair is made of; for another type nothing."""
     parts = parts_of(experiment)
     return [(part.name, *(getattr(part, name) for name in _SAME)) for part in parts]
 
@@ -95,18 +95,22 @@ def check_same_quantity(estimates: Sequence[Estimates]) -> None:
         for name in _SAME[:1] if first.type == other.experiment.type == "text" else _SAME:
             a, b = getattr(first, name), getattr(other.experiment, name)
             if a != b:
-                raise EstimateError(f"only estimates go together whose {name} is the same, not {a} and {b}")
+                raise EstimateError(
+                    f"estimates go together only if their {name} is the same, not {a} and {b}"
+                )
         if _parts(first) != _parts(other.experiment):
-            raise EstimateError("only estimates go together whose parts are the same, each with its values")
+            raise EstimateError(
+                "estimates go together only if their parts are the same, each with its values"
+            )
 
 
 def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "reports") -> Pool:
     """Pool estimates of the same quantity that share no reports, for example versions of an experiment.
 
-    by: "reports" weighs each by its number of reports: the population is all that was reported on.
-    "variance" weighs by the inverse variance of a rare value, or of the mean where one of them has no shares
-    of values; the design fixes both: less error, where the populations are the same. Raises EstimateError
-    where type, range, bins or labels differ.
+    by: "reports" weighs each by its number of reports: the population is everything that was reported on.
+    "variance" weighs by the inverse variance of a rare value, or of the mean if one of them has no shares
+    of values; the design fixes both. Its error is lower if the populations are the same. Raises
+    EstimateError if type, range, bins or labels differ.
     """
     if not estimates:
         raise EstimateError("at least one estimate is needed to pool")

@@ -18,11 +18,11 @@ from .estimate import Estimates
 from .pooling import Pool
 from .statistic import EstimateError
 
-_ROUNDS = 40  # of three steps of the fixed-point iteration each
-_STILL = 1e-9  # of the log-likelihood's relative change: what counts as none
-_FLOOR = 0.002  # part of the start that is spread evenly: what starts at zero would stay there
+_ROUNDS = 40  # each of three steps of the fixed-point iteration
+_STILL = 1e-9  # relative changes of the log-likelihood below this count as none
+_FLOOR = 0.002  # part of the start that is spread evenly: a share that starts at zero would stay there
 _EMS_ROUNDS = 10_000
-_EMS_STILL = 1e-3  # of the log-likelihood's change, for each e^ε: what counts as none
+_EMS_STILL = 1e-3  # changes of the log-likelihood below this, times e^ε, count as none
 _PROBED = 33  # frequencies of a population's cosine series at which the noise is computed
 
 
@@ -30,8 +30,8 @@ _PROBED = 33  # frequencies of a population's cosine series at which the noise i
 class Shares:
     """Shares of the values after a post-processing step.
 
-    method: "raw", "nonnegative", "smooth", "ems", or the package.module:function of one's own. frequencies:
-    shape (domain,), read-only. reports: behind them. notes: sentences on the bias for whoever reads it.
+    method: "raw", "nonnegative", "smooth", "ems", or your own package.module:function. frequencies:
+    shape (domain,), read-only. reports: behind them. notes: sentences about the bias, for readers.
     """
 
     method: str
@@ -67,7 +67,7 @@ def raw(estimate: Estimates) -> Shares:
 
 
 def nonnegative(estimate: Estimates) -> Shares:
-    """Shares near the estimates that are not negative and sum to 1.
+    """Return shares near the estimates that are not negative and sum to 1.
 
     On a flat mechanism the nearest ones: every estimate falls by the same amount, then what is below zero
     becomes zero. On a hierarchy the same family by family from the root down (tree.nonnegative). A pool goes
@@ -77,14 +77,14 @@ def nonnegative(estimate: Estimates) -> Shares:
     0.43 (olh) and 0.13 (hh), the most common one low by up to 2.1. Over ten populations, ε 0.5 to 4 and N
     10^3 to 10^6, squared errors of single values are 0.05 to 0.6 of raw's on average; those of ranges 0.26 to
     0.76 on hierarchies and 0.3 to 0.6 under olh. Neither was above raw's in any of 480 configurations, but
-    for ranges under olh: in 27 of 160, up to 2.7 times. What is forged for one value is taken from the
+    for ranges under olh: in 27 of 160, up to 2.7 times. Forged reports for one value take from the
     others. benchmarks/post_processing.py has the study, docs/post-processing.md the tables.
 
     Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with
     consistency", NDSS 2020 (there called Norm-Sub, of one family).
     """
     if "frequencies" not in estimate.answers:
-        text = f"nonnegative is of estimated shares; {estimate.experiment.name} has none"
+        text = f"nonnegative needs estimated shares; {estimate.experiment.name} has none"
         raise EstimateError(f"{text}: use ems or smooth")
     parts = [part for _, part in estimate.parts]
     guide = max(parts, key=lambda part: (len(part.decoded.counts) > 1, part.reports))
@@ -92,11 +92,11 @@ def nonnegative(estimate: Estimates) -> Shares:
 
 
 def smooth(estimate: Estimates) -> Shares:
-    """Shares of a number by expectation maximisation with a smoothing step.
+    """Return shares of a number by expectation maximisation with a smoothing step.
 
     Expectation maximisation climbs the likelihood of the counts of codes under the exact channel, all levels
     and all estimates of a pool together; after each step the shares are smoothed by the resolvent of the
-    binomial kernel 1-2-1. How much is chosen from the data: Stein's unbiased estimate of the risk of a linear
+    binomial kernel 1-2-1. The data choose its strength: Stein's unbiased estimate of the risk of a linear
     smoother with the same fixed point, on the cosine series of the raw estimates and their exact errors. A
     rough population, or very many reports, thus get little or no smoothing. Deterministic; the iteration is
     accelerated, and bounded.
@@ -107,7 +107,7 @@ def smooth(estimate: Estimates) -> Shares:
     errors of single bins are 0.01 to 0.5 of raw's on average, of ranges 0.15 to 1; worse than raw's in 17 and
     60 of 480 configurations, by up to 2.1 and 4.8 times. A forged peak gains no more than in raw, but takes
     the smoothing from all other bins. benchmarks/post_processing.py has the study, docs/post-processing.md
-    the tables and when to take which.
+    the tables and advice on choosing.
 
     Raises EstimateError for a bool or a choice: labels have no neighbours.
 
@@ -123,7 +123,7 @@ def smooth(estimate: Estimates) -> Shares:
     strength, noise = smoothing(estimate)
     start = simplex(blurred(estimate.frequencies, strength))
     start = (1 - _FLOOR) * start + _FLOOR / len(start)
-    # What a step of the maximisation moves of an error, when all values are as common: the rest of the
+    # How much a maximisation step moves an error if all values are equally common: the rest of the
     # smoothing has to wait for it.
     moved = min(1.0, 1 / (estimate.reports * noise * estimate.domain))
     shares = _fixed_point(tuple(_histograms(estimate)), start, strength * moved)
@@ -131,11 +131,11 @@ def smooth(estimate: Estimates) -> Shares:
 
 
 def ems(estimate: Estimates) -> Shares:
-    """Shares of a number by expectation maximisation with a fixed smoothing step, from codes near the value.
+    """Return shares by expectation maximisation with a fixed smoothing step, for codes near the value.
 
     After each step of the maximisation the shares are averaged with their neighbours, 1-2-1, until the
     likelihood hardly changes. That is the published method for the square wave (sw). Under hashed codes a
-    step of the maximisation moves too little for it: there it is refused, and smooth is the one to take.
+    step of the maximisation moves too little for it: there it is refused; use smooth.
 
     Bias: as much smoothing for few reports as for many. Over all ranges at D = 256, ε = 1 and 100,000 reports
     three quarters of the error of smooth on a tree for beta(5, 2), three times as much for a skewed
@@ -171,7 +171,7 @@ METHODS: dict[str, Callable[[Estimates], Shares]] = {
 
 
 def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tuple[str, ...]) -> Shares:
-    """The result of a method on an estimate; frequencies: shape (domain,), copied."""
+    """Return a method's result on an estimate; frequencies: shape (domain,), copied."""
     values = frequencies.copy()
     values.flags.writeable = False
     if method != "raw":
@@ -182,19 +182,19 @@ def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tupl
 
 
 def blurred(values: Floats, strength: float) -> Floats:
-    """Minimiser of ||x - values||² + strength/4 Σ (x_i+1 - x_i)²: sums are kept, ends reflect."""
+    """Return the minimiser of ||x - values||² + strength/4 Σ (x_i+1 - x_i)²: keeps sums, reflects at ends."""
     n = len(values)
     waves = np.fft.rfft(np.concatenate([values, values[::-1]]))
     return np.fft.irfft(waves / (1 + strength * _roughness(n)), 2 * n)[:n]
 
 
 def _roughness(n: int) -> Floats:
-    """What one binomial kernel takes off the waves 0..n of n values and their mirror image."""
+    """Return what one binomial kernel takes off the waves 0..n of n values and their mirror image."""
     return (1 - np.cos(np.pi * np.arange(n + 1) / n)) / 2
 
 
 def smoothing(estimate: Estimates) -> tuple[float, float]:
-    """The strength of blurred() with the least estimated risk, and the mean variance of one coefficient."""
+    """Return the strength of blurred() with the least estimated risk, and one coefficient's mean variance."""
     x = estimate.frequencies
     n = len(x)
     power = np.abs(np.fft.rfft(np.concatenate([x, x[::-1]]))[1:n]) ** 2 / (2 * n)
@@ -213,7 +213,7 @@ def smoothing(estimate: Estimates) -> tuple[float, float]:
 class _Histogram:
     """The counts and channel behind one estimate of a pool.
 
-    ancillary: the part of its log-likelihood that no reading changes: of the seeds that were drawn.
+    ancillary: the part of its log-likelihood that no reading changes, from the seeds.
     """
 
     decoded: Decoded
@@ -229,7 +229,7 @@ def _histograms(estimate: Estimates) -> Iterator[_Histogram]:
 
 
 def expectation_maximisation(histograms: tuple[_Histogram, ...], shares: Floats) -> tuple[Floats, float]:
-    """One step from shares, positive and with sum 1, and the log-likelihood that they had."""
+    """Return one step from shares, positive and with sum 1, and their log-likelihood before it."""
     weight = np.zeros(len(shares))
     likelihood = 0.0
     for histogram in histograms:
@@ -246,7 +246,7 @@ def _fixed_point(histograms: tuple[_Histogram, ...], start: Floats, strength: fl
     """Iterate maximisation and blurring until the shares no longer move.
 
     Two steps tell how fast it converges, then one goes as far as that allows, on logarithms so that shares
-    stay positive; one that lowers the likelihood by more than a step would is not taken.
+    stay positive; a step that would lower the likelihood by more than one step gains is not taken.
     """
 
     def step(shares: Floats) -> tuple[Floats, float]:
@@ -266,7 +266,7 @@ def _fixed_point(histograms: tuple[_Histogram, ...], start: Floats, strength: fl
         two, after = step(one)
         a, b, c = np.log(shares), np.log(one), np.log(two)
         r, v = b - a, (c - b) - (b - a)
-        # The common values tell the pace; the logarithms of the rarest run away.
+        # The common values give the pace; the logarithms of the rarest diverge.
         length = np.sqrt((shares * r * r).sum() / max((shares * v * v).sum(), 1e-300))
         shares = two
         while length > 1:

@@ -1,7 +1,7 @@
-"""The second ε: what somebody who sees only an experiment's histograms learns about one board.
+"""The second ε: what someone who sees only an experiment's histograms learns about one device.
 
 It does not hold against the broker, the aggregator's operator or the database's journal: they see a report
-with its board. What is published of a histogram, an estimate or a picture, gives away no more than it does.
+with its device. Anything published from a histogram, an estimate or a picture, reveals no more than it does.
 """
 
 import math
@@ -17,16 +17,16 @@ LIMITS = (
     "against whoever sees histograms only; not against the broker, the aggregator's operator or the "
     "database's journal"
 )
-"""Whom the ε of a histogram holds against, said wherever it is shown."""
+"""Whom the ε of a histogram holds against; shown beside it everywhere."""
 
-# Times the ε that was found: where a larger one is looked for.
+# Multiples of the ε that was found, where to look for a larger one.
 _AHEAD = tuple(1.03**n for n in range(10, 0, -1))
 
 
 def blanket_of(experiment: Experiment) -> Blanket:
-    """The blanket of the experiment's mechanism: what all readings' reports share.
+    """Return the blanket of the experiment's mechanism: the part that all readings' reports share.
 
-    From a mechanism of your own it takes only the ε of a report, which boards keep.
+    For your own mechanism it uses only the ε of a report, which devices keep.
     """
     if is_own(experiment.mechanism):
         return Blanket.of_clones(math.exp(experiment.epsilon / MICRO) * (1 + 1e-12))
@@ -38,10 +38,10 @@ def blanket_of(experiment: Experiment) -> Blanket:
 def histogram_epsilon(
     experiment: Experiment, reports: int, delta: float = USUAL_HISTOGRAM_DELTA, own: int = 1
 ) -> float:
-    """ε of a histogram: it is (ε, delta)-DP for a board with `own` of its reports; nats, rounded up.
+    """Return the ε of a histogram, (ε, delta)-DP for a device with `own` of its reports; nats, rounded up.
 
-    reports: of honest boards, the board's own included, from 1 up. own: from 1 up. Never above own times the
-    ε of a report. AccountingError on anything else.
+    reports: of honest devices, the device's own included, from 1 up. own: from 1 up. Never above own times
+    the ε of a report. Raises AccountingError for anything else.
     """
     return histograms_epsilon([(experiment, reports)], delta, own)
 
@@ -49,9 +49,9 @@ def histogram_epsilon(
 def histograms_epsilon(
     parts: Sequence[tuple[Experiment, int]], delta: float = USUAL_HISTOGRAM_DELTA, own: int = 1
 ) -> float:
-    """ε of several histograms that are seen together, windows or versions, each with its reports.
+    """Return the ε of several histograms seen together, windows or versions, each with its reports.
 
-    own: the most reports of one board in all of them together, wherever they lie. Otherwise as
+    own: the most reports of one device in all of them together, wherever they lie. Otherwise as
     histogram_epsilon().
     """
     blankets = {experiment.digest: blanket_of(experiment) for experiment, _ in parts}
@@ -65,11 +65,11 @@ def local_epsilon_for(
     delta: float = USUAL_HISTOGRAM_DELTA,
     own: int = 1,
 ) -> int | None:
-    """The largest ε of a report, in micro-nats, that is found to keep (epsilon, delta) for a histogram.
+    """Return the largest ε of a report found, in micro-nats, that keeps (epsilon, delta) for a histogram.
 
-    design: the experiment for an ε of a report in micro-nats, None where the mechanism does not fit. reports,
-    own: as histogram_epsilon(). epsilon: wanted of the histogram, nats. Rounded down, to within a thousandth;
-    None where no ε that a board takes keeps it.
+    design: the experiment for an ε of a report in micro-nats, None if the mechanism does not fit. reports,
+    own: as in histogram_epsilon(). epsilon: wanted for the histogram, nats. Rounded down, to within a
+    thousandth; None if no ε that a device accepts keeps it.
     """
 
     def keeps(micro: int) -> bool:
@@ -92,7 +92,7 @@ def local_epsilon_for(
 
 
 def _last_kept(keeps: Callable[[int], bool], low: int, high: int) -> int:
-    """Between low, which is kept, and high, the last that is; to within a thousandth."""
+    """Return the last number between low, which is kept, and high that is kept; to within a thousandth."""
     while high - low > max(1, low // 1000):
         middle = math.isqrt(low * high)
         low, high = (middle, high) if keeps(middle) else (low, middle)

@@ -1,9 +1,9 @@
 """The results of an estimate: a value with its standard error, a quantile with its interval, a difference.
 
 Where a statistic rests on few reports of a rare code, its variance grows with its value, and an interval of
-z standard errors around the estimate misses too often on one side. A score interval holds the values that lie
-within z standard errors of the estimate, the standard error being the one that the value would have.
-Intervals here are the union of both, on the safe side; where reports are many the two are the same.
+z standard errors around the estimate misses too often on one side. A score interval holds the values within z
+standard errors of the estimate, where the standard error is the one for that value.
+Intervals here are the union of both, on the safe side; with many reports the two are the same.
 Wilson, "Probable inference", JASA 1927; Hall, "On the removal of skewness by transformation", JRSS B 1992.
 """
 
@@ -23,14 +23,14 @@ class EstimateError(HushmoteError):
 
 
 def normal_quantile(confidence: float) -> float:
-    """Half-width of an interval that holds its value with probability confidence, in standard errors."""
+    """Return the half-width, in standard errors, of an interval with probability confidence."""
     if not 0 < confidence < 1:
         raise EstimateError(f"confidence must be between 0 and 1, not {confidence}")
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def intervals(value: Floats, stderr: Floats, skew: Floats, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """Ends of the intervals of several statistics; value, stderr and skew as in Statistic, shape (n,)."""
+    """Return the ends of several intervals; value, stderr and skew as in Statistic, shape (n,)."""
     z = normal_quantile(confidence)
     normal, shift = z * stderr, z * z * skew / 2
     score = np.hypot(shift, normal)
@@ -49,7 +49,7 @@ class Told(Protocol):
 class Statistic:
     """An unbiased estimate and its standard error.
 
-    skew: how much the variance grows as the value grows by one, in units of the value; 0 where the error is
+    skew: how much the variance grows as the value grows by one, in units of the value; 0 if the error is
     normal.
     """
 
@@ -74,7 +74,7 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Several statistics at once: arrays of shape (n,) for what a Statistic has."""
+    """Several statistics at once: a Statistic's fields as arrays of shape (n,)."""
 
     value: Floats
     stderr: Floats
@@ -112,7 +112,7 @@ class Difference(Statistic):
 
 
 def mean(a: Statistic, b: Statistic) -> Statistic:
-    """The mean of two statistics that share no reports."""
+    """Return the mean of two statistics that share no reports."""
     variance = a.stderr**2 + b.stderr**2
     third = a.skew * a.stderr**2 + b.skew * b.stderr**2
     return Statistic(

@@ -3,18 +3,19 @@
 Empirical Bayes. The spread of the true frequencies over the values is itself estimated from the estimates (by
 nonparametric maximum likelihood, early stopped: Kiefer and Wolfowitz, "Consistency of the maximum likelihood
 estimator in the presence of infinitely many incidental parameters", Ann. Math. Stat. 1956; Efron, "Two
-modeling strategies for empirical Bayes estimation", Statistical Science 2014). It makes of every estimate and
-its error a distribution of the true frequency over a grid. A value belongs when fewer than k others lie above
-it, and how many do is a sum of independent coins of unequal chances, the Poisson binomial distribution, whose
-sum is taken exactly (Hong, "On computing the distribution function for the Poisson binomial distribution",
+modeling strategies for empirical Bayes estimation", Statistical Science 2014). It turns every estimate and
+its error into a distribution of the true frequency over a grid. A value belongs when fewer than k others lie
+above it. Their number is a sum of independent coins of unequal chances, the Poisson binomial distribution,
+which is summed exactly (Hong, "On computing the distribution function for the Poisson binomial distribution",
 Computational Statistics & Data Analysis 2013).
 
-A value's own estimate counts half in the prior that it is read with. Counted wholly, the largest estimate
-finds its own place in the prior and is believed too readily; not at all, as in collapsed variational Bayes
-(Asuncion et al., "On smoothing and inference for topic models", UAI 2009), too little.
+A value's own estimate counts half in the prior that it is read with. If it counted fully, the largest
+estimate would find its own place in the prior and be believed too readily; not at all, as in collapsed
+variational Bayes (Asuncion et al., "On smoothing and inference for topic models", UAI 2009), it would count
+too little.
 
-Neglected: all that is in the errors' correlations but their mean, and what is known of the sum of the
-frequencies. benchmarks/top_k.py measures how well the probabilities hold all the same.
+Neglected: everything in the errors' correlations but their mean, and what is known of the sum of the
+frequencies. benchmarks/top_k.py measures how well the probabilities hold anyway.
 """
 
 import math
@@ -29,9 +30,9 @@ from ..mechanisms.decoded import IMPLIED_SHARE, simplex
 from .estimate import Estimates
 from .statistic import EstimateError, Statistic, intervals
 
-_GRID_CONFIDENCE = 1 - 2e-9  # confidence of the interval beyond which a true frequency is not looked for
+_GRID_CONFIDENCE = 1 - 2e-9  # confidence of the interval in which true frequencies are looked for
 _GRID_STEP = 0.25  # of the grid, in standard errors
-_ROUNDS = 60  # of the maximum likelihood: to stop early smooths
+_ROUNDS = 60  # of the maximum likelihood: stopping early smooths
 _PRIOR_PSEUDOCOUNT = 1.0  # values' worth of prior that is spread over the whole grid,
 _FEW_VALUES = 16  # and in proportion more where there are fewer than these to learn a prior from
 _OWN_SHARE = 0.5  # of a value's own estimate in the prior that this very estimate is read with
@@ -39,9 +40,9 @@ _PRIOR_SAMPLE = 4096  # values that the prior is made from, and as many of the r
 _RARE = 0.02  # chances up to this are summed as a power series
 _END_CHANCES = np.array([0, _RARE / 2, _RARE, 1 - _RARE, 1 - _RARE / 2, 1])
 _NODE_CHANCES = np.linspace(0, 1, 65)  # more chances than these are put together with their neighbours
-_COUNT_DEVIATIONS = 7.0  # standard deviations of a number of values beyond which it is not looked for
+_COUNT_DEVIATIONS = 7.0  # standard deviations of a number of values within which it is looked for
 _CHERNOFF = 21.0  # minus the logarithm of a probability that counts as none
-_NO_VALUE = 1e-8  # an atom that fewer values than this are at is passed over
+_NO_VALUE = 1e-8  # atoms with fewer values than this are skipped
 _GAUSS = (0.5 - math.sqrt(1 / 12), 0.5 + math.sqrt(1 / 12))  # places in a part of an atom that stand for it
 _MOST_PARTS = 500
 _ALSO_LISTED_ABOVE = 0.05
@@ -61,7 +62,7 @@ class TopK:
     """The k values of the largest estimated frequencies, and others that may belong there.
 
     listed: k candidates, by falling estimate. near: others that belong with a probability above 0.05, by
-    falling probability. probabilities: of all values, shape (domain,), read-only; they sum to k about.
+    falling probability. probabilities: of all values, shape (domain,), read-only; their sum is about k.
     """
 
     experiment: Experiment
@@ -73,7 +74,7 @@ class TopK:
 
 
 def top(estimate: Estimates, k: int) -> TopK:
-    """The k most frequent values, with the probability that each is among the k of the population.
+    """Return the k most frequent values, with the probability that each is among the population's top k.
 
     k from 1 to domain - 1; where the population has equal frequencies around rank k, each of them belongs
     with an equal chance. Raises EstimateError for another k.
@@ -112,7 +113,7 @@ class Posterior:
 def _posterior(estimate: Estimates) -> Posterior:
     x, variance, skew = estimate.frequencies, estimate.spread.variance, estimate.spread.skew
     domain = len(x)
-    # Ranks depend on differences: what all errors have in common is taken out of their variance.
+    # Ranks depend on differences: the part common to all errors is taken out of their variance.
     common = estimate.linear(np.ones(domain)).stderr ** 2 - variance.sum()
     variance = variance - common / (domain * (domain - 1))
     variance = np.maximum(variance, max(1e-6 * variance.max(), 1e-24))
@@ -155,7 +156,7 @@ def _posterior(estimate: Estimates) -> Posterior:
 
 
 def _prior_sample(x: Floats) -> tuple[Ints, Floats]:
-    """Values that the prior is made from, and for how many each stands: the largest, and some of the rest."""
+    """Return the values for the prior, and how many each stands for: the largest, and some of the rest."""
     order = np.argsort(-x, kind="stable")
     stride = max(1, len(x) // _PRIOR_SAMPLE)
     rest = order[_PRIOR_SAMPLE:]
@@ -187,7 +188,7 @@ def _prior(
 
 
 def membership(posterior: Posterior, k: int) -> Floats:
-    """Probability of each value that fewer than k others are above it, shape (domain,).
+    """Return the probability of each value that fewer than k others are above it, shape (domain,).
 
     Within an atom true frequencies are in random order.
     """
@@ -231,7 +232,7 @@ def membership(posterior: Posterior, k: int) -> Floats:
 
 
 def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
-    """Probability that of all values but i fewer than k succeed, for each asked i: shape (asked,).
+    """Return the probability that fewer than k of all values but i succeed, for each asked i: shape (asked,).
 
     chance: of success of each value, shape (domain,), independent of each other.
     """
@@ -264,7 +265,7 @@ def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
         log += np.log(1 + points[:, None] * off).sum(axis=0)
 
     # The number of successes modulo size has probabilities whose sum up to k - 1 is linear in log's exp.
-    # To leave one value out is to divide by its factor: for the rest of the values a smooth function.
+    # Leaving one value out means dividing by its factor, which leaves a smooth function.
     points = np.concatenate([_END_CHANCES, points])
     answers = ((np.exp(log) * _sums(z, start, k, size)) / (1 + points[:, None] * off)).real.sum(axis=1)
     low, high, answers = answers[:3], answers[3:6], answers[6:]
@@ -276,13 +277,13 @@ def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
 
 
 def _parabola(values: Floats, x: Floats) -> Floats:
-    """Through values at 0, 1/2 and 1."""
+    """Return the parabola through values at 0, 1/2 and 1."""
     a, b, c = values
     return a + x * (4 * b - 3 * a - c) + x * x * (2 * a - 4 * b + 2 * c)
 
 
 def _sums(z: npt.NDArray[np.complex128], start: int, k: int, size: int) -> npt.NDArray[np.complex128]:
-    """Weights that make of a generating function at the roots z the sum of its coefficients start..k-1."""
+    """Return weights that turn a generating function at the roots z into its sum from start to k-1."""
     n = np.arange(start, k)
     weights = np.conj(z[:, None] ** n).sum(axis=1) / size
     weights[1:] *= 2  # the other half of the roots are conjugates

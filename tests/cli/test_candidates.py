@@ -174,7 +174,7 @@ def test_a_file_that_does_not_do_is_one_line(hushmote, tmp_path, content, said):
         (("fw",), "fw answers only the shares of texts that you name: name them, with --candidates FILE"),
         (("fw", "--candidates", "absent.txt"), "cannot read absent.txt: No such file or directory"),
         (("x", "--candidates", "many.txt"), "x answers only shares and quantiles and its mean: leave --cand"),
-        (("fw", "--range", "a", "--range", "a"), "'a' is there twice: name every candidate once"),
+        (("fw", "--range", "a", "--range", "a"), "'a' is listed twice: name every candidate once"),
         (("fw", "--candidates", "many.txt", "--trend"), "a trend shows 20 texts at most, not 30: name those"),
         (("fw", "--range", "a", "--quantile", "0.5"), "texts that you name: leave --quantile out"),
         (("fw", "--range", "a", "--post", "smooth"), "texts that you name: leave --post out"),

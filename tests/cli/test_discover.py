@@ -123,7 +123,7 @@ def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
     ("options", "reason"),
     [
         (["--alphabet", ""], 'an alphabet needs a character, such as "a-z0-9._-"'),
-        (["--alphabet", "z-a"], "in an alphabet a range rises: a-z, not z-a"),
+        (["--alphabet", "z-a"], "a range in an alphabet rises: a-z, not z-a"),
         (["--range", "E42"], "leave --range out"),
         (["--top", "3"], "leave --top out"),
         (["--trend"], "leave --trend out"),

@@ -196,7 +196,7 @@ def test_how_it_went_over_the_windows():
 
 def test_pairs_of_other_parts_do_not_go_together():
     other = fleet(experiment(VERSION, CRASHED | {"name": "froze"}), CRASHES, 5)
-    with pytest.raises(EstimateError, match="whose parts are the same"):
+    with pytest.raises(EstimateError, match="if their parts are the same"):
         CRASH_FLEET.change_since(other)
 
 

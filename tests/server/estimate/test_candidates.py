@@ -201,7 +201,7 @@ def test_what_cannot_be_asked_is_one_clear_line():
     e = asked()
     with pytest.raises(EstimateError, match="there is no candidate: name at least one text"):
         place([], [e])
-    with pytest.raises(EstimateError, match="'v1' is there twice: name every candidate once"):
+    with pytest.raises(EstimateError, match="'v1' is listed twice: name every candidate once"):
         place(["v0", "v1", "v2", "v1"], [e])
     many = [f"w{i}" for i in range(2000)]
     estimates = fleet(e, WORDS, 1000, np.random.default_rng(6))

@@ -103,7 +103,7 @@ def test_a_denominator_that_may_be_nothing_leaves_nothing_known():
 
 
 def test_weights_of_different_shapes_are_refused():
-    with pytest.raises(EstimateError, match="as many numerators as denominators"):
+    with pytest.raises(EstimateError, match="the numbers of numerators and denominators"):
         ratios(fleet(100, 6), EACH, EACH[:, :2])
 
 

@@ -292,7 +292,7 @@ def test_an_alphabet_has_ranges_of_letters_and_of_digits(text, expected):
     ("text", "reason"),
     [
         ("", "an alphabet needs a character"),
-        ("e-a", "in an alphabet a range rises: a-e, not e-a"),
+        ("e-a", "a range in an alphabet rises: a-e, not e-a"),
         ("a\n", "characters that can be printed"),
         ("\ud800", "characters that can be printed"),
     ],
@@ -326,7 +326,7 @@ def test_beginnings_are_all_that_texts_of_the_alphabet_can_begin_with(of):
     ("payload", "alphabet", "reason"),
     [
         (number_json(4), None, "x has no prefixes to discover texts by"),
-        (experiment_json(**FIELDS | {"prefixes": [2, 4]}), None, "the last prefix of e does not stand twice"),
+        (experiment_json(**FIELDS | {"prefixes": [2, 4]}), None, "the last prefix of e is not repeated"),
         (experiment_json(**FIELDS | {"prefixes": [4, 4]}), None, "beginnings of 4 bytes are too many to try"),
         (experiment_json(**FIELDS | {"prefixes": [2, 2]}), "", "an alphabet needs a character"),
     ],

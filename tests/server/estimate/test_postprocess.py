@@ -263,5 +263,5 @@ def test_ems_is_refused_where_codes_are_not_near_the_value(exp):
 
 def test_nonnegative_needs_shares():
     e = draw(SW, bell(50), 500, np.random.default_rng(13))
-    with pytest.raises(EstimateError, match="nonnegative is of estimated shares; x has none: use ems"):
+    with pytest.raises(EstimateError, match="nonnegative needs estimated shares; x has none: use ems"):
         nonnegative(e)

@@ -156,7 +156,7 @@ def test_versions_that_do_not_go_together_say_so(store: Store) -> None:
     )
     fill(store, "home", other, DAYS)
     document = _plain(result_of(store, "home", "temp", NOON))
-    assert "only estimates go together" in document["note"]
+    assert "estimates go together only" in document["note"]
     assert (document["statistics"], document["histogram"], document["epsilon"]["histogram"]) == ([], [], None)
 
 

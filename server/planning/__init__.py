@@ -1,1 +1,1 @@
-"""What to ask of a fleet before it is asked, and what its budgets still hold."""
+"""What to ask of a fleet before asking it, and what its budgets still hold."""

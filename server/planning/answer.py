@@ -50,7 +50,7 @@ _BESIDE = {
 class PlanTable:
     """A table of a plan: rows of texts, the first column words, the others numbers; "> " marks the best.
 
-    notes: lines that stand below it; without rows there are only these.
+    notes: lines below it; a table without rows has only these.
     """
 
     title: str = ""
@@ -71,12 +71,12 @@ class LastWindow:
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """What follows from a wish.
+    """The results of a wish.
 
-    reading  what boards read
-    plan     one report of each device, or how a board spends its life
-    wanted   half-width that was asked for, as Plan.error; None where it was not
-    unit     part of the range or, of a quantile, share of devices for one unit; None where not known
+    reading  what devices read
+    plan     one report of each device, or how a device spends its life
+    wanted   half-width that was asked for, as Plan.error; None if none was
+    unit     part of the range or, for a quantile, share of devices for one unit; None if not known
     """
 
     wish: Wish
@@ -87,20 +87,20 @@ class PlanAnswer:
 
     @property
     def error(self) -> float:
-        """Half-width of the 95 % interval, as Plan.error; of a life, over its longest window at the end."""
+        """Half-width of the 95 % interval, as Plan.error; for a life, over its longest window at the end."""
         if isinstance(self.plan, Plan):
             return self.plan.error
         return [*self.plan.errors.values()][-1]
 
     @property
     def solved(self) -> str:
-        """Which of devices, epsilon, domain and error was worked out; of a life devices, or its error."""
+        """Which of devices, epsilon, domain and error was worked out; for a life devices, or its error."""
         if isinstance(self.plan, Plan):
             return self.plan.solved
         return "devices" if self.wish.devices is None else "error"
 
     def error_with(self, devices: float) -> float:
-        """Half-width with another number of devices, as error."""
+        """Return the half-width with another number of devices, as error."""
         return self.error * math.sqrt(self.plan.devices / devices)
 
     @cached_property
@@ -111,17 +111,17 @@ class PlanAnswer:
 
     @property
     def not_met(self) -> str:
-        """Said of a life that is not as exact as was asked for; empty where it is."""
+        """What to say if a life is not as exact as wanted; empty if it is."""
         return "" if isinstance(self.plan, Plan) else not_met(self.plan, self.wanted)
 
     @property
     def cost(self) -> str:
-        """What a life costs a board; empty for one report."""
+        """What a life costs a device; empty for one report."""
         return "" if isinstance(self.plan, Plan) else cost(self.plan)
 
     @cached_property
     def fixed_limit(self) -> str:
-        """What a fixed limit would save where any range is asked for; empty where it saves nothing."""
+        """What a fixed limit would save if any range is asked for; empty if nothing."""
         wanted = self.wanted if self.solved == "devices" else self.error
         if self.plan.question.kind != "range" or wanted is None or wanted >= NOTHING:
             return ""
@@ -137,13 +137,13 @@ class PlanAnswer:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The sentences as lines of their own."""
+        """The sentences, each on its own line."""
         take, exact, private = self.sentences
         return (f"{take} {exact}", private) if isinstance(self.plan, Plan) else self.sentences
 
     @cached_property
     def seen(self) -> Mapping[str, HistogramEpsilon]:
-        """What histograms give away: by the window of a life, and of all reports."""
+        """What histograms reveal: by the window of a life, and for all reports."""
         if isinstance(self.plan, Plan):
             return {
                 "all of it": histogram(self.plan.design, self.plan.devices, 1, histogram_delta(self.wish))
@@ -152,7 +152,7 @@ class PlanAnswer:
 
     @cached_property
     def windows(self) -> tuple[LastWindow, ...]:
-        """What the last reports of a life show; of one report there are none."""
+        """What the last reports of a life show; for one report there are none."""
         plan = self.plan
         if isinstance(plan, Plan):
             return ()
@@ -165,7 +165,7 @@ class PlanAnswer:
 
     @cached_property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """What there is to say of the plan in a few words each: a name, and what it is; one may go on."""
+        """Facts about the plan in a few words each: a name and a text; a long one continues under ""."""
         about = (
             ("asked", f"{asked(self.plan.question)} ({assumed(self.plan.question, self.plan.design)})"),
             ("mechanism", mechanism(self.plan.design)),
@@ -175,13 +175,13 @@ class PlanAnswer:
 
     @cached_property
     def tables(self) -> tuple[PlanTable, ...]:
-        """What the plan shows besides, and what it was compared with."""
+        """Tables of what the plan shows besides, and of what it was compared with."""
         if isinstance(self.plan, Plan):
             return (_beside(self.plan, self.reading),)
         return _ways(self.plan), _shows(self, self.plan)
 
     def in_unit(self, error: float) -> dict[str, float]:
-        """A quantile's or a mean's half-width in the reading's unit, and half of a bin, which is added."""
+        """Return a quantile's or a mean's half-width in the reading's unit, and half of a bin."""
         if self.unit is None:
             return {}
         assert self.reading.span is not None
@@ -189,7 +189,7 @@ class PlanAnswer:
         return {_UNIT: error / self.unit, "half_bin_in_unit": half_bin}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         plan, said = self.plan, {"answer": list(self.lines)}
         if isinstance(plan, Plan):
             seen = plain(self.seen["all of it"]) | {"wanted": self.wish.histogram_epsilon}
@@ -202,19 +202,19 @@ class PlanAnswer:
         return values | said
 
     def command(self, name: str) -> str:
-        """The line for a shell that gives the same plan, and NAME.toml without owner and purpose."""
+        """Return the shell command for the same plan, and for NAME.toml without owner and purpose."""
         return shlex.join(["hushmote", "plan", *self.wish.words(), "--output", f"./{name}.toml"])
 
     def file(self, named: Named) -> str:
-        """The text of the experiment's file. Raises PlanError where the plan makes none."""
+        """Return the experiment file's text. Raises PlanError if the plan makes none."""
         return file_text(self.plan, self.reading, named)
 
 
 def answer(wish: Wish, before_each: Callable[[], object] = object) -> PlanAnswer:
-    """Work a wish out; up to seconds where many designs are looked at.
+    """Work out a wish; takes up to seconds with many designs.
 
-    before_each: called before each of them; what it raises ends the work. Raises PlanError, with the field to
-    change where one is to blame, for a wish that contradicts itself or that nothing fulfils.
+    before_each: called before each design; an exception in it ends the work. Raises PlanError, naming the
+    field to change if there is one, for a wish that contradicts itself or that nothing fulfils.
     """
     reading = reading_of(wish)
     question = question_of(wish, reading)
@@ -234,7 +234,7 @@ def answer(wish: Wish, before_each: Callable[[], object] = object) -> PlanAnswer
 
 
 def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
-    """The facts of one report for each device."""
+    """Return the facts about one report from each device."""
     seen, wanted, domain = a.seen["all of it"], a.wish.histogram_epsilon, plan.design.domain
     largest = "" if wanted is None else f", the largest with which the histogram stays at {wanted:g};"
     rows = {
@@ -258,12 +258,12 @@ def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
 
 
 def _half(error: float) -> str:
-    """A half-width in a table whose heading has its unit; a dash where an interval would say nothing."""
+    """Return a half-width for a table whose heading has its unit; a dash if it would say nothing."""
     return "—" if error >= NOTHING else f"±{100 * error:.3g}"
 
 
 def _beside(plan: Plan, reading: Reading) -> PlanTable:
-    """What the same reports show besides."""
+    """Return a table of what the same reports show besides."""
     wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
     rows = [
         (text, _half(half_width(plan.devices, plan.design, question)))
@@ -278,14 +278,14 @@ def _beside(plan: Plan, reading: Reading) -> PlanTable:
 
 
 def _fits(question: Question, reading: Reading) -> bool:
-    """Whether a question makes sense of a reading: labels have no order."""
+    """Return whether a question makes sense for a reading: labels have no order."""
     return question.kind == "frequency" or not reading.labels
 
 
 def _life(
     a: PlanAnswer, life: LifetimePlan, about: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """The facts of a life."""
+    """Return the facts about a life."""
     best, rhythm, budget = life.best, life.rhythm, life.budget
     spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
@@ -305,7 +305,7 @@ def _life(
 
 
 def _ways(life: LifetimePlan) -> PlanTable:
-    """The ways to spend the budget that were compared, and those that no board takes."""
+    """Return a table of the ways to spend the budget that were compared, and those that no device accepts."""
     windows = life.windows()
 
     def count(cap: int, composition: str) -> str:
@@ -336,7 +336,7 @@ def _ways(life: LifetimePlan) -> PlanTable:
 
 
 def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
-    """What the best way shows of each question, at first and at the end, and what its histograms tell."""
+    """Return a table of what the best way shows, at first and at the end, and what its histograms reveal."""
     best, windows, wanted = life.best, life.windows(), a.wanted
     questions = [q for q in life.shown().values() if q == life.question or _fits(q, a.reading)]
     rows: list[tuple[str, ...]] = []

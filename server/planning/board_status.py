@@ -1,4 +1,4 @@
-"""What one board can still give, from what `client.status()` returned there."""
+"""What one device can still report, from what `client.status()` returned there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOT_STATUS = "not what client.status() returns"
 
 
 class StatusRefused(HushmoteError):
-    """A text that is not what client.status() returns; the text says what would be right."""
+    """A text is not the output of client.status(); the message says what would be right."""
 
 
 class _Status(BaseModel):
@@ -36,7 +36,7 @@ class BoardLine(_Status):
     reason: str | None = None
 
     def days(self, per_day: float) -> float | None:
-        """Days until it is silent at per_day reports a day, > 0; None where what is left is not known."""
+        """Days until it is silent at per_day reports a day, > 0; None if what is left is not known."""
         return None if self.left is None else self.left / per_day
 
 
@@ -51,7 +51,7 @@ class BoardStatus(_Status):
     experiments: Annotated[tuple[BoardLine, ...], Field(strict=False)]
 
     def life(self, policy: Policy) -> dict[str, Any]:
-        """How much of a policy's life is spent; whether its sum or its squares lets more reports through."""
+        """Return how much of a policy's life is spent, and whether its sum or squares allows more reports."""
         left = [policy.left(e.epsilon, self.sum, self.squares) for e in self.experiments if e.epsilon]
         return {
             "sum": self.sum / 1e6,
@@ -63,7 +63,7 @@ class BoardStatus(_Status):
 
 
 def parse(text: str) -> BoardStatus:
-    """Return the status in a text: JSON, or the dict as Python prints it, alone or as the last line.
+    """Return the status in a text: JSON, or the dict as Python prints it, alone or on the last line.
 
     Raises StatusRefused.
     """

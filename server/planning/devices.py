@@ -1,9 +1,9 @@
-"""Three of devices, epsilon, domain and wanted error give the fourth, and the mechanism to use.
+"""From three of devices, epsilon, domain and wanted error: the fourth, and the mechanism to use.
 
-Every device reports once. The error is the half-width of the 95 % interval: 1.96 standard errors, those of
-`expected_error.variance`. Nothing is inverted by formula: the number of devices follows from the variance,
-the others are searched by bisection over what can be set, and what comes back meets the wanted error as it
-stands; where the choice of cells makes a step, the answer is on the safe side of it.
+Every device reports once. The error is the half-width of the 95 % interval: 1.96 standard errors, from
+`expected_error.variance`. No formula is inverted: the number of devices follows from the variance, and
+bisection finds the others among the possible values, so the result meets the wanted error as it
+stands. Where the choice of cells makes a step, the answer is on its safe side.
 """
 
 import contextlib
@@ -22,18 +22,18 @@ from .expected_error import Design, Question, variance, well_sampled
 
 EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
 MOST_DEVICES = 1 << 40
-LEAST_ERROR = 1e-9  # what MOST_DEVICES could show at best is thousands of times as much
-_MOST_TOLD = 1 << 53  # from here on, floats cannot tell a fleet from one of a device more
-MOST_VALUES = 1 << 16  # a plan looks at larger domains only where it is told to
+LEAST_ERROR = 1e-9  # MOST_DEVICES could at best show thousands of times as much
+_MOST_TOLD = 1 << 53  # from here on, floats cannot tell a fleet from one with a device more
+MOST_VALUES = 1 << 16  # a plan considers larger domains only if told to
 MOST_RANGE_VALUES = 1 << 12  # the same for ranges and quantiles
-_MOST_PLACES = 64  # of ranges of one width that a mechanism is chosen for
+_MOST_PLACES = 64  # ranges of one width for which a mechanism is chosen
 
 CONFIDENCE = 0.95
 Z = normal_quantile(CONFIDENCE)
 
 
 class PlanError(HushmoteError):
-    """A plan that cannot be made; the text says what is possible. field: which one to change, or empty."""
+    """A plan cannot be made; the text says what is possible. field: which one to change, or empty."""
 
     def __init__(self, text: str, field: str = "") -> None:
         super().__init__(text)
@@ -44,7 +44,7 @@ class PlanError(HushmoteError):
 class Plan:
     """What n devices, one report each, will show.
 
-    solved  which of devices, epsilon, domain and error was not given
+    solved  which of devices, epsilon, domain and error was worked out
     wanted  half-width asked for; None where it was solved
     error   half-width of the 95 % interval, a share of devices, of a mean a part of the range
     """
@@ -72,7 +72,7 @@ class Plan:
 
 
 def workload_of(question: Question, domain: int) -> Workload:
-    """What the choice of a mechanism is told of a question."""
+    """Return the workload of a question, for the choice of a mechanism."""
     if question.kind == "frequency":
         return FREQUENCIES
     if question.kind == "quantile":
@@ -90,11 +90,11 @@ def workload_of(question: Question, domain: int) -> Workload:
 
 @lru_cache(maxsize=4096)
 def best_design(domain: int, epsilon: int, question: Question) -> Design:
-    """The design of least error for a question; epsilon in micro-nats.
+    """Return the design of least error for a question; epsilon in micro-nats.
 
-    What `choose` finds is best for a population without common values. Where a value is common, or half of
-    the devices lie in a range, other cells can be better, or asking for the value itself: both are tried.
-    Raises PlanError where no mechanism fits.
+    The design that `choose` finds is best for a population without common values. If a value is common, or
+    half of the devices are in a range, other cells may be better, or asking for the value itself: this tries
+    both. Raises PlanError if no mechanism fits.
     """
     try:
         design = Design(domain, epsilon, choose(domain, epsilon, workload_of(question, domain)))
@@ -103,12 +103,12 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
     if domain == 2:
         return design
     exact = [d for d in _flat_designs(domain, epsilon, question) if well_sampled(d, question)]
-    # Of two that err alike the one that asks for the value itself: a tree of one level is no more than that.
+    # Of two with equal error, the one that asks for the value itself: a tree of one level only does that.
     return min([*exact, design], key=lambda d: float(f"{variance(d, question):.9g}"))
 
 
 def _flat_designs(domain: int, epsilon: int, question: Question) -> list[Design]:
-    """The best designs that ask for the value itself, for the question's share or some that it may hold."""
+    """Return the best designs that ask for the value itself, for the question's share or some shares."""
     shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
     choices = []
     for share in shares:
@@ -118,12 +118,12 @@ def _flat_designs(domain: int, epsilon: int, question: Question) -> list[Design]
 
 
 def half_width(n: float, design: Design, question: Question) -> float:
-    """Half-width of the 95 % interval with n reports, as Plan.error; infinite with 0."""
+    """Return the half-width of the 95 % interval with n reports, as Plan.error; infinite with 0."""
     return Z * math.sqrt(variance(design, question) / n) if n > 0 else math.inf
 
 
 def devices_for(design: Design, question: Question, error: float, reports_each: float = 1.0) -> int:
-    """Fewest devices, 2 or more, of so many expected reports each, whose error is at most this half-width."""
+    """Return the fewest devices, 2 or more, each with reports_each reports, for this half-width."""
     n = max(2, math.ceil(variance(design, question) * (Z / error) ** 2 / reports_each))
     if n > _MOST_TOLD:
         return n
@@ -145,9 +145,9 @@ def solve(
 ) -> Plan:
     """Return the plan for three of the four; epsilon in micro-nats, error as Plan.error.
 
-    before_each: called before each design that a search looks at; what it raises ends the search.
+    before_each: called before each design of a search; an exception in it ends the search.
 
-    Raises PlanError unless three are given and in range, and where the fourth does not exist.
+    Raises PlanError unless three are given and in range, and if the fourth does not exist.
     """
     given = {"devices": devices, "epsilon": epsilon, "domain": domain, "error": error}
     missing = [name for name, value in given.items() if value is None]
@@ -181,13 +181,13 @@ def solve(
 
 
 def check_sizes(question: Question, devices: int | None, domain: int | None) -> None:
-    """Raise PlanError for a fleet, a domain or a question outside of what is planned; None is left open."""
+    """Raise PlanError for an unsupported fleet, domain or question; None is left open."""
     if devices is not None and not 2 <= devices <= MOST_DEVICES:
         raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}", "devices")
     if question.share is not None and not 0 <= question.share <= 1:
         raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
     if question.kind == "quantile" and question.share is not None and not 0 < question.share < 1:
-        raise PlanError(f"a quantile lies between 0 and 1, not at {question.share:g}")
+        raise PlanError(f"a quantile is between 0 and 1, not {question.share:g}")
     if question.spread is not None and not 0 <= question.spread <= 0.5:
         raise PlanError(f"a standard deviation is at most half of the range, not {question.spread:g} of it")
     if domain is None:
@@ -212,7 +212,7 @@ def check_error(question: Question, error: float | None) -> None:
 
 
 def check_ranges(question: Question, domain: int) -> None:
-    """Raise PlanError unless what is asked lies inside range(domain), and is not all of it."""
+    """Raise PlanError unless the question lies inside range(domain), and is not all of it."""
     if question.kind != "frequency" and domain > MOST_VALUES:
         text = f"{question.kind}s are planned over up to {MOST_VALUES} values, not {domain}"
         raise PlanError(text, "domain")
@@ -234,7 +234,7 @@ def _solve_epsilon(
 
     most = EPSILON_MAX // EPSILON_STEP
     steps = MICRO // EPSILON_STEP
-    while steps < most and error_at(steps) > error:  # so that large alphabets are not seen in vain
+    while steps < most and error_at(steps) > error:  # so that large alphabets are not tried in vain
         steps = min(2 * steps, most)
     if error_at(steps) > error:
         best = best_design(domain, EPSILON_MAX, question)
@@ -275,9 +275,9 @@ def _solve_domain(
 
 
 def _search(error_at: Callable[[int], float], wanted: float, good: int, bad: int) -> int:
-    """A number that meets the wanted error and whose neighbour towards bad does not; a bad of 0 has no error.
+    """Return a number that meets the wanted error, but whose neighbour towards bad (0: no error) does not.
 
-    Interpolates between the logarithms, and bisects where that does not narrow things down.
+    Interpolates between the logarithms, and bisects if that does not narrow things down.
     """
     error_good, error_bad = error_at(good), error_at(bad) if bad else math.inf
     halve = math.isinf(error_bad)

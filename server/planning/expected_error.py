@@ -1,12 +1,12 @@
-"""What an experiment's estimates will be off by, before there is a report: exact variances, times reports.
+"""How far an experiment's estimates will be off, before there is a report: exact variances, times reports.
 
 A statistic r·x is a constant plus, for each stratum of the mechanism, the mean of a weight w(code) over its
-reports (docs/mathematics.md). Once the population is stated the law of the codes is known, and with it the
-variance of w: correlations between values, common values and the sampling of the population included.
+reports (docs/mathematics.md). A stated population gives the law of the codes, and with it the variance of w:
+this includes correlations between values, common values and the sampling of the population.
 
-The population is stated by one number, the share f that what is asked for holds: f spread evenly over its
-values, the rest evenly over all others. Along f a variance is a concave parabola, so that its worst case is
-exact too. For a mean it is stated by a standard deviation, or is the worst of all populations.
+One number states the population: the share f of the values that are asked for. f is spread evenly over these
+values, the rest evenly over all others. Along f a variance is a concave parabola, so its worst case is
+exact too. A mean's population has a standard deviation, or is the worst of all populations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .worst_population import worst_population
 Kind = Literal["frequency", "range", "quantile", "mean"]
 _ANSWERS = {"frequency": "frequencies", "range": "ranges", "quantile": "quantiles", "mean": "mean"}
 
-_MAX_PAIRS = 2_000_000  # of a class of codes and a statistic; beyond, a sample of the statistics
+_MAX_PAIRS = 2_000_000  # of a class of codes and a statistic; with more, sample the statistics
 _CHUNK = 1 << 21  # of them held at once
 _FEWEST = 32  # statistics in a sample, at least
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -39,7 +39,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 @dataclass(frozen=True)
 class Question:
-    """What an error is wanted for.
+    """The question whose error is wanted.
 
     kind    "frequency": of one value; "range": of a run of values; "quantile": the share below it; "mean": of
             a number
@@ -62,7 +62,7 @@ class Question:
 
     @property
     def all_ranges(self) -> bool:
-        """Whether every range there is is asked for."""
+        """Whether the question is about every possible range."""
         return self.kind == "range" and self.width is None and not self.ranges
 
 
@@ -76,12 +76,12 @@ class Design:
 
     @cached_property
     def experiment(self) -> Experiment:
-        """One that asks about domain values with this mechanism."""
+        """An experiment that asks about domain values with this mechanism."""
         return experiment_over(self.domain, self.epsilon, self.choice.fields())
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """What boards run, and estimates are made with."""
+        """The mechanism for devices and estimates."""
         return mechanism_of(self.experiment)
 
     @cached_property
@@ -90,13 +90,13 @@ class Design:
         return self.mechanism.class_count
 
     def answers(self, question: Question) -> bool:
-        """Whether estimates with this mechanism answer a question."""
+        """Return whether estimates with this mechanism answer a question."""
         return _ANSWERS[question.kind] in self.mechanism.answers
 
 
 @dataclass(frozen=True)
 class Parabola:
-    """Variances of statistics as a + b f + c f² of the share f that they hold; arrays of shape (n,)."""
+    """Variances of statistics as a + b f + c f² of their share f; arrays of shape (n,)."""
 
     a: Floats
     b: Floats
@@ -114,12 +114,12 @@ class Parabola:
         return np.where(self.c < 0, np.clip(-self.b / (2 * safe), 0, 1), (self.b > 0).astype(float))
 
     def mean(self) -> Parabola:
-        """Of the mean over the statistics."""
+        """Return the parabola of the mean over the statistics."""
         return Parabola(*(np.atleast_1d(x.mean()) for x in (self.a, self.b, self.c)))
 
 
 def well_sampled(design: Design, question: Question) -> bool:
-    """Whether variance() goes through all statistics that are asked for, or as many as there are values."""
+    """Return whether variance() covers all statistics asked for, or as many as there are values."""
     if question.kind == "mean" or _short_way(design, question) is not None:
         return True
     return design.classes * (len(question.ranges) or design.domain) <= _MAX_PAIRS
@@ -127,7 +127,7 @@ def well_sampled(design: Design, question: Question) -> bool:
 
 @dataclass(frozen=True)
 class Places:
-    """What a question's error is the root of the mean square over: runs of values, arrays of shape (n,).
+    """The places over which a question's error is a root mean square: runs of values, arrays of shape (n,).
 
     low, high  indices, half-open
     share      what each run holds of the population, spread evenly; the rest evenly outside
@@ -140,13 +140,13 @@ class Places:
     variance: Floats
 
     def population(self, domain: int, place: int) -> Floats:
-        """Shares of the values that one place's variance is for, shape (domain,)."""
+        """Return the shares of the values behind one place's variance, shape (domain,)."""
         inside = self.statistic(domain, place)
         held = int(self.high[place] - self.low[place])
         return self.share * inside / held + (1 - self.share) * (1 - inside) / (domain - held)
 
     def statistic(self, domain: int, place: int) -> Floats:
-        """What is asked at one place: a weight for each value, shape (domain,)."""
+        """Return the question at one place: a weight for each value, shape (domain,)."""
         inside = np.zeros(domain)
         inside[self.low[place] : self.high[place]] = 1
         return inside
@@ -154,7 +154,7 @@ class Places:
 
 @dataclass(frozen=True)
 class OfMean:
-    """The one population that a mean's error is for, shape (domain,), and the variance there, shape (1,)."""
+    """The one population behind a mean's error, shape (domain,), and the variance there, shape (1,)."""
 
     shares: Floats
     variance: Floats
@@ -164,16 +164,16 @@ class OfMean:
         return self.shares
 
     def statistic(self, domain: int, place: int) -> Floats:
-        """Where in its range each value lies, shape (domain,)."""
+        """Return each value's place in its range, shape (domain,)."""
         return positions(domain)
 
 
 @lru_cache(maxsize=4096)
 def variance(design: Design, question: Question) -> float:
-    """Variance, times reports, of what is asked; population sampling included.
+    """Return the variance, times reports, of what is asked; population sampling included.
 
-    Exact while there are few enough pairs of a class of codes and a statistic; beyond, the mean over
-    statistics is taken over a sample of them that is spread evenly.
+    Exact while there are few enough pairs of a class of codes and a statistic; with more, the mean over
+    statistics uses an evenly spread sample of them.
     """
     short = _short_way(design, question)
     return float(asked(design, question).variance.mean()) if short is None else short
@@ -184,13 +184,13 @@ def _short_way(design: Design, question: Question) -> float | None:
 
 
 def asked(design: Design, question: Question) -> Places | OfMean:
-    """What a question's error is the root of the mean square over."""
+    """Return the places over which a question's error is a root mean square."""
     return of_mean(design, question.spread) if question.kind == "mean" else places(design, question)
 
 
 @lru_cache(maxsize=64)
 def of_mean(design: Design, spread: float | None) -> OfMean:
-    """The population of a spread, a part of the range, or the worst one, and what a mean errs by there."""
+    """Return the population of a spread (a part of the range) or the worst one, and a mean's error there."""
     where = positions(design.domain)
     if spread is None:
         shares, variance = worst_population(design.mechanism, where)
@@ -200,14 +200,14 @@ def of_mean(design: Design, spread: float | None) -> OfMean:
 
 
 def bell(domain: int, spread: float) -> Floats:
-    """Shares of a normal population around the middle of the range, its tails in the end bins."""
+    """Return the shares of a normal population around the middle of the range, its tails in the end bins."""
     edges = np.arange(1, domain) / domain
     below = special.ndtr((edges - 0.5) / spread) if spread else (edges > 0.5).astype(float)
     return np.diff(below, prepend=0.0, append=1.0)
 
 
 def places(design: Design, question: Question) -> Places:
-    """All places that a question is about, or an even sample of many; of a list of ranges the worst one."""
+    """Return all places of a question, or an even sample of many; for a list of ranges the worst one."""
     domain = design.domain
     if question.ranges:
         low, high = np.array(question.ranges).T
@@ -229,7 +229,7 @@ def places(design: Design, question: Question) -> Places:
 
 
 def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Ends of the ranges that a question is about, all of them or an even sample of most, half-open."""
+    """Return the ends of a question's ranges, all of them or an even sample of most, half-open."""
     prefixes = question.kind == "quantile" or domain == 2
     all_ranges = question.all_ranges and not prefixes
     width = question.width if question.kind == "range" and question.width else 1
@@ -251,7 +251,7 @@ def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any
 
 
 def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
-    """Variances, times reports, of sums over values: indicators of shape (domain, n), none empty or whole."""
+    """Return variances, times reports, of sums over values: indicators (domain, n), none empty or whole."""
     asked = np.asarray(weights, float)
     inside = asked.sum(axis=0)
     outside = design.domain - inside
@@ -278,7 +278,7 @@ def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
 
 
 def mean_variance(design: Design, population: Floats, weights: Floats) -> float:
-    """Mean of the variances, times reports, of statistics in a population of shape (domain,).
+    """Return the mean of the variances, times reports, of statistics in a population of shape (domain,).
 
     weights: shape (domain, n).
     """

@@ -1,4 +1,4 @@
-"""An experiment file from a plan: the mechanism spelled out, so that the plan's errors hold for it."""
+"""Writes an experiment file from a plan, with its mechanism spelled out so that the plan's errors hold."""
 
 import datetime
 import json
@@ -22,7 +22,7 @@ NEEDS_RANGE = (
 
 
 class FileRefused(PlanError):
-    """A plan that makes no experiment; field: the file's field that is wrong, or empty. reason: why."""
+    """A plan makes no experiment; field: the file's field that is wrong, or empty. reason: why."""
 
     def __init__(self, error: DefinitionError) -> None:
         super().__init__(f"this plan makes no experiment: {error}", error.field)
@@ -34,7 +34,7 @@ _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Named:
-    """What people say of an experiment; purpose None: what the plan is for. It is asked from today on."""
+    """What people say about an experiment; purpose None: the plan's purpose. It runs from today on."""
 
     name: str
     purpose: str | None
@@ -43,20 +43,20 @@ class Named:
 
 
 def name_from(path: Path) -> str:
-    """An experiment's name from a file's."""
+    """Return an experiment's name from a file's."""
     return _NOT_A_NAME.sub("_", path.stem.lower())[:32].strip("_") or "planned"
 
 
 def nats(micro: int) -> str:
-    """Micro-nats as a TOML float of nats, exact."""
+    """Return micro-nats as a TOML float of nats, exact."""
     text = epsilon.nats(micro)
     return text if "." in text else f"{text}.0"
 
 
 def file_text(plan: Plan | LifetimePlan, reading: Reading, named: Named) -> str:
-    """The text of an experiment's file: one report of each device within a year, or a planned life.
+    """Return an experiment file's text: one report of each device within a year, or a planned life.
 
-    Raises PlanError for a number without its range, FileRefused where a board would refuse it.
+    Raises PlanError for a number without its range, FileRefused if a device would refuse it.
     """
     if not reading.yes_no and not reading.labels and reading.span is None:
         raise PlanError(NEEDS_RANGE, "low")

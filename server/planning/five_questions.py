@@ -1,4 +1,4 @@
-"""Five questions in words: what somebody wants to learn of a fleet, and what is recommended."""
+"""Five questions in words about what somebody wants to learn of a fleet, and a recommendation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .wished import Reading
 
 T = TypeVar("T")
 Ask = Callable[[str, str], str]
-"""Shows a question, and returns what is answered; the second text is what Enter stands for."""
+"""Shows a question and returns the answer; the second text is the default for Enter."""
 
 _ASK_READ = (
     "1. What does a board read: a number, labels, yes or no? Write a number's range and unit (-30 to 34 °C),"
@@ -46,7 +46,7 @@ _ASK_BELIEF = (
 _ASK_RHYTHM = "5. For how long do you want to ask, and how often does a board look at its reading?"
 
 BEFORE = 0.1
-"""How sure somebody was of a reading beforehand, in the question about privacy."""
+"""How sure somebody was of a reading before, in the question about privacy."""
 
 _NUMBER = r"([-+]?\d+(?:\.\d+)?)"
 _RANGE = re.compile(rf"(?:[^\d,]*[\s(])?{_NUMBER}\s*(?:to|and|\.\.|:|–)\s*{_NUMBER}\s*(.*)", re.IGNORECASE)
@@ -71,7 +71,7 @@ _USUAL_ERROR = 0.05
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be learned, and the reading that it takes: a threshold makes a yes or no of a number.
+    """What to learn, and from which reading: a threshold makes a yes or no of a number.
 
     error: wanted half-width, as Plan.error. purpose: the question as a sentence.
     """
@@ -84,7 +84,7 @@ class Goal:
 
 
 def asked(ask: Ask) -> tuple[Wish, str]:
-    """Ask each question until its answer is understood; returns the wish, and its purpose as a sentence."""
+    """Ask each question until the answer is understood; returns the wish, and its purpose as a sentence."""
     reading = _until_understood(ask, _ASK_READ, "yes/no", parse_reading)
     devices = _until_understood(ask, _ASK_DEVICES, "1,000", parse_devices)
     question, default = _ASK_SHARE.format(what="yes" if reading.yes_no else "each label"), "5 %"
@@ -123,7 +123,7 @@ def _total(life: LifetimePlan) -> str:
 
 
 def recommendation(answer: PlanAnswer, purpose: str) -> list[str]:
-    """Whether the wish can be met, where it cannot; how private, how exact, what it costs, as sentences."""
+    """Say whether the wish can be met, or why not; how private, how exact, and its cost, as sentences."""
     life = answer.plan
     assert isinstance(life, LifetimePlan)
     _, exact, private = answer.sentences
@@ -150,7 +150,7 @@ def recommendation(answer: PlanAnswer, purpose: str) -> list[str]:
 
 
 def next_steps(answer: PlanAnswer, path: Path, name: str) -> list[str]:
-    """What to do once the file is written."""
+    """Return what to do once the file is written."""
     life = answer.plan
     assert isinstance(life, LifetimePlan)
     file, total = shlex.quote(str(path)), _total(life)
@@ -207,9 +207,9 @@ def parse_devices(text: str) -> int:
 
 
 def parse_learned(text: str, reading: Reading) -> Goal:
-    """Return what is to be learned of a reading, and how exactly: "above 8 to 5 %".
+    """Return what to learn of a reading, and how exactly: "above 8 to 5 %".
 
-    It is ±5 % where that is not said. What is said of a number alone is about all of its values.
+    The default is ±5 %. A wish about a number alone concerns all of its values.
     """
     what, error = _exactness(text)
     if not reading.bins and not _SHARES.fullmatch(what):
@@ -235,7 +235,7 @@ def parse_learned(text: str, reading: Reading) -> Goal:
 
 
 def _threshold(what: str, reading: Reading, unit: str) -> str:
-    """The question that a board can answer with yes or no."""
+    """Return the question that a device can answer with yes or no."""
     side, ends = _SIDE.fullmatch(what), _RANGE.fullmatch(what)
     if not side and not ends:
         raise PlanError(
@@ -258,7 +258,7 @@ def _threshold(what: str, reading: Reading, unit: str) -> str:
 
 
 def _exactness(text: str) -> tuple[str, float]:
-    """What stands before a trailing "to 5 %", in small letters, and the 5 % as a share."""
+    """Return the text before a trailing "to 5 %", in small letters, and the 5 % as a share."""
     text = text.strip().lower()
     found = _ERROR.fullmatch(text)
     alone = found is not None and not found[1].strip(" ±")
@@ -290,7 +290,7 @@ def parse_belief(text: str) -> int:
 
 
 def parse_rhythm(text: str) -> tuple[str, str]:
-    """Return for how long, and how often: "2 years, every hour"."""
+    """Return how long, and how often: "2 years, every hour"."""
     said = re.sub(r"\b(?:hour|dai|week)ly\b", lambda word: _LY[word[0]], text.lower().strip(" ."))
     said = re.sub(r"^(?:for\s+)?(?:an?\s+|about\s+)?", "", said)
     long, _, often = _EVERY.sub(",", said, count=1).partition(",")

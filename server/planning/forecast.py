@@ -1,8 +1,8 @@
-"""How long boards' budgets last: boards that speak by the coin of `every` until nothing is left.
+"""How long devices' budgets last, if they speak by the coin of `every` until nothing is left.
 
-A board that still can makes a report at each call with chance 1/every, so after m calls it has made
-Binomial(m, 1/every), cut off at what its budget holds: `Forecast`, exact. Where several experiments share a
-policy's life the boards are drawn: `SharedForecast`. Pure functions of counts; no clock, no store.
+A device that still can makes a report at each call with chance 1/every, so after m calls it has made
+Binomial(m, 1/every), limited by its budget: `Forecast`, exact. If several experiments share a
+policy's life, devices are drawn at random: `SharedForecast`. Pure functions of counts; no clock, no store.
 """
 
 import datetime
@@ -16,7 +16,7 @@ from .. import special
 from ..accounting.theorem import largest
 
 DRY = 0.05
-"""A fleet is called dry when at most this share of its boards can still report."""
+"""A fleet is called dry when at most this share of its devices can still report."""
 
 _MOST_CALLS = 10**9
 _MOST_REPORTS = 20_000
@@ -25,10 +25,10 @@ _DRAWN = 4_000
 
 @dataclass(frozen=True)
 class Forecast:
-    """What boards will still give that have some reports left.
+    """What devices that have some reports left will still report.
 
-    left: reports left -> boards, None for boards that nothing bounds. every: calls to report() for one report
-    on average. per_day: reports a day of one board that still can, > 0.
+    left: reports left -> devices, None for devices without a limit. every: calls to report() for one report
+    on average. per_day: reports a day of one device that still can, > 0.
     """
 
     left: Mapping[int | None, int]
@@ -50,7 +50,7 @@ class Forecast:
         return self.able(days) * self.boards * self.per_day
 
     def days_until(self, share: float) -> float | None:
-        """Days until at most this share of the boards can still report; None where that is never."""
+        """Return the days until at most this share of the devices can still report; None if never."""
         if not self.boards:
             return None
         if float(self._able(np.array([0]))[0]) <= share:
@@ -71,10 +71,10 @@ class Forecast:
 
 @dataclass(frozen=True)
 class SharedForecast:
-    """What boards will still give to one of several experiments that share their life; from drawn boards.
+    """What devices will still report to one of several experiments that share their life; from drawn devices.
 
-    silent_after: days until each drawn board can report to it no more, ascending. boards: of the fleet.
-    per_day: reports a day of one board that still can. A share is good to 0.8 % (one standard error).
+    silent_after: days until each drawn device can no longer report to it, ascending. boards: of the fleet.
+    per_day: reports a day of one device that still can. A share is good to 0.8 points (one standard error).
     """
 
     silent_after: np.ndarray
@@ -91,7 +91,7 @@ class SharedForecast:
         return self.able(days) * self.boards * self.per_day
 
     def days_until(self, share: float) -> float | None:
-        """Days until at most this share of the boards can still report; None where that is never."""
+        """Return the days until at most this share of the devices can still report; None if never."""
         gone = math.ceil(len(self.silent_after) * (1 - share) - 1e-9)
         days = float(self.silent_after[gone - 1]) if gone else 0.0
         return days if math.isfinite(days) else None

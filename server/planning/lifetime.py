@@ -1,12 +1,12 @@
 """What a lifetime budget buys: how many reports of which epsilon, and what the fleet shows by the day.
 
-A board calls report() on a fixed rhythm, tosses the coin of `every` at each call, and is silent for good once
-it made as many reports as its cap allows: of n calls min(Binomial(n, 1/every), cap) become reports. The
-first day therefore shows most and the last day least; `every` is chosen so that the last day shows most.
+A device calls report() on a fixed rhythm, tosses the coin of `every` at each call, and is silent for good
+once it has made as many reports as its cap allows: of n calls min(Binomial(n, 1/every), cap) become reports.
+So the first day shows most and the last day least; `every` is chosen so that the last day shows most.
 
-Few large reports beat many small ones: a report's variance grows like 1/ε² or faster, and splitting a budget
-in m gives back only a factor m in reports. Composition that is better than adding up (Kairouz, Oh, Viswanath,
-ICML 2015) gains for many reports, rarely enough.
+Few large reports beat many small ones: a report's variance grows like 1/ε² or faster, while splitting a
+budget in m gains only a factor m in reports. Better composition than adding up (Kairouz, Oh, Viswanath,
+ICML 2015) helps for many reports, which is rare.
 """
 
 import math
@@ -49,7 +49,7 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)?\s*([a-z]+?)s?\s*", re.ASCII)
 
 
 def parse_duration(text: str, field: str = "") -> float:
-    """Seconds of "10min", "hour", "2 years" or "90d"; a month has 30 days, a year 365.
+    """Return the seconds of "10min", "hour", "2 years" or "90d"; a month has 30 days, a year 365.
 
     field: where the text stands. Raises PlanError for any other text, and for none or more than 100 years.
     """
@@ -66,9 +66,9 @@ def parse_duration(text: str, field: str = "") -> float:
 
 
 def reports_made(calls: npt.ArrayLike, every: npt.ArrayLike, cap: int) -> npt.NDArray[np.float64]:
-    """Expected reports of a board: the mean of min(Binomial(calls, 1/every), cap), calls >= 0, cap >= 1."""
+    """Return a device's expected reports, mean min(Binomial(calls, 1/every), cap); calls >= 0, cap >= 1."""
     n, p = np.broadcast_arrays(np.asarray(calls, float), 1 / np.asarray(every, float))
-    below = n * p * _at_most(n - 1, p, cap - 2)  # the mean of those that stay below the cap
+    below = n * p * _at_most(n - 1, p, cap - 2)  # the mean below the cap
     return below + cap * (1 - _at_most(n, p, cap - 1))
 
 
@@ -82,7 +82,7 @@ def _at_most(n: npt.NDArray[np.float64], p: npt.NDArray[np.float64], k: int) -> 
 
 @dataclass(frozen=True)
 class Rhythm:
-    """How often a board calls report(), and for how long."""
+    """How often a device calls report(), and for how long."""
 
     call_s: float
     horizon_s: float
@@ -98,7 +98,7 @@ class Rhythm:
         return self.horizon_s / DAY_S
 
     def calls_in(self, days: float) -> float:
-        """Calls of one board in some days; below 1 where boards call more rarely, each at its own time."""
+        """Return calls of one device in some days; below 1 for rarer calls, each device at its own time."""
         return days * DAY_S / self.call_s
 
     def in_window(self, days: float, every: int, cap: int, end: int | None = None) -> float:
@@ -115,7 +115,7 @@ class Rhythm:
 
 @dataclass(frozen=True)
 class LifetimeBudget:
-    """What a board may give away in its life: epsilon in micro-nats, and delta, 0 for pure epsilon."""
+    """A device's budget for its life: epsilon in micro-nats, and delta, 0 for pure epsilon."""
 
     epsilon: int
     delta: float = 0.0
@@ -156,7 +156,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class RefusedSpending:
-    """A way to spend the budget that no board takes: its epsilon, micro-nats, is below 0.001."""
+    """A way to spend the budget that no device accepts: its epsilon, micro-nats, is below 0.001."""
 
     composition: Composition
     cap: int
@@ -176,7 +176,7 @@ class LifetimePlan:
 
     @cached_property
     def best(self) -> Spending:
-        """Least half-width on the last day; of two within 1 % the one that is spent by adding up."""
+        """Least half-width on the last day; of two within 1 % the one by basic composition."""
         least = min(self.error(s, 1) for s in self.spendings)
         near = [s for s in self.spendings if self.error(s, 1) <= 1.01 * least]
         return min(near, key=lambda s: (s.composition != "basic", self.error(s, 1)))
@@ -191,10 +191,10 @@ class LifetimePlan:
         return devices_for(self.best.design, self.question, error, self.best.per_device(days))
 
     def enough(self, error: float) -> "LifetimePlan":
-        """The same with the fewest devices whose longest window at the end meets an error.
+        """Return the same with the fewest devices whose longest window at the end meets an error.
 
-        How a board spends its life does not depend on how many there are. Raises PlanError where more devices
-        are needed than there can be.
+        How a device spends its life does not depend on their number. Raises PlanError if it takes more
+        devices than are allowed.
         """
         longest = [*self.windows().values()][-1]
         needed = variance(self.design, self.question) * (Z / error) ** 2
@@ -212,7 +212,7 @@ class LifetimePlan:
         return half_width(reports, spending.design, question or self.question)
 
     def windows(self) -> dict[str, float]:
-        """Names and days of the windows that fit into the horizon; of all of it where none does."""
+        """Names and days of the windows that fit into the horizon; all of it if none does."""
         fitting = {name: days for name, days in WINDOWS.items() if days <= self.rhythm.days}
         return fitting or {"all of it": self.rhythm.days}
 
@@ -237,7 +237,7 @@ class LifetimePlan:
 
 
 def choose_every(rhythm: Rhythm, cap: int) -> int:
-    """One call in how many is to make a report, so that the last day has most reports."""
+    """Return in how many calls one should make a report, so that the last day has most reports."""
     calls = rhythm.calls
     if cap >= calls:
         return 1
@@ -257,11 +257,11 @@ def plan_lifetime(
     rhythm: Rhythm,
     limit: int = DEFAULT_LIMIT,
 ) -> LifetimePlan:
-    """Compare the ways to spend a budget; limit: most that one report may cost, micro-nats.
+    """Compare the ways to spend a budget; limit: the most that one report may cost, micro-nats.
 
-    One to four reports, as few as the limit allows where that is more, one a day and one a call; by adding
-    up, and with a delta also by optimal composition. Raises PlanError for numbers out of range, and where
-    no way exists.
+    The ways: one to four reports, or as few as the limit allows if that is more, one a day and one a call; by
+    adding up, and with a delta also by optimal composition. Raises PlanError for numbers out of range, and
+    if no way exists.
     """
     if devices < 2:
         raise PlanError(f"devices must be at least 2, not {devices}")
@@ -297,7 +297,7 @@ def plan_lifetime(
 
 
 def _ways(budget: LifetimeBudget, rhythm: Rhythm, limit: int) -> list[tuple[Composition, int, int]]:
-    """Composition, reports and epsilon of each, micro-nats rounded down."""
+    """Return composition, reports and epsilon of each way, micro-nats rounded down."""
     within = -(-budget.epsilon // limit)  # reports that cost the limit each
     daily = int(rhythm.days) if rhythm.calls_in(1) >= 1 else rhythm.calls
     few = {*FEW, within, max(1, budget.epsilon // limit)}

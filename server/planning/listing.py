@@ -1,8 +1,8 @@
-"""Every mechanism there is for a question, beside those of the field that are not here.
+"""Every mechanism for a question, beside mechanisms of the field that are not here.
 
-All errors are of one population, so that they can be compared: values that are asked for one by one are held
-by nobody, and for ranges, quantiles and means all values are equally common. It is what the choice of a
-mechanism goes by.
+All errors are for one population, so that they can be compared: nobody holds the values that are asked for
+one by one, and for ranges, quantiles and means all values are equally common. The choice of a mechanism
+uses the same population.
 """
 
 from __future__ import annotations
@@ -74,17 +74,17 @@ class Listed:
 
     @property
     def word(self) -> str:
-        """As an experiment has it."""
+        """Its word in an experiment."""
         return self.experiment.mechanism
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """What estimates are made with."""
+        """The mechanism for estimates."""
         return mechanism_of(self.experiment)
 
     @property
     def about(self) -> About:
-        """What its file says of it."""
+        """What its file says about it."""
         return about(type(self.mechanism))
 
     @property
@@ -99,14 +99,14 @@ class Listed:
 
     @cached_property
     def draws(self) -> int:
-        """Random numbers that a board draws for a report."""
+        """Random numbers that a device draws for a report."""
         rng = _CountedDraws(b"the same for all")
         self.experiment.randomize(0, rng)
         return rng.drawn
 
     @cached_property
     def decode_seconds(self) -> float:
-        """Time from a histogram to what is asked, on this machine, now."""
+        """Seconds from a histogram to the answer, on this machine, now."""
         mechanism = self.mechanism
         counts = np.ones(self.codes, np.int64)
         begin = time.perf_counter()
@@ -119,7 +119,7 @@ class Listed:
 
 
 class _CountedDraws(DRBG):
-    """The board's generator, which counts how often it is asked."""
+    """The board's generator, which counts its draws."""
 
     drawn = 0
 
@@ -134,9 +134,9 @@ class _CountedDraws(DRBG):
 
 @dataclass(frozen=True)
 class Listing:
-    """What answers a question about range(domain) at ε micro-nats, the least error first.
+    """The answers to a question about range(domain) at ε micro-nats, the least error first.
 
-    auto     the one that an experiment file's "auto" takes
+    auto     the one that "auto" in an experiment file takes
     """
 
     asked: Asked
@@ -148,7 +148,7 @@ class Listing:
 
     @property
     def title(self) -> str:
-        """What is asked, and of how many values."""
+        """The question, and the number of values."""
         return f"{ASKED[self.asked]}: {self.counted}"
 
     @property
@@ -183,7 +183,7 @@ class Listing:
 
 
 def population(asked: Asked, domain: int) -> Floats:
-    """That all errors are of: nobody holds value 0, the others are alike; or all are."""
+    """Return the population behind all errors: nobody holds value 0, the others are alike; or all are."""
     shares = np.ones(domain)
     if asked in ("frequency", "labels"):
         shares[0] = 0
@@ -197,12 +197,12 @@ def half_width(variance: float, devices: int) -> float:
 
 @lru_cache(maxsize=256)
 def listing(asked: Asked, domain: int, epsilon: int, own: tuple[str, ...] = ()) -> Listing:
-    """All mechanisms that answer a question: of the registry, and of one's own, package.module:Class.
+    """Return all mechanisms that answer a question: of the registry, and your own, package.module:Class.
 
-    Raises PlanError where none does, and MechanismError for one's own that cannot be loaded.
+    Raises PlanError if none does, and MechanismError if one of your own cannot be loaded.
     """
     workload, values = workload_of(asked, domain)
-    # A text's slot is shared by chance with others, which are taken off.
+    # Other texts may share a text's slot by chance; the estimate subtracts them.
     more = (domain / (domain - 1)) ** 2 if asked == "labels" else 1.0
     try:
         auto = choose(values, epsilon, workload)
@@ -227,7 +227,7 @@ def listing(asked: Asked, domain: int, epsilon: int, own: tuple[str, ...] = ()) 
 
 
 def _plain(word: str, asked: Asked, domain: int, epsilon: int) -> Iterator[Choice]:
-    """One's own without parameters, that says nothing of its errors: by its law and weights."""
+    """Yield your own without parameters that says nothing about its errors: by its law and weights."""
     statistics = _statistics(asked, domain)
     if statistics is None or class_of(word).parameters:
         return
@@ -242,7 +242,7 @@ def _plain(word: str, asked: Asked, domain: int, epsilon: int) -> Iterator[Choic
 
 
 def _statistics(asked: Asked, domain: int) -> Floats | None:
-    """What is asked as weights of values, shape (domain, n); None where that would be too many."""
+    """Return the question as weights of values, shape (domain, n); None if that would be too many."""
     if asked == "mean":
         return positions(domain)[:, None]
     if asked in ("frequency", "labels"):
@@ -257,7 +257,7 @@ def _statistics(asked: Asked, domain: int) -> Floats | None:
 
 
 def workload_of(asked: Asked, domain: int) -> tuple[Workload, int]:
-    """What the choice is told of a question, and over how many values; domain: of pairs that of each part."""
+    """Return a question's workload, and its number of values; domain: for pairs that of each part."""
     workload = _WORKLOADS[asked]
     return (replace(workload, shape=(domain, domain)), domain**2) if asked == "pairs" else (workload, domain)
 
@@ -271,7 +271,7 @@ def _experiment(asked: Asked, domain: int, epsilon: int, choice: Choice) -> Expe
 
 
 def besides(found: Sequence[Listing], own: Sequence[str] = ()) -> dict[str, str]:
-    """The words of the registry and of one's own that no listing has, with what each is."""
+    """Return the words of the registry and of your own that no listing has, with a description of each."""
     shown = {one.word for each in found for one in each.listed}
     return {word: about(class_of(word)).what for word in (*MECHANISMS, *own) if word not in shown}
 

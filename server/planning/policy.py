@@ -1,4 +1,4 @@
-"""The firmware's POLICY: what a board allows for its whole life, whatever a server asks.
+"""The firmware's POLICY: what a device allows for its whole life, whatever a server asks.
 
 `policy_for` makes one from a total (ε, δ); `literal` writes it as Python, `replaced` into a firmware's file;
 `read` finds it there again.
@@ -21,7 +21,7 @@ from ..wire.topics import is_fleet
 
 RULES = ("sum", "squares", "count")
 USUAL_EPSILON = 4.0
-"""Nats: the most that one report may cost where nothing else is said, or the total where that is less."""
+"""Nats: the most that one report may cost by default, or the total if that is less."""
 
 _NAME = "POLICY"
 _MOST_EXPERIMENTS = 64  # what a ledger holds
@@ -29,7 +29,7 @@ _SHOWN = (1_000_000, 500_000, 100_000)  # micro-nats
 
 
 class PolicyError(HushmoteError):
-    """A policy that no board would take, or a file without one; the text says what would be right."""
+    """No device would accept the policy, or a file has none; the text says what would be right."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Policy:
 
     sum: micro-nats, squares: micro-nats squared; reports go on while the life's Σε <= sum or Σε² <= squares.
     epsilon: micro-nats, the most that one report may cost. rules, experiments: what may be asked for.
-    Raises PolicyError where a board would not take it, or would never do what it says.
+    Raises PolicyError if a device would not accept it, or could never do what it says.
     """
 
     sum: int
@@ -115,12 +115,12 @@ def policy_for(
 
 
 def guarantee(total: float, delta: float) -> Guarantee:
-    """What holds for all reports of a board under `policy_for(total, delta, ...)`."""
+    """Return the guarantee for all reports of a device under `policy_for(total, delta, ...)`."""
     return Filter(total, delta).guarantee()
 
 
 def guarantee_of(policy: Policy, delta: float = USUAL_DELTA) -> Guarantee:
-    """What holds for all reports of a board under a policy; delta: in (0, 1), only used where it has squares.
+    """Return the guarantee for all reports of a device; delta: in (0, 1), only used with squares.
 
     The least total in thousandths of a nat whose caps are no smaller than the policy's.
     """
@@ -137,7 +137,7 @@ def guarantee_of(policy: Policy, delta: float = USUAL_DELTA) -> Guarantee:
 
 
 def examples(policy: Policy) -> dict[int, int]:
-    """Micro-nats of a report -> how many such reports a life holds, for a few that are allowed."""
+    """Return micro-nats of a report -> how many such reports a life holds, for a few allowed ones."""
     return {e: policy.left(e) for e in sorted({policy.epsilon, *_SHOWN}, reverse=True) if e <= policy.epsilon}
 
 
@@ -163,7 +163,7 @@ def replaced(text: str, statement: str) -> str:
 def write(path: Path, statement: str, experiments: Iterable[str]) -> list[str]:
     """Replace the POLICY in a firmware's file; returns the experiments that its READINGS lacks.
 
-    Raises PolicyError where the file has no POLICY, or cannot be read or written.
+    Raises PolicyError if the file has no POLICY, or cannot be read or written.
     """
     text = read_text(path)
     try:
@@ -183,7 +183,7 @@ def write(path: Path, statement: str, experiments: Iterable[str]) -> list[str]:
 
 
 def read(path: Path) -> Policy:
-    """The policy in a firmware's Python file, or in a JSON file of its fields; raises PolicyError."""
+    """Return the policy in a firmware's Python file, or in a JSON file of its fields; raises PolicyError."""
     text = read_text(path)
     try:
         plain = json.loads(text) if path.suffix == ".json" else ast.literal_eval(_policy_of(text).value)
@@ -198,7 +198,7 @@ def read(path: Path) -> Policy:
 
 
 def read_text(path: Path) -> str:
-    """A file's text; raises PolicyError where it cannot be read."""
+    """Return a file's text; raises PolicyError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:

@@ -1,9 +1,9 @@
-"""What a fleet's boards can still give: reports left of each budget, as far as reports have arrived.
+"""What a fleet's devices can still report: reports left of each budget, by the reports that arrived.
 
-The store knows which report numbers of a device it has accepted. Numbers have no gaps, so the highest one is
-how many reports the board had made by then; its own ledger may be further. Where versions of an experiment
-had several ε, each report is taken to have cost the dearest. So no less is left than is said here, but for
-reports that have not arrived, and for boards that pinned a cap below the present one.
+The store knows which report numbers of a device it has accepted. Numbers have no gaps, so the highest one
+says how many reports the device had made by then; its own ledger may be further. If versions of an experiment
+had several ε, each report counts as the dearest. So at least this much is left, except for reports that have
+not arrived, and for devices that pinned a cap below the present one.
 """
 
 import datetime
@@ -26,12 +26,12 @@ COUNTED = "Counted from the reports that arrived; the boards' own ledgers may be
 
 _AHEAD = 3
 _LEAST_DAYS = 30.0
-_NEVER_DAYS = 365.0  # how far a picture looks where nothing ever runs dry
+_NEVER_DAYS = 365.0  # how far a picture looks if nothing ever runs dry
 
 
 @dataclass(frozen=True)
 class BudgetLine:
-    """One experiment of a fleet: its newest version, and what a board's reports may have cost.
+    """One experiment of a fleet: its newest version, and what a device's reports may have cost.
 
     state: "current", "withdrawn", "expired" or, with a policy, "refused". dearest, cheapest: micro-nats of a
     report over all versions that have any. days: reports on each full day.
@@ -57,7 +57,7 @@ class BudgetLine:
 
 @dataclass(frozen=True)
 class Remaining:
-    """What a fleet can still give to one experiment.
+    """What a fleet can still report to one experiment.
 
     boards: of the fleet, those not heard from yet included where their number was given; silent: those with
     nothing left. holds: reports that a new board's budget and policy hold; left: in all boards together (None
@@ -101,7 +101,7 @@ class Remaining:
 
 @dataclass(frozen=True)
 class FleetLedger:
-    """A fleet's budgets, how many boards made how many reports of each, and the policy if it is known."""
+    """A fleet's budgets, how many devices made how many reports of each, and the policy if known."""
 
     fleet: str
     budgets: tuple[BudgetLine, ...]
@@ -110,7 +110,7 @@ class FleetLedger:
     devices: Mapping[str, Profile] = field(default_factory=dict)
 
     def left(self, profile: Profile) -> tuple[int | None, ...]:
-        """Reports left of each experiment for a board, if it made no others: what its status() would say."""
+        """Return the reports that a device has left of each experiment, as its status() would say."""
         own = [b.left(made) for b, made in zip(self.budgets, profile, strict=True)]
         if self.policy is None:
             return tuple(own)
@@ -119,7 +119,7 @@ class FleetLedger:
         return tuple(y if x is None else min(x, y) for x, y in zip(own, life, strict=True))
 
     def lines(self, today: datetime.date, last_days: int = 7) -> list[Remaining]:
-        """One line for each experiment; the rate is that of the last full days, last_days of them."""
+        """Return one line for each experiment; the rate is the mean of the last last_days full days."""
         left_counts: list[Counter[int | None]] = [Counter() for _ in self.budgets]
         for profile, boards in self.profiles.items():
             for counts, n in zip(left_counts, self.left(profile), strict=True):
@@ -210,9 +210,9 @@ def read(
 
 
 def shown_days(lines: Sequence[Remaining], today: datetime.date) -> tuple[float, float]:
-    """How many days ahead a picture shows: of the reports a day, and of the boards that can still report.
+    """Return how many days ahead a picture shows: of reports a day, and of devices that can still report.
 
-    Reports reach as far as some times the counted days, so that these can be seen; boards until hardly any
+    Reports reach some times as far as the counted days, so that these can be seen; devices until hardly any
     can still report.
     """
     ends = [x.forecast.days_until(DRY / 5) for x in lines if x.forecast]

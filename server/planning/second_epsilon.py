@@ -1,7 +1,7 @@
-"""What a plan's histograms give away of one board, and the ε of a report that a wanted ε of theirs allows.
+"""What a plan's histograms reveal about one device, and the ε of a report that keeps a wanted ε for them.
 
-The ε of a report holds against everybody. That of a histogram holds against whoever sees histograms only; not
-against the broker, the aggregator's operator or the database's journal.
+The ε of a report holds against everybody. That of a histogram holds only against people who see only
+histograms; not against the broker, the aggregator's operator or the database's journal.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class HistogramEpsilon:
 def histogram(
     design: Design, reports: float, own: int = 1, delta: float = USUAL_HISTOGRAM_DELTA
 ) -> HistogramEpsilon:
-    """What a histogram of an expected number of reports gives away; delta from 0 to below 1.
+    """Return what a histogram of an expected number of reports reveals; delta from 0 to below 1.
 
     Raises PlanError for another delta.
     """
@@ -48,7 +48,7 @@ def histogram(
 def lifetime_histograms(
     life: LifetimePlan, delta: float = USUAL_HISTOGRAM_DELTA
 ) -> dict[str, HistogramEpsilon]:
-    """By name: of each window at the end of the horizon and of all reports, with the most of one board."""
+    """Return by name: each window at the end of the horizon, and all reports, with the most of one device."""
     best, rhythm = life.best, life.rhythm
     result: dict[str, HistogramEpsilon] = {}
     for name, days in life.windows().items():
@@ -61,10 +61,10 @@ def lifetime_histograms(
 def epsilon_for_histogram(
     question: Question, devices: int, domain: int, wanted: float, delta: float = USUAL_HISTOGRAM_DELTA
 ) -> int:
-    """The largest ε of a report, in steps of 0.001, whose histogram of that many stays at a wanted ε.
+    """Return the largest ε of a report, in steps of 0.001, that keeps a histogram at a wanted ε.
 
-    wanted: nats, > 0. Micro-nats; the board's largest where even that stays below. A report each, with the
-    best mechanism for the question. Raises PlanError where not even 0.001 does.
+    wanted: nats, > 0. Returns micro-nats; the largest allowed if even that keeps it. One report each, with
+    the best mechanism for the question. Raises PlanError if not even 0.001 does.
     """
     if not wanted > 0:
         raise PlanError(f"the ε of a histogram must be above 0, not {wanted:g}")

@@ -11,13 +11,13 @@ from .lifetime import LifetimePlan
 
 
 def mechanism(design: Design) -> str:
-    """A mechanism and its numbers in a few words."""
+    """Return a mechanism and its numbers in a few words."""
     weights = dict(design.choice.parameters).get("weights", ())
     return design.mechanism.words() + (f", weights {' '.join(map(str, weights))}" if weights else "")
 
 
 def asked(question: Question) -> str:
-    """What the error is of."""
+    """Return what the error is about."""
     if question.kind == "frequency":
         return "share of one value"
     if question.kind == "quantile":
@@ -32,7 +32,7 @@ def asked(question: Question) -> str:
 
 
 def assumed(question: Question, design: Design) -> str:
-    """Which population, and which mean, the error is for."""
+    """Return which population, and which mean, the error is for."""
     if question.kind == "quantile":
         return "mean over where it may lie; share of devices below it"
     if question.kind == "mean":
@@ -52,7 +52,7 @@ def sentences(
 ) -> tuple[str, str, str]:
     """What to take, how exact that is, and how private.
 
-    error: wanted half-width, as Plan.error. found: whether a life's devices are what was worked out.
+    error: wanted half-width, as Plan.error. found: whether a life's devices were worked out.
     """
     what = "share of yes" if yes_no else asked(plan.question)
     if isinstance(plan, Plan):
@@ -82,7 +82,7 @@ def _known(plan: Plan, what: str) -> str:
 
 
 def _privacy(life: LifetimePlan) -> str:
-    """What all reports of a board tell at most, and whom that holds against."""
+    """Say what all reports of a device reveal at most, and against whom that holds."""
     best, budget = life.best, life.budget
     if best.composition == "basic":
         return belief(best.cap * best.epsilon / MICRO, seen=ITS_REPORT if best.cap == 1 else ALL_SEEN)
@@ -91,7 +91,7 @@ def _privacy(life: LifetimePlan) -> str:
 
 
 def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
-    """What the last windows and all reports show, and how many devices it takes where that is not enough."""
+    """Say what the last windows and all reports show, and how many devices it takes if that is not enough."""
     shown = life.errors
     everything = life.all_reports
     useful = [f"{short(half, life.question)} over {name}" for name, half in shown.items() if half < NOTHING]
@@ -111,7 +111,7 @@ def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
 
 
 def not_met(life: LifetimePlan, error: float | None) -> str:
-    """Said where no window at the end is as exact as wanted; empty where one is."""
+    """Say that no window at the end is as exact as wanted; empty if one is."""
     if error is None or min(life.errors.values()) <= error:
         return ""
     longest, days = [*life.windows().items()][-1]
@@ -120,7 +120,7 @@ def not_met(life: LifetimePlan, error: float | None) -> str:
 
 
 def cost(life: LifetimePlan) -> str:
-    """What a board sends in its life, and how its reports are spread."""
+    """Say what a device sends in its life, and how its reports are spread."""
     best, size = life.best, 9 + life.design.experiment.code_bytes
     text = f"a board sends {counted(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
     text += f" in {length(life.rhythm.horizon_s)}"

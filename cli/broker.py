@@ -40,7 +40,7 @@ BrokerUrl = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """How a broker is entered: each field is a key of FILE.toml, and all but url are in VARIABLES."""
+    """How to connect to a broker: each field is a key of FILE.toml, and all but url are in VARIABLES."""
 
     url: str
     password_file: str = ""
@@ -52,7 +52,7 @@ class Connection:
     protocol: str = "auto"
 
     def reports(self, *, typed: bool = True) -> tuple[BrokerAddress | NatsAddress, ssl.SSLContext | None]:
-        """Return where reports come from, with the login, and how that is checked: None without TLS.
+        """Return where reports come from, with the login, and how to check it: None without TLS.
 
         typed: the URL was given on the command line, where it may hold no password. Raises UsageError,
         BrokerUrlError and CertificateError.
@@ -93,7 +93,7 @@ def settings(broker: str) -> Connection:
     try:
         with refusing(UsageError, f"read {path}"):
             said = tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:  # no TOML, or no UTF-8
+    except ValueError as e:  # not TOML, or not UTF-8
         raise UsageError(f"{path} must be TOML: {e}") from None
     keys = ("url", *VARIABLES)
     for key, value in said.items():

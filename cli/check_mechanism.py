@@ -34,11 +34,11 @@ _CORE: dict[str, dict[str, Any]] = {
 
 
 class PropertyBroken(HushmoteError):
-    """A mechanism that must not be used; the text names what it does not keep."""
+    """A mechanism must not be used; the text names the properties that fail."""
 
 
 class PrivacyViolated(AuditError):
-    """A lower bound of ε above the nominal one; the text says where."""
+    """A lower bound of ε is above the nominal one; the text says where."""
 
 
 def check_mechanism_command(

@@ -122,7 +122,7 @@ door_command = command(DoorOptions, _door)
 
 
 def _rates(texts: Sequence[str]) -> Rates:
-    """What is let in; UsageError for what is no rate."""
+    """Return the rates; raises UsageError for an invalid one."""
     from ..server.door.limits import Rate, Rates
 
     usual = Rates()
@@ -139,7 +139,7 @@ def _rates(texts: Sequence[str]) -> Rates:
 
 
 def _origin(text: str) -> str:
-    """An origin as browsers write it; UsageError for any other text."""
+    """Return an origin as browsers write it; raises UsageError for any other text."""
     if _ORIGIN.fullmatch(text) is None:
         raise UsageError(f"--origin {text!r} must be https://host or https://host:port, without a path")
     return text

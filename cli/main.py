@@ -1,4 +1,4 @@
-"""The command line: its commands, loaded when they are called, and what becomes of mistakes.
+"""The command line: its commands, loaded when they are called, and how it reports mistakes.
 
 Every command that prints a result takes --json. A mistake is one line on standard error and exit status 1. A
 mistake in the command line itself has status 2, and a second line that says where the options are.
@@ -236,7 +236,7 @@ def _run() -> int:
     except UnicodeEncodeError as e:
         letter = e.object[e.start]
         _complain(f"the output's encoding, {e.encoding}, has no {letter}: set PYTHONIOENCODING=utf-8")
-    except BrokenPipeError:  # `hushmote status | head -1`: who reads has what he wanted
+    except BrokenPipeError:  # `hushmote status | head -1`: the reader has what it wanted
         _drop_output()
     except OSError as e:
         _complain(f"cannot read or write {e.filename or ''}".rstrip() + f": {e.strerror or e}")
@@ -253,7 +253,7 @@ def _complain(text: str, *more: str) -> None:
 
 
 def _drop_output() -> None:
-    """Close standard output with what it cannot write, which Python would try again at its end."""
+    """Close standard output with output that failed, which Python would retry at exit."""
     try:
         print(end="", flush=True)
     except OSError:

@@ -40,18 +40,18 @@ DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 
 
 def check_there(file: Path) -> None:
-    """Raise UsageError where there is no such file, before all that would read it is loaded."""
+    """Raise UsageError if there is no such file, before loading the code that would read it."""
     with refusing(UsageError, f"read {file}"):
         file.stat()
 
 
 def the_fleet(store: Store, name: str | None) -> str:
-    """The fleet of a store that is meant: the only one if none is named. UsageError lists them otherwise."""
+    """Return the named fleet of a store, or its only one. Otherwise UsageError lists them."""
     return the_name("fleet", name, tuple(store.fleets()), f"in {store.where}")
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     typer.echo(json.dumps(value, indent=2))
 
 

@@ -1,4 +1,4 @@
-"""Files that commands write: --output, whose suffix says the format, and OVERWRITE."""
+"""Files that commands write: --output, whose suffix gives the format, and OVERWRITE."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ Results = Annotated[list[Path] | None, output_option(by_name(".csv", ".json", *P
 def checked(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:
     """Return the paths to write; call it before anything is computed.
 
-    Raises UsageError for a suffix that is not among these, a folder that is not there and, without
-    OVERWRITE, a file that is.
+    Raises UsageError for another suffix, a missing folder and, without
+    OVERWRITE, an existing file.
     """
     wanted = tuple(paths or ())
     for path in wanted:
@@ -56,6 +56,6 @@ def checked(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a text file; raises UsageError where that cannot be done."""
+    """Write a text file; raises UsageError if that fails."""
     with refusing(UsageError, f"write {path}"):
         path.write_text(text, encoding="utf-8")

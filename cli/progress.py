@@ -1,4 +1,4 @@
-"""A progress bar on standard error for what takes longer than two seconds, where somebody can see it."""
+"""A progress bar on standard error for work longer than two seconds, if somebody can see it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..server.answers import tables as show
 
 @contextmanager
 def progress(doing: str, total: float | None) -> Iterator[Callable[[float], None]]:
-    """Yield a function that is told how much more has been done of the total, None where that is not known.
+    """Yield a function to call with each further part of the total that is done; None if that is unknown.
 
-    Shows nothing where standard error is no terminal.
+    Shows nothing if standard error is not a terminal.
     """
     columns = (
         TextColumn("{task.description}", markup=False),

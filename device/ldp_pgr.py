@@ -23,7 +23,7 @@ else:
 class Points:
     """A domain and its randomized response over the points: the whole of pgr, or one level of many.
 
-    domain     number of nodes: the first so many points
+    domain     number of nodes: the first `domain` points
     q, t       a point has t digits mod q, as few as there can be
     inside     codes inside for a node, outside the others: code_count of them, the first at offset
     threshold  the code is inside with probability threshold / ONE

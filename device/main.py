@@ -49,7 +49,7 @@ POLICY = {
 INTERVAL_S = 3600  # from one reading to the next: by the clock, never because something changed
 REFRESH_S = 86_400  # from one connection that has nothing to send to the next, on average
 START_DELAY_S = 10  # after power-up, so that ctrl-C and `hushmote flash` can take hold of the board
-START_SPREAD_S = 60  # a board without experiments starts at a random moment of so many seconds
+START_SPREAD_S = 60  # a board without experiments starts at a random moment within these seconds
 
 SETTINGS = "/settings.json"
 LEDGER = "/ldp"  # `hushmote flash` makes it, once

@@ -1,4 +1,4 @@
-"""Fake devices: which codes they send, and what that moves an estimate by, in theory.
+"""Fake devices: the codes that they send, and how far that moves an estimate, in theory.
 
 Estimates are linear in a stratum's shares of codes, so that the gain is known exactly in the mean: a forged
 report counts for what its code weighs, an honest one for the truth. With one value as the target and an
@@ -25,12 +25,12 @@ Kind = Literal["random", "promote", "shift", "flood"]
 
 
 class AttackError(HushmoteError):
-    """An attack or a share of attackers that cannot be simulated; the text says what can."""
+    """An attack or a share of attackers cannot be simulated; the text says which can."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What fake devices do, and whom it is for.
+    """The codes that fake devices send, and the value that they promote.
 
     kind    "random": codes drawn evenly from all. "promote", "shift": level and seed drawn as boards do, then
             the cell that raises the target's share most. "flood": always the one code that does.
@@ -54,7 +54,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class AttackOutcome:
-    """What an attack came to, all shares from 0 to 1.
+    """An attack's results, all shares from 0 to 1.
 
     kind           of the attack
     target         whose share is looked at: of random, the most common value
@@ -83,7 +83,7 @@ class AttackOutcome:
 
     @property
     def share(self) -> float:
-        """Of all reports, how many are forged."""
+        """Part of all reports that is forged."""
         return self.forged / self.reports
 
     @property
@@ -109,7 +109,7 @@ def run(
     truth: Floats,
     rng: np.random.Generator,
 ) -> tuple[AttackOutcome, Counts]:
-    """Add fake devices' reports to an honest histogram; returns what came of it and the new histogram.
+    """Add fake devices' reports to an honest histogram; returns the outcome and the new histogram.
 
     Fake devices toss no coin of `every`: each sends a report at every call until it reaches its cap, beyond
     which the server refuses them. honest: shape (code_count,); truth: shares among honest devices, shape
@@ -171,7 +171,7 @@ def parse(experiment: Experiment, text: str) -> Attack:
 
 
 def forged(experiment: Experiment, attack: Attack, reports: int, rng: np.random.Generator) -> Counts:
-    """The histogram of n forged reports, shape (code_count,)."""
+    """Return the histogram of n forged reports, shape (code_count,)."""
     mechanism = mechanism_of(experiment)
     out = np.zeros(experiment.code_count, dtype=np.int64)
     if attack.kind in ("random", "flood"):
@@ -189,7 +189,7 @@ def forged(experiment: Experiment, attack: Attack, reports: int, rng: np.random.
 
 
 def gain(experiment: Experiment, attack: Attack, share: float, truth: Floats, target: Floats) -> float:
-    """What forgers add to the mean estimate of a weighted sum of shares, in theory.
+    """Return how much forgers add to the mean estimate of a weighted sum of shares, in theory.
 
     share: of all reports that are forged, 0 to below 1; truth: shares of the values among honest devices,
     shape (domain,); target: weights of the sum, shape (domain,).
@@ -237,7 +237,7 @@ def _distribution(mechanism: Mechanism, attack: Attack) -> Floats:
         return np.full(codes, 1 / codes)
     out = np.zeros(codes)
     if attack.kind == "flood":
-        # A report moves its stratum's mean the more, the fewer the stratum has.
+        # The fewer reports a stratum has, the more a report moves its mean.
         weights = _weights(mechanism, attack.weights(mechanism.experiment), mechanism.drawn)
         parts = zip(weights, mechanism.drawn, strict=True)
         scores = mechanism.expand([w / chance if chance else w for w, chance in parts])

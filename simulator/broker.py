@@ -1,7 +1,7 @@
 """An MQTT broker for demos, simulations and tests, behind one interface: .host, .port, .name, .description.
 
-mosquitto as a child process, amqtt in a thread of this process, or any broker that is there already. A broker
-by the word or the address that somebody chose: open_broker.py.
+mosquitto as a child process, amqtt in a thread of this process, or any running broker. open_broker.py opens
+a broker by the word or the address that somebody chose.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STOP_S = 5.0
 
 
 class BrokerError(HushmoteError):
-    """A broker that cannot be started or reached; the text says why and what would be right."""
+    """A broker cannot be started or reached; the text says why and what would be right."""
 
 
 class Broker:
@@ -66,12 +66,12 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """What a command is told with --broker; with the password, which belongs into its environment."""
+        """The value for --broker; it has the password, so pass it in the environment."""
         return f"mqtt://{self._login()}{self.host}:{self.port}"
 
     @property
     def others(self) -> tuple[tuple[str, int], ...]:
-        """Where boards find the further servers of a cluster."""
+        """Where devices find the further servers of a cluster."""
         return ()
 
     def _login(self) -> str:
@@ -87,7 +87,7 @@ class Broker:
 
 
 class ExternalBroker(Broker):
-    """A broker that somebody else runs, or NATS servers, of which host and port are the first's."""
+    """A broker that somebody else runs, or NATS servers (host and port are the first's)."""
 
     name = "external"
 
@@ -102,7 +102,7 @@ class ExternalBroker(Broker):
 
     @property
     def url(self) -> str:
-        """What a command is told with --broker; with the password, which belongs into its environment."""
+        """The value for --broker; it has the password, so pass it in the environment."""
         if self._nats is None:
             return super().url
         nats = ",".join(f"{host}:{port}" for host, port, _ in self._nats.servers)
@@ -111,7 +111,7 @@ class ExternalBroker(Broker):
 
     @property
     def others(self) -> tuple[tuple[str, int], ...]:
-        """Where boards find all but the first."""
+        """Where devices find all servers but the first."""
         return self._mqtt.others
 
     def start(self) -> None:
@@ -166,7 +166,7 @@ class EmbeddedBroker(Broker):
             raise BrokerError(f"the embedded broker did not start: {self._error or 'it took too long'}")
 
     def stop(self) -> None:
-        """Stop it; whatever it held is gone."""
+        """Stop it; everything it held is gone."""
         if self._thread is None:
             return
         if self._loop is not None and self._stop is not None:
@@ -188,7 +188,7 @@ class EmbeddedBroker(Broker):
 
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        # What it logs and raises in its tasks when clients vanish is its business, not the user's terminal's.
+        # Its logs and task errors when clients vanish should not reach the user's terminal.
         self._loop.set_exception_handler(lambda _loop, _context: None)
         config: dict[str, Any] = {
             "listeners": {"default": {"type": "tcp", "bind": f"{self.host}:{self.port}"}},
@@ -280,15 +280,15 @@ class MosquittoBroker(Broker):
 
     @property
     def pid(self) -> int | None:
-        """Its process id, None where it does not run."""
+        """Its process id, None if it is not running."""
         return None if self._process is None else self._process.pid
 
     def terminate(self) -> None:
-        """End it in good order; what it keeps is on disk and there again after start()."""
+        """End it in good order; what it keeps is on disk, and back after start()."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once; what it got since its last save, up to two seconds ago, is gone."""
+        """End it at once; messages since its last save, up to two seconds ago, are gone."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:

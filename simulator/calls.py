@@ -1,4 +1,4 @@
-"""How many reports a fleet makes of its calls to report(): the coin of `every`, and what budgets hold."""
+"""How many reports a fleet makes from its calls to report(): the coin of `every`, and its budgets."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .population import PopulationError
 
 MOST_REPORTS = 1_000_000_000
 MOST_CALLS = 1_000_000
-_USUAL_REPORTS = 10  # of a board at most, where nobody says how often boards are called
+_USUAL_REPORTS = 10  # of a device at most, if nobody says how often devices are called
 
 
 @dataclass(frozen=True)
 class Reporting:
-    """What a fleet's calls came to.
+    """What a fleet's calls led to.
 
     calls: to report() of each device; given: whether that was asked for, otherwise each device calls until it
-    has made `each` reports, which takes so many calls on average. spoke: devices that made a report, spent:
+    has made `each` reports, which takes this many calls on average. spoke: devices that made a report, spent:
     devices that made as many as their budget holds, 0 where nothing bounds them.
     """
 
@@ -38,22 +38,22 @@ class Reporting:
 
 
 def most_of_a_board(experiment: Experiment) -> int | None:
-    """Reports that a board's budget holds, None for any number."""
+    """Return the reports that a device's budget holds, None for any number."""
     return None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
 
 
 def usual_reports(experiment: Experiment) -> int:
-    """Reports of a board where nobody says how often it is called: all that its budget holds, up to 10."""
+    """Return a device's reports if nobody says how often it calls: all that its budget holds, up to 10."""
     return min(most_of_a_board(experiment) or 1, _USUAL_REPORTS)
 
 
 def usual_calls(experiment: Experiment) -> int:
-    """Calls that make so many reports on average."""
+    """Return the calls that make usual_reports() on average."""
     return usual_reports(experiment) * experiment.every
 
 
 def expected_reports(experiment: Experiment, calls: int) -> float:
-    """Reports of a board on average that is called so often, with the coin of `every` and its budget."""
+    """Return a device's average reports after these calls, with the coin of `every` and its budget."""
     most = min(most_of_a_board(experiment) or calls, calls)
     if most == calls:
         return calls / experiment.every
@@ -61,7 +61,7 @@ def expected_reports(experiment: Experiment, calls: int) -> float:
 
 
 def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random.Generator) -> Reporting:
-    """Draw how many reports devices make of so many calls each; without calls, of as many as it takes.
+    """Draw how many reports devices make from this many calls each; None: from as many as it takes.
 
     Each call makes a report with probability 1/every until the budget is spent. Raises PopulationError for
     more than 1,000,000,000 reports or 1,000,000 calls of a device.
@@ -81,7 +81,7 @@ def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random
 
 
 def check_reports(reports: float) -> None:
-    """Raise PopulationError for more reports than are drawn."""
+    """Raise PopulationError for more reports than can be drawn."""
     if reports > MOST_REPORTS:
         raise PopulationError(
             f"that makes about {reports:,.0f} reports, more than the {MOST_REPORTS:,} that are drawn "
@@ -92,7 +92,7 @@ def check_reports(reports: float) -> None:
 def _made(
     experiment: Experiment, devices: int, most: int, calls: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """How many devices make 0, 1, ..., most reports, shape (most + 1,)."""
+    """Return how many devices make 0, 1, ..., most reports, shape (most + 1,)."""
     # scipy.stats knows the law too, but takes longer to load than most simulations take to run.
     below = special.bdtr(np.arange(most), calls, 1 / experiment.every)
     chances = np.diff(below, prepend=0.0, append=1.0)

@@ -89,7 +89,7 @@ def chosen(readings: Sequence[Reading], devices: int | None) -> list[Reading]:
 
 
 def run(place: Place, devices: int | None, word: str = TEMPERATURES) -> DemoResult:
-    """Ask one of QUESTIONS of so many devices, None for as many as usual.
+    """Ask one of QUESTIONS of this many devices, None for the usual number.
 
     Raises DemoError, BrokerError, GatewayError and StoreError with one line.
     """

@@ -77,7 +77,7 @@ def usual(definition: Definition) -> str:
 
 
 def usual_drift(definition: Definition, people: Population, days: int) -> float:
-    """A movement a day that can be seen after so many days; 0 where the population has no unit to move in."""
+    """Return a daily movement that shows after these days; 0 if the population has no unit to move in."""
     if definition.type == "text" and not isinstance(people, texts.Texts):
         return 0.0
     if definition.type != "number":

@@ -15,7 +15,7 @@ from .crew import Workers
 from .faithful import Faults, SimulatedFleet, codes_of
 from .population import Population, reported_shares
 
-# Of a part: a second or two, and memory for so many boards.
+# Size of a part: a second or two, and memory for this many devices.
 _CALLS, _DEVICES = 100_000, 5_000
 
 

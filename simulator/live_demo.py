@@ -1,7 +1,7 @@
 """`hushmote demo --page`: fleets that go on reporting, and the page over what is counted of them.
 
 Three fleets: `simulated` has a month behind it, `airports` are real clients with real readings that join one
-after the other, and `visitors` are whoever opens the board in a browser.
+after the other, and `visitors` are people who open the board in a browser.
 """
 
 from __future__ import annotations

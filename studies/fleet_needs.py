@@ -297,7 +297,7 @@ _MOST_SERVERS = 9  # of one cluster: each server has a connection to each other,
 
 
 def throughput(broker: str, store: str, members: int, cores: int) -> float:
-    """Reports a second that so many aggregators drain from one broker, all on this many cores.
+    """Return the reports a second that these aggregators drain from one broker, all on this many cores.
 
     An aggregator waits for its database, so the two take turns. SQLite's commits come one at a time, and
     mosquitto has one thread.

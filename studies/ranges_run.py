@@ -133,7 +133,7 @@ def starts(days: int, length: int, ranges: int) -> Counts:
 
 
 def predicted(structure: Structure, series: Daily, epsilon: float, length: int, ranges: int) -> float:
-    """RMSE of so many ranges of a length by theory."""
+    """Return the theoretical RMSE of this many ranges of a length."""
     lo = starts(len(series.counts), length, ranges)
     return structure.law(series.counts, epsilon, lo, lo + length).rmse
 

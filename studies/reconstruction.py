@@ -187,7 +187,7 @@ def _repeated(target: Target, truth: Counts, epsilon: float, source: NoiseSource
 
 
 def averaged_right(epsilon: float, times: int) -> float:
-    """How often the mean of so many answers about one record, each of ε, is on the right side of 1/2.
+    """Return how often the mean of these answers about one record, each of ε, is on the right side of 1/2.
 
     Exact, by the law of the sum of discrete Laplace numbers; about Φ(√times / 2σ).
     """

@@ -1,4 +1,4 @@
-"""What a fleet of so many boards needs: set-up, machines, and what breaks first."""
+"""What a fleet of a given size needs: set-up, machines, and what breaks first."""
 
 from __future__ import annotations
 

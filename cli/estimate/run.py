@@ -47,7 +47,7 @@ def run(options: EstimateOptions, store: Store, versions: tuple[Version, ...]) -
 
 
 def _in_windows(options: EstimateOptions, facts: Facts) -> EstimateOptions:
-    """The options with the windows of their periods. Raises UsageError for a period that is none."""
+    """Return the options with the windows of their periods. Raises UsageError for an invalid period."""
     periods_of = ("--last", options.last), ("--against-last", options.against_last)
     given = [option for option, length in periods_of if length]
     if given and (options.windows or (len(given) > 1 and options.last != options.against_last)):
@@ -85,7 +85,7 @@ def _pair(options: EstimateOptions) -> PairQuestion:
 
 
 def _against(options: EstimateOptions) -> Selection | None:
-    """The reports that they are compared with, if they are. Raises UsageError for what names none."""
+    """Return the reports to compare with, if any. Raises UsageError for a text that names none."""
     if not options.other:
         return None
     named: dict[str, list[str]] = {"window": [], "fleet": [], "version": []}
@@ -107,7 +107,7 @@ def _against(options: EstimateOptions) -> Selection | None:
 
 
 def _check(options: EstimateOptions) -> None:
-    """Raise UsageError for what would be left unanswered."""
+    """Raise UsageError for options that would have no effect."""
     against = _against(options)
     if against == _selection(options):
         raise UsageError("both sides are the same: name another window, fleet or version to compare with")

@@ -74,7 +74,7 @@ def fleet_name(fleet: str | None, folder: FleetFolder | None) -> str:
 
 
 def ask_passphrase(*, new: bool) -> bytes:
-    """Return the passphrase of the authority's key, or that which a new one gets."""
+    """Return the passphrase of the authority's key, or of a new one."""
     text = _asked("the authority's key", PASSPHRASE, word="passphrase", confirm=new)
     if new and len(text) < 8:
         raise UsageError("a passphrase of the authority's key has at least 8 characters")
@@ -89,7 +89,7 @@ def ask_wifi_password(ssid: str) -> str:
 def _asked(
     of: str, variable: str, *, word: str = "password", confirm: bool = False, default: str | None = None
 ) -> str:
-    """A secret that is never typed on a command line, which every user of this machine can read."""
+    """Return a secret; it is never typed on a command line, which every user of this machine can read."""
     if variable in os.environ:
         return os.environ[variable]
     if not sys.stdin.isatty():

@@ -107,7 +107,7 @@ def _change(options: ListOptions, folder: FleetFolder | None) -> None:
         check_device(name)
     with _store(options.store or DEFAULT_STORE) as opened:
         fleet = _fleet_in(opened, options.fleet, folder)
-        # Boards first: a list that is in force before it is written would drop everybody's reports.
+        # Devices first: a list that applies before it is filled would drop everybody's reports.
         if names:
             opened.allow_devices(fleet, names)
         if options.listed is not None:
@@ -192,12 +192,12 @@ def _store(url: str) -> Store:
 
 
 def _fleet_in(store: Store, fleet: str | None, folder: FleetFolder | None) -> str:
-    """The fleet that is meant, which the store must have."""
+    """Return the chosen fleet, which the store must have."""
     return the_fleet(store, fleet if folder is None else fleet_name(fleet, folder))
 
 
 def _check_known(devices: Sequence[str], known: set[str], unknown_too: bool) -> None:
-    """A misspelled id would leave the board that is meant in the fleet, and nobody would notice."""
+    """Refuse unknown ids: after a misspelling the intended device would stay in the fleet, unnoticed."""
     unknown = [device for device in devices if device not in known]
     if unknown and not unknown_too:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What `hushmote serve` does: it is restarted most and waited for, so it loads little."""
+"""What `hushmote serve` does: it is often restarted while reports wait, so it loads little."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def run(options: ServeOptions) -> None:
 
 
 def _endpoint(http: str) -> tuple[tuple[str, int], Metrics]:
-    """Where the endpoint listens, and what it shows; loaded only here, as it takes a tenth of a second."""
+    """Return where the endpoint listens, and its metrics; loaded here as that takes a tenth of a second."""
     from ...server.service.bounded_http import parse_endpoint
     from ...server.service.metrics import Metrics
 

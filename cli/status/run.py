@@ -71,7 +71,7 @@ def run(store: Store, aggregator: str | None, broker: str | None, *, as_json: bo
 def _print(
     title: str, headings: Sequence[str], words: int, rows: Iterable[Iterable[object]], none: str = ""
 ) -> None:
-    """Print rows as a table, of which so many columns are words; none: what is said where there are none."""
+    """Print rows as a table whose first columns are words; none: the text to print if there are no rows."""
     table = tables.table(title, headings, words)
     for row in rows:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))

@@ -1,4 +1,4 @@
-"""What a board's reports give away together: composition theorems, their caps, and what they guarantee."""
+"""What a device's reports reveal together: composition theorems, their caps, and what they guarantee."""
 
 from ..epsilon import MICRO
 from .adaptive import BudgetExceeded, Filter, Odometer, RogersOdometer

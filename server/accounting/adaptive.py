@@ -1,6 +1,6 @@
-"""Accounting on the way: what may still be reported (`Filter`), what has been given away so far (`Odometer`).
+"""Running accounts: what may still be reported (`Filter`), what was revealed so far (`Odometer`).
 
-Both hold for ε that are chosen in view of everything before. Neither looks at readings or outputs.
+Both hold if each ε is chosen with all earlier outputs in view. Neither looks at readings or outputs.
 """
 
 import math
@@ -24,7 +24,7 @@ from .theorem import (
 
 
 class BudgetExceeded(AccountingError):
-    """A report would overrun its filter; the text says by how much."""
+    """A report would exceed its filter; the text says by how much."""
 
 
 class Filter:
@@ -59,7 +59,7 @@ class Filter:
         self.squares_cap = ZcdpFilter(total, delta, own).cap(1) if delta > own else 0
 
     def allows(self, report: ReportCost | int) -> bool:
-        """Whether the report may still be made; an integer is its epsilon in micro-nats."""
+        """Return whether the report may still be made; an integer is its epsilon in micro-nats."""
         new = self.history.then(report)
         by_sum, by_squares = new.sum <= self.sum_cap, new.squares <= self.squares_cap
         return new.delta <= exact(self.own) and (by_sum or by_squares)
@@ -72,14 +72,14 @@ class Filter:
         self.history = new
 
     def left(self, epsilon: int) -> int:
-        """How many more reports of epsilon micro-nats, without a δ of their own, still fit."""
+        """Return how many more reports of epsilon micro-nats, without a δ of their own, still fit."""
         epsilon = ReportCost(epsilon).epsilon
         by_sum = (self.sum_cap - self.history.sum) // epsilon
         by_squares = (self.squares_cap - self.history.squares) // (epsilon * epsilon)
         return max(0, by_sum, by_squares)
 
     def guarantee(self) -> Guarantee:
-        """What holds for all reports that are let through."""
+        """Return what holds for all reports that are let through."""
         if self.squares_cap == 0:
             return Basic(self.total, self.delta).guarantee()
         return ZcdpFilter(self.total, self.delta, self.own).guarantee()
@@ -93,7 +93,7 @@ class Filter:
 
 
 class Odometer:
-    """What the reports have given away so far; valid at every moment, however that moment was chosen.
+    """What the reports have revealed so far; valid at every moment, however that moment was chosen.
 
     spent() holds for all times at once: with probability 1 - delta no loss ever exceeds what was shown.
     Stopping because of what it shows, or of what the reports were, is safe, unlike with a theorem for a
@@ -119,11 +119,11 @@ class Odometer:
         self._offset = _sharpest_offset(sharpest, delta, own) if self._slack else Decimal(0)
 
     def add(self, report: ReportCost | int) -> None:
-        """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass what is set aside."""
+        """Count a report; raises BudgetExceeded, and counts nothing, if Σδ would pass its limit."""
         self.history = _then(self.history, report, self._aside)
 
     def spent(self) -> Spent:
-        """What all reports so far are together; epsilon in nats, rounded up."""
+        """Return what all reports so far are together; epsilon in nats, rounded up."""
         with exact_arithmetic():
             loss = self._loss() if self.history.runs else Decimal(0)
         return Spent(float_above(loss), self.delta, Kind.APPROXIMATE if self.delta else Kind.PURE)
@@ -165,14 +165,14 @@ class RogersOdometer(Odometer):
 
 
 def _part(delta: float, own: float) -> tuple[float, float]:
-    """Both, where own is a part of delta."""
+    """Return both, if own is a part of delta."""
     if probability("own", own) > probability("delta", delta):
         raise AccountingError(f"own is a part of delta = {delta:g}: it cannot be {own:g}")
     return float(delta), float(own)
 
 
 def _then(history: History, report: ReportCost | int, own: Decimal) -> History:
-    """The history with one report more; BudgetExceeded where the reports' own δ would pass `own`."""
+    """Return the history with one more report; BudgetExceeded if the reports' own δ would pass `own`."""
     new = history.then(report)
     if new.delta > own:
         raise BudgetExceeded(f"the reports' own δ would come to {float(new.delta):g}, above {float(own):g}")

@@ -1,4 +1,4 @@
-"""The theorems that came first, basic and advanced composition, and no composition theorem at all."""
+"""The first theorems, basic and advanced composition, and no composition theorem at all."""
 
 import math
 from dataclasses import dataclass, replace
@@ -29,11 +29,11 @@ class Basic(Theorem):
     )
 
     def loss(self, history: History) -> Decimal:
-        """Σε_i; infinite where Σδ_i > delta."""
+        """Return Σε_i; infinite if Σδ_i > delta."""
         return Decimal(history.sum) / MICRO if history.delta <= exact(self.delta) else Decimal("Infinity")
 
     def cap(self, epsilon: int) -> int:
-        """The total in micro-nats, rounded down."""
+        """Return the total in micro-nats, rounded down."""
         return self.micro_total
 
     def spent(self, reports: Reports) -> Spent:
@@ -67,7 +67,7 @@ class Advanced(Theorem):
     )
 
     def loss(self, history: History) -> Decimal:
-        """The formula; infinite where the reports' own δ leave nothing of delta."""
+        """Return the formula's value; infinite if the reports' own δ leave nothing of delta."""
         slack = exact(self.delta) - history.delta
         if slack <= 0:
             return Decimal("Infinity")
@@ -95,9 +95,9 @@ class Unlimited(Theorem):
             raise AccountingError("none keeps no total and no delta: leave them out, or choose a theorem")
 
     def loss(self, history: History) -> Decimal:
-        """Σε_i, which is all that can be said."""
+        """Return Σε_i, which is all that can be said."""
         return Decimal(history.sum) / MICRO
 
     def cap(self, epsilon: int) -> int:
-        """0, and the board compares nothing with it."""
+        """Return 0, which the device compares with nothing."""
         return 0

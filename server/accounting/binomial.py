@@ -31,7 +31,7 @@ def log_chances(successes: Floats, trials: Floats, nats: float) -> Floats:
 
 
 def falls_below(bound: float, inside: int, limit: int, trials: int, nats: float) -> int:
-    """The index nearest to `inside`, on the way to `limit`, with log probability below bound; else limit."""
+    """Return the index nearest to `inside`, towards `limit`, with log probability below bound; else limit."""
     if log_chances(np.array([float(limit)]), np.array([float(trials)]), nats)[0] >= bound:
         return limit
     above, below = inside, limit

@@ -18,7 +18,7 @@ def choose(name: str, total: float | None = None, delta: float = 0.0) -> Theorem
     """Return the theorem of that name with a total (nats; None only for "none") and a delta to keep.
 
     name: one of THEOREMS, or "package.module:Class" for one of your own. AccountingError for an unknown name,
-    or where total and delta do not fit it.
+    or if total and delta do not fit it.
     """
     cls = THEOREMS.get(name) or _imported(name)
     if total is None:

@@ -8,7 +8,7 @@ from ..epsilon import MICRO
 from . import THEOREMS, Guarantee, Kind, Majority, Theorem, choose, optimal_delta
 
 TITLES = {"zcdp": "zCDP filter", "rogers": "Rogers filter"}
-"""Of theorems that people call otherwise than the files do."""
+"""Titles of theorems that people name differently from the files."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ def for_epsilon(total: float, delta: float, epsilon: int) -> list[TheoremRow]:
 
 
 def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:
-    """A guarantee for JSON, which has no infinity: epsilon is None where nothing bounds the reports."""
+    """Return a guarantee for JSON, which has no infinity: epsilon is None if nothing bounds the reports."""
     epsilon = guarantee.epsilon if math.isfinite(guarantee.epsilon) else None
     return asdict(guarantee) | {"epsilon": epsilon}
 
 
 def holds(theorem: Theorem) -> str:
-    """What a theorem promises in a few words, as tables and legends show it."""
+    """Return a theorem's promise in a few words, as tables and legends show it."""
     if theorem.kind == Kind.PURE:
         return f"{theorem.total:g}-LDP"
     if theorem.kind == Kind.APPROXIMATE:

@@ -54,7 +54,7 @@ class ComposedRow:
 
 
 def compose(releases: Reports, slack: float) -> list[ComposedRow]:
-    """What the releases are together under every theorem.
+    """Return what the releases are together under every theorem.
 
     slack: in [0, 1), the δ that a theorem may add to the releases' own. AccountingError for no releases.
     """

@@ -7,7 +7,7 @@ from ..errors import HushmoteError
 
 
 class AccountingError(HushmoteError):
-    """A budget that cannot be right; the text says what was wrong and what would be right."""
+    """A budget is invalid; the text says what was wrong and what would be right."""
 
 
 def positive(name: str, value: float) -> float:

@@ -1,4 +1,4 @@
-"""Privacy filters: totals that hold although each report's ε is chosen in view of the earlier reports.
+"""Privacy filters: totals that hold even if each report's ε depends on the earlier reports.
 
 Both bound the privacy loss L = Σ L_i, the logarithm of how much more probable the reports are under one
 course of readings than under another. An ε-LDP report loses at most ε(e^ε - 1)/2 and at most ε²/2 on average,

@@ -50,7 +50,7 @@ def majority_envelope(reports: int, total: float) -> float: ...
 @overload
 def majority_envelope(reports: np.ndarray, total: float) -> np.ndarray: ...
 def majority_envelope(reports: int | np.ndarray, total: float) -> float | np.ndarray:
-    """Return the largest `majority_epsilon` of as many reports or more: it falls with their number."""
+    """Return the largest `majority_epsilon` for this many reports or more: it falls with their number."""
     epsilon = _raw(_odd(_numbers(reports)), _total(total))
     return epsilon.reshape(reports.shape) if isinstance(reports, np.ndarray) else float(epsilon[0])
 

@@ -197,6 +197,6 @@ def _answers(epsilon: int, n: int, step: int) -> tuple[np.ndarray, float]:
 
 
 def _ends(chances: np.ndarray) -> tuple[int, int]:
-    """Between which cells all that is likelier than e^-104 lies."""
+    """Return the range of cells that are likelier than e^-104."""
     likely = chances > math.exp(-_NEGLIGIBLE)
     return int(likely.argmax()), len(chances) - int(likely[::-1].argmax())

@@ -1,4 +1,4 @@
-"""What a mechanism's own file says of it: the paragraphs of its docstring, in the field's words."""
+"""What a mechanism's own file says about it: the paragraphs of its docstring, in the field's words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class About:
 
 
 def said_of(mechanism: Mechanism) -> str:
-    """Say in a sentence for people how a board answers; by default the first sentence of its docstring."""
+    """Say in a sentence for people how a device answers; by default the first sentence of its docstring."""
     return mechanism.plainly or about(type(mechanism)).what
 
 
@@ -50,5 +50,5 @@ def about(mechanism: type[Mechanism]) -> About:
 
 
 def _joined(text: str) -> str:
-    """The first paragraph as one line."""
+    """Return the first paragraph as one line."""
     return " ".join(text.strip().partition("\n\n")[0].split())

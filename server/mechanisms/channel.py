@@ -35,22 +35,22 @@ class Channel:
 
     @property
     def ratio(self) -> float:
-        """How many codes there are, of a seed where there are seeds, for each that supports a value."""
+        """How many codes there are (for one seed, if there are seeds) for each that supports a value."""
         return self.g
 
     @property
     def lie(self) -> float:
-        """Probability of each cell but the true one."""
+        """Probability of each cell other than the true one."""
         return (1 - self.p) / (self.ratio - 1)
 
     @property
     def odds(self) -> float:
-        """How much likelier a code is for a value that it supports than for another."""
+        """How much likelier a code is for a value that it supports than for another value."""
         return self.p * (self.ratio - 1) / (1 - self.p)
 
     @property
     def q(self) -> float:
-        """Probability that a report supports a value that is not its own."""
+        """Probability that a report supports a value other than its own."""
         return self.p * self.collision + (1 - self.collision) * self.lie
 
     @property
@@ -119,7 +119,7 @@ class Channel:
 
 
 def level_channel(level: Level) -> Channel:
-    """Channel of an experiment's level."""
+    """Return the channel of an experiment's level."""
     seeds = level.seeds if level.t else 0
     collision = ((seeds + 1) // level.g - 1) / seeds if seeds else 0.0
     return Channel(level.domain, level.g, level.threshold / ONE, collision)
@@ -144,15 +144,15 @@ class SupportCode(ABC):
 
     @abstractmethod
     def class_supports(self, classes: Array) -> Array:
-        """Sums over the classes that support each node, shape (classes,) to (nodes,); exact for integers."""
+        """Sum over the classes that support each node, shape (classes,) to (nodes,); exact for integers."""
 
     @abstractmethod
     def class_weights(self, nodes: Floats) -> Floats:
-        """Sums over the nodes that each class supports, (nodes,) or (nodes, n) to (classes, ...), new."""
+        """Sum over the nodes that each class supports, (nodes,) or (nodes, n) to (classes, ...), new."""
 
     @abstractmethod
     def least_supports(self, masses: Floats) -> Floats:
-        """The least number among the classes that support each node, shape (classes,) to (nodes,)."""
+        """Return the least number among the classes that support each node, shape (classes,) to (nodes,)."""
 
     @property
     def class_count(self) -> int:
@@ -168,22 +168,22 @@ class SupportCode(ABC):
         return values.copy()
 
     def node_sums(self, values: Floats) -> Floats:
-        """Sums over the values of each node, (domain, ...) to (nodes, ...)."""
+        """Return sums over the values of each node, (domain, ...) to (nodes, ...)."""
         return values
 
     def spread_out(self, nodes: Floats, domain: int) -> Floats:
-        """Each value's node's number, shape (nodes,) to (domain,)."""
+        """Return for each value its node's number, shape (nodes,) to (domain,)."""
         return nodes
 
     def law(self, nodes: Floats) -> Floats:
-        """Chance of each class from the nodes' shares, shape (nodes,) or (nodes, n); linear."""
+        """Return the chance of each class from the nodes' shares, shape (nodes,) or (nodes, n); linear."""
         chances = self.class_weights(nodes)
         chances *= self._seed * (self.channel.p - self.channel.lie)
         chances += self._seed * self.channel.lie * nodes.sum(axis=0)
         return chances
 
     def law_transposed(self, numbers: Floats) -> Floats:
-        """Mean of a number for each class over the reports of each node, shape (nodes,)."""
+        """Return the mean of a number for each class over the reports of each node, shape (nodes,)."""
         lie = self.channel.lie
         supported = self.class_supports(numbers)
         return self._seed * (lie * float(numbers.sum()) + (self.channel.p - lie) * supported)
@@ -194,11 +194,11 @@ class SupportCode(ABC):
         return 1 / (self.channel.p - self.channel.q)
 
     def weights(self, nodes: Floats) -> Floats:
-        """Weights on classes whose mean, with constant(), estimates the weighted sum of the nodes' shares."""
+        """Class weights whose mean, with constant(), estimates the weighted sum of the nodes' shares."""
         return self.class_weights(nodes * self.scale)
 
     def constant(self, nodes: Floats) -> Floats:
-        """What a report weighs beside that, whatever its code."""
+        """Return a report's weight beside that, whatever its code."""
         return -self.channel.q * self.scale * nodes.sum(axis=0)
 
 

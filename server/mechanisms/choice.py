@@ -1,10 +1,10 @@
-"""A mechanism and its parameters, as they are chosen."""
+"""A chosen mechanism with its parameters."""
 
 from dataclasses import dataclass
 from typing import Any, cast
 
 JOINT = ""
-"""The mechanism of a Choice that asks for all parts together, in whatever way is best for so many values."""
+"""The mechanism of a Choice that asks for all parts together, in the best way for their number."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Choice:
     variance: float
 
     def fields(self) -> dict[str, Any]:
-        """The same as an experiment's JSON has it."""
+        """The same as in an experiment's JSON."""
         return {"mechanism": self.mechanism} | {name: _listed(value) for name, value in self.parameters}
 
 

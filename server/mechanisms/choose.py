@@ -1,4 +1,4 @@
-"""The choice of a mechanism by variance formulas: the least of what each says of itself."""
+"""Chooses a mechanism by variance formulas: the least of what each says about itself."""
 
 import json
 from dataclasses import replace
@@ -10,8 +10,8 @@ from . import MECHANISMS, class_of
 from .choice import JOINT, Choice
 from .workload import FREQUENCIES, Workload
 
-# A mechanism that boards have not always known is taken for so much less variance, or for a code of two bytes
-# in the place of three if it has hardly more.
+# A mechanism that some devices do not know must have this much less variance, or save a third code byte at
+# hardly more variance.
 _LESS = 0.9
 _HARDLY_MORE = 1.015
 _SHORT = 2
@@ -19,15 +19,15 @@ _SHORT = 2
 
 @cache
 def choose(domain: int, epsilon: int, workload: Workload) -> Choice:
-    """Mechanism of least mean variance over the workload for range(domain) at epsilon micro-nats.
+    """Return the mechanism of least mean variance over the workload for range(domain) at epsilon micro-nats.
 
-    A newer one needs a reason, as boards without its file refuse it: 10 % less variance, or a code byte
-    less. Raises ValueError for a domain below 2, an epsilon outside what an Experiment allows, or where none
+    A newer one needs a reason, since devices without its file refuse it: 10 % less variance, or a code byte
+    less. Raises ValueError for a domain below 2, an epsilon outside what an Experiment allows, or if none
     fits, and WorkloadError for a workload outside the domain.
     """
     offered = sorted(designs(domain, epsilon, workload), key=lambda choice: choice.variance)
     generations = {choice: MECHANISMS[choice.mechanism].generation for choice in offered}
-    best = min(offered, key=generations.__getitem__)  # of the oldest the first
+    best = min(offered, key=generations.__getitem__)  # the first among the oldest
     for choice in offered:
         if generations[choice] > generations[best] and _is_worth(choice, best, domain, epsilon):
             best = choice
@@ -43,7 +43,7 @@ def _is_worth(newer: Choice, older: Choice, domain: int, epsilon: int) -> bool:
 
 
 def _code_bytes(domain: int, epsilon: int, choice: Choice) -> int:
-    """Of a report over so many values."""
+    """Return the code bytes of a report over domain values."""
     fields = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1, "bins": domain, **choice.fields()}
     fields |= {"epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
     return parse_experiment(json.dumps(fields).encode()).code_bytes
@@ -51,7 +51,7 @@ def _code_bytes(domain: int, epsilon: int, choice: Choice) -> int:
 
 @cache
 def designs(domain: int, epsilon: int, workload: Workload, name: str | None = None) -> tuple[Choice, ...]:
-    """What each mechanism, or the one of this name, offers for a workload; raises as choose()."""
+    """Return what each mechanism, or the one of this name, offers for a workload; raises as choose()."""
     if domain < 2:
         raise ValueError(f"domain must be at least 2, not {domain}")
     check_epsilon(epsilon, ValueError, shown=f"{epsilon} micro-nats")

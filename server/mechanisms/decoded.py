@@ -1,12 +1,12 @@
-"""What a histogram tells under its mechanism: values, second and third moments of the weights behind them.
+"""What a histogram says under its mechanism: values, second and third moments of the weights behind them.
 
 A statistic is a constant plus, for every stratum, the mean of a weight w(class) over the stratum's reports.
 Its variance is Σ (variance of w) / N and its third cumulant Σ (third central moment of w) / N².
 
-Codes that few reports are expected in are often missing from a thin histogram, and with them their part of
-the variance; the distribution of codes that the estimates imply has all of them, but knows of a report only
-what the estimates kept. Moments are over a mixture: IMPLIED_SHARE of the implied one, the rest as counted.
-Where reports are many the two agree; benchmarks/interval_coverage.py has the coverage of each.
+A thin histogram often lacks codes in which few reports are expected, and with them their part of
+the variance. The distribution of codes that the estimates imply has all of them, but knows about a report
+only what the estimates kept. Moments are over a mixture: IMPLIED_SHARE of the implied one, the rest as
+counted. With many reports the two agree; benchmarks/interval_coverage.py has the coverage of each.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Spread:
 
     @staticmethod
     def of(variance: Floats, third: Floats) -> Spread:
-        """From second and third cumulants."""
+        """Make it from second and third cumulants."""
         # What is known exactly leaves rounding errors, of which no ratio is to be made.
         safe = variance > 1e-12 * variance.max(initial=0)
         skew = np.divide(third, variance, out=np.zeros_like(variance), where=safe)
@@ -44,7 +44,7 @@ class Spread:
 
 
 def simplex(values: Floats) -> Floats:
-    """Nearest non-negative values that sum to 1."""
+    """Return the nearest non-negative values that sum to 1."""
     falling = np.sort(values)[::-1]
     over = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
     return np.maximum(values - over[np.flatnonzero(falling > over)[-1]], 0)
@@ -96,11 +96,11 @@ class Decoded:
         return result
 
     def weights(self, statistic: Floats) -> Weights:
-        """The estimator of statistics, weights of shape (domain, n)."""
+        """Return the estimator of statistics, weights of shape (domain, n)."""
         return self.mechanism.weights(statistic, self.reports)
 
     def value(self, statistic: Floats) -> Floats:
-        """Estimates of statistics, weights of shape (domain, n)."""
+        """Return estimates of statistics, weights of shape (domain, n)."""
         weights, total = self.weights(statistic)
         for w, part, n in zip(weights, self.counts, self.reports, strict=True):
             if w is not None:
@@ -108,7 +108,7 @@ class Decoded:
         return total
 
     def spread(self, statistic: Floats, at_once: int = 1) -> Spread:
-        """Their moments; at_once: how many columns are asked for together, this part of them included."""
+        """Return their moments; at_once: how many columns are requested together, these included."""
         cumulants = np.zeros((2, statistic.shape[1]))
         weights, _ = self.weights(statistic)
         for w, shares, n in zip(weights, self.shares, self.reports, strict=True):
@@ -127,7 +127,7 @@ class Decoded:
 
     @cached_property
     def cdf_spread(self) -> Spread:
-        """Of the shares of values at or below each index."""
+        """Return moments of the shares of values at or below each index."""
         return self._spread_of(lambda alone: alone[::-1].cumsum(axis=0)[::-1])
 
     def _spread_of(self, statistic: Callable[[Floats], Floats]) -> Spread:
@@ -135,15 +135,15 @@ class Decoded:
         return Spread(np.concatenate([p.variance for p in parts]), np.concatenate([p.skew for p in parts]))
 
     def ranges(self, low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> Spread | None:
-        """Moments of the shares of low[i]..high[i]-1 where there is a short way to them, else None."""
+        """Return moments of the shares of low[i]..high[i]-1 if there is a short way to them, else None."""
         return None
 
     def nonnegative(self, frequencies: Floats) -> Floats:
-        """Shares near estimates of them, none negative, with sum 1; shapes (domain,)."""
+        """Return shares near estimates of them, none negative, with sum 1; shapes (domain,)."""
         return simplex(frequencies)
 
     def rare_variance(self) -> float:
-        """Variance of the frequency of a value that nobody holds, a mean over values where it differs."""
+        """Return the frequency variance of a value that nobody holds, a mean over values if it differs."""
         mechanism = self.mechanism
         total = 0.0
         for _, alone in mechanism.columns():

@@ -97,7 +97,7 @@ class Mechanism(ABC):
     def law(self, shares: Floats) -> list[Floats]:
         """Chance of each class in its stratum; linear. Shape (domain,) or (domain, n) to (classes, ...).
 
-        New arrays, as those of weights(), which whoever asks may change.
+        New arrays, as from weights(), which the caller may change.
         """
 
     @abstractmethod

@@ -14,7 +14,7 @@ PORT = "port"
 
 
 class StorageError(HushmoteError):
-    """A folder that cannot hold a board now; the text says why."""
+    """A folder cannot hold a board now; the text says why."""
 
 
 @contextlib.contextmanager
@@ -38,7 +38,7 @@ def opened(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def port_named(folder: Path, terminal: str) -> Iterator[Path]:
-    """A path in folder that leads to a terminal."""
+    """Yield a path in folder that leads to a terminal."""
     path = folder / PORT
     with refusing(StorageError, f"write {path}"):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The cells of least variance where values are asked for directly: randomized response, or a hash.
+"""Chooses the cells of least variance for questions about single values: randomized response, or a hash.
 
 Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security
 2017, with the collision probability of the linear hash, which is exact.
@@ -16,13 +16,13 @@ MAX_CODES = 1 << 24
 
 @cache
 def truth(epsilon: int, g: int) -> float | None:
-    """p of g cells, or None where the truth is no likelier than a lie."""
+    """Return p for g cells, or None if the truth is no likelier than a lie."""
     threshold = truth_threshold(epsilon, g)
     return threshold / ONE if threshold * g > ONE else None
 
 
 def flat_channel(domain: int, g: int, epsilon: int, max_codes: int = MAX_CODES) -> Channel | None:
-    """The channel of a Level with these numbers, or None where it would be refused or has too many codes."""
+    """Return the channel of a Level with these numbers, or None if it is refused or has too many codes."""
     if domain > max_codes:
         return None
     p = truth(epsilon, g)
@@ -39,7 +39,7 @@ def flat_channel(domain: int, g: int, epsilon: int, max_codes: int = MAX_CODES) 
 
 @cache
 def primes(below: int) -> tuple[int, ...]:
-    """The primes below a number."""
+    """Return the primes below a number."""
     sieve = bytearray([1]) * max(below, 2)
     sieve[:2] = b"\0\0"
     for n in range(2, int(below**0.5) + 1):
@@ -54,7 +54,7 @@ _EVEN: Cost = attrgetter("even")
 
 
 def best_hash(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost = _RARE) -> Channel | None:
-    """Channel of local hashing over range(domain) with the prime g of least cost, or None.
+    """Return the channel of local hashing over range(domain) with the prime g of least cost, or None.
 
     epsilon in micro-nats. Only primes g below the domain count, with at most max_codes codes and
     threshold * g > ONE. cost is by default the variance of a value that nobody holds.
@@ -67,9 +67,9 @@ def best_hash(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost 
 
 @cache
 def best_channel(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost = _RARE) -> Channel:
-    """The channel of least cost over range(domain): g == domain direct, below it local hashing.
+    """Return the channel of least cost over range(domain): g == domain direct, below it local hashing.
 
-    epsilon in micro-nats; cost as in best_hash. Raises ValueError where nothing fits in max_codes codes.
+    epsilon in micro-nats; cost as in best_hash. Raises ValueError if nothing fits in max_codes codes.
     """
     direct = flat_channel(domain, domain, epsilon, max_codes)
     hashed = best_hash(domain, epsilon, max_codes, cost)
@@ -80,7 +80,7 @@ def best_channel(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Co
 
 
 def channels_together(domains: Iterable[int], epsilon: int) -> tuple[Channel, ...]:
-    """Best channel over each domain for an even population, with at most 2**24 codes together.
+    """Return the best channel over each domain for an even population, with at most 2**24 codes together.
 
     epsilon in micro-nats. Raises ValueError where no choice fits.
     """
@@ -89,7 +89,7 @@ def channels_together(domains: Iterable[int], epsilon: int) -> tuple[Channel, ..
         channels = tuple(best_channel(domain, epsilon, most, _EVEN) for domain in asked)
         if sum(map(code_count, channels)) <= MAX_CODES:
             return channels
-        most = most * 4 // 5  # fewer codes for those that take the most
+        most = most * 4 // 5  # fewer codes for the largest
 
 
 def code_count(channel: Channel) -> int:

@@ -30,7 +30,7 @@ from ..workload import Workload
 from . import lines, projective
 from .moments import PointMoments
 
-# Above this q a butterfly costs much more than a transform, whose rounded sums are exact for so many reports.
+# Above this q a butterfly costs much more than a transform, whose rounded sums are still exact.
 _TRANSFORMED_Q = 23
 _MAX_TRANSFORMED = 1 << 40
 _DRAWN_AT_ONCE = 1 << 16
@@ -127,7 +127,7 @@ class ProjectiveGeometry(SupportMechanism):
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
         if workload.kind == "frequencies" and domain > 2:
             costs = {c: frequency_variance(c, workload.share) for c in _channels(domain, epsilon)}
-            for size in range(1, 4):  # the best of so many code bytes
+            for size in range(1, 4):  # the best with this many code bytes
                 of_size = (c for c in costs if 1 << 8 * size - 8 < c.code_count <= 1 << 8 * size)
                 best = min(of_size, key=costs.__getitem__, default=None)
                 if best is not None:

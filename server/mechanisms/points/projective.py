@@ -28,7 +28,7 @@ def point_count(q: int, t: int) -> int:
 
 
 def digits(q: int, domain: int) -> int:
-    """Fewest digits of so many points, 2 or more."""
+    """Return the fewest digits for this many points, 2 or more."""
     t = 1
     while point_count(q, t) < domain:
         t += 1
@@ -57,7 +57,7 @@ def sums(q: int, t: int, numbers: Floats) -> Floats:
 def supported(q: int, t: int, count: int, *numbers: Floats) -> list[Floats]:
     """Sums over the points orthogonal to each of the first ones, (points,) to (count,) for each of numbers.
 
-    count: t digits and no fewer tell so many apart. Two at a time cost as much as one.
+    count: the number of points, which needs all t digits. Two at a time cost as much as one.
     """
     below = point_count(q, t - 1)
     classes = [by_class(q, t, each) for each in numbers]

@@ -29,9 +29,9 @@ test: $(VENV)/.test
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal; tests=$$?; \
 	wait $$checks && exit $$tests
 
-# What needs no broker, browser, database or MicroPython, and is no long simulation.
+# What needs no broker, browser, database or MicroPython, and is no long simulation: it waits for nothing.
 quick: $(VENV)/.test
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not (broker or browser or database or micropython or slow)"
+	$(BIN)/pytest --numprocesses $$(getconf _NPROCESSORS_ONLN) --dist worksteal -m "not (broker or browser or database or micropython or slow)"
 
 # All of it, with whole studies, every cut of power, every further ε, and commands of documents that take more than 10 s of CPU.
 long: $(VENV)/.test

@@ -7,8 +7,8 @@ it says so.
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
+from ...server import special
 from ...server.estimate import Estimate, estimate, plausibility
 from ...server.estimate.statistic import Statistic
 from ...server.mechanisms import Mechanism
@@ -85,7 +85,7 @@ def simulated(case: Case) -> str:
     expected = _DRAWN * (case.channel[:, : case.experiment.domain] @ case.shares)
     often = expected >= 5
     statistic = float(((counts - expected)[often] ** 2 / expected[often]).sum())
-    p = float(stats.chi2.sf(statistic, int(often.sum())))
+    p = float(special.chdtrc(int(often.sum()), statistic))
     if not p > FALSE_ALARM:
         raise Broken(f"draw gives codes of another distribution than the board's: p = {p:.1g}")
     check = plausibility.check(case.experiment, counts)
@@ -129,7 +129,7 @@ def covered(case: Case) -> str:
         fleets += 1
         low, high = one(estimate(case.experiment, counts)).interval(0.95)
         hits += low <= truth <= high
-    least = int(stats.binom.ppf(FALSE_ALARM, fleets, _COVERED))
+    least = int(np.searchsorted(special.bdtr(np.arange(fleets + 1), fleets, _COVERED), FALSE_ALARM))
     if hits < least or not fleets:
         raise Broken(f"intervals of 95 % held the truth in {hits} of {fleets} fleets, {least} are the least")
     return f"{hits} of {fleets} fleets of {REPORTS:,} reports, {least} are the least"

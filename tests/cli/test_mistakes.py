@@ -77,12 +77,14 @@ WHOLE = {
         ("status --store sqlite:///nothing.sqlite", OF_A_STORE),
     ],
 )
+@pytest.mark.slow
 def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(
     line: str, not_loaded: set[str], tmp_path: Path
 ):
     assert not not_loaded & modules(*line.split(), cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_answers_load_no_other_database_and_of_scipy_the_compiled_functions_alone(tmp_path: Path):
     store = f"sqlite:///{tmp_path / 'store.sqlite'}"
     room = ROOT / "examples/room_temp.toml"

@@ -167,6 +167,7 @@ def test_the_histogram_s_epsilon_stands_beside_the_report_s_with_its_limits() ->
     assert "not against the broker, the aggregator's operator or the database's journal" in text
 
 
+@pytest.mark.slow
 def test_a_histogram_s_epsilon_can_be_asked_for() -> None:
     line = "--devices 26000 --values 16 --histogram-epsilon 0.05"
     result = json.loads(plan(line + " --json"))

@@ -219,6 +219,7 @@ def test_labels_are_compared_by_name():
     assert [row.p_adjusted < 1e-6 for row in rows] == [True, True, False, False]
 
 
+@pytest.mark.slow
 def test_quantiles_over_windows_are_called_changed_no_more_often_than_announced():
     """300 sets of 4 windows of one population: as many p below 5 % as 5.5 % leave with chance 1e-10."""
     rng = np.random.default_rng(9)

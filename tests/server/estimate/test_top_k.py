@@ -99,6 +99,7 @@ def test_one_of_two_is_as_sure_as_the_counts_are_uneven():
 
 
 @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
+@pytest.mark.slow
 def test_the_last_digit_of_an_estimate_changes_no_probability(exp):
     """10 fleets; a probability may move by a million times what the estimates do."""
     rng = np.random.default_rng(6)

@@ -133,6 +133,7 @@ def folder(tmp_path: Path) -> Path:
         ("door", "weights:7:3", ()),
     ],
 )
+@pytest.mark.slow
 def test_the_command_writes_the_picture_of_every_type(folder: Path, name, population, more):
     arguments = ("simulate", f"{name}.toml", "--population", population, "--devices", "900", "--seed", "3")
     text = hushmote(*arguments, *more, "--output", "convergence.png", cwd=folder)

@@ -105,6 +105,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote estimate firmware --candidates versions.txt",
         "hushmote estimate crash_by_version --of crashed=yes --given version",
     ),
+    "statement write": (
+        "hushmote statement write",
+        "hushmote statement write fleet-home --policy main.py --output label.html",
+        "hushmote statement write fleet-home --output statement.json",
+    ),
+    "statement verify": ("hushmote statement verify statement.json",),
     "store upgrade": ("hushmote store upgrade sqlite:///hushmote.sqlite",),
     "store backup": ("hushmote store backup sqlite:///hushmote.sqlite monday.sqlite",),
     "store check": ("hushmote store check sqlite:///hushmote.sqlite",),

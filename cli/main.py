@@ -116,6 +116,11 @@ COMMANDS = {
         "estimate.command:estimate_command",
         "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
     ),
+    "statement": (
+        "Look after",
+        "statement.command:statement_app",
+        "A fleet's papers: what is asked, what it costs in privacy, for people, auditors and authorities.",
+    ),
     "store": (
         "Look after",
         "store:store_app",

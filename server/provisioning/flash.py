@@ -25,6 +25,9 @@ from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, p
 
 MODULES = ("ldp_client", "ldp_p256", "kept_experiments", "reporter_base", "mqtt_reporter", "async_reporter")
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
+"""The application of a board that is given no other."""
+
 _STAGE = "/hushmote.new"
 # What littlefs needs besides the files: blocks for folders, and for a file while it replaces another.
 _SPARE_BYTES = 32 * 1024
@@ -269,14 +272,18 @@ def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) 
     return True
 
 
+def sources(application: bytes, further: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Source by module name of what goes into a board's /lib beside umqtt; raises FlashError."""
+    # asyncio takes memory, so its reporter is for applications that name it.
+    modules = [m for m in MODULES if m != "async_reporter" or m.encode() in application]
+    return {m: _read(EXAMPLE.with_name(f"{m}.py")) for m in modules} | dict(further)
+
+
 def _wanted_files(
     board: Board, settings: DeviceSettings, load: Load, further: Mapping[str, bytes]
 ) -> list[_File]:
-    device = Path(__file__).resolve().parents[2] / "device"
-    application = _read(load.main or device / "main.py")
-    # asyncio takes memory, so its reporter is for applications that name it.
-    modules = [m for m in MODULES if m != "async_reporter" or m.encode() in application]
-    parts = {m: _read(device / f"{m}.py") for m in modules} | dict(further)
+    application = _read(load.main or EXAMPLE)
+    parts = sources(application, further)
     ours = any(board.files[f"/lib/umqtt/simple.{x}"] for x in ("py", "mpy"))
     if not board.umqtt or ours:
         parts["umqtt/simple"] = _read(load.umqtt) if load.umqtt else umqtt_simple.bundled()

@@ -63,6 +63,11 @@ def result_topic(fleet: str, name: str) -> str:
     return f"{_PREFIX}/{check_fleet(fleet)}/result/{check_fleet(name)}"
 
 
+def statement_topic(fleet: str) -> str:
+    """Return what a fleet's statement is signed for; nothing is sent on it. Raises NameRefused."""
+    return f"{_PREFIX}/{check_fleet(fleet)}/statement"
+
+
 def report_filter(fleet: str | None = None, group: str | None = None) -> str:
     """Return the MQTT topic filter of all reports of a fleet, or of all fleets; raises NameRefused.
 

@@ -1,0 +1,129 @@
+"""A fleet's statement as plain values, signed or not, and what `hushmote statement verify` checks of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ...device import ldp_p256
+from ..errors import refusing
+from ..provisioning import flash
+from ..wire import keys, topics
+from ..wire.topics import NameRefused
+from ..words import label as words
+from .facts import FleetFacts, StatementError
+from .tables import chapters, registry
+
+FORMAT = "hushmote statement 1"
+_SIGNATURE_BYTES = 64
+_BOARD_PATH = re.compile(r"/(?:lib/)?([a-z0-9_]+|umqtt/simple)")
+
+
+def label(of: FleetFacts) -> dict[str, list[str]]:
+    """The label: its five questions and their answers, a sentence or two each."""
+    asked, named = [], of.asked or of.questions
+    for q in named:
+        v = q.version
+        asked += words.asked(q.name, v.purpose, v.experiment, v.unit, q.most)
+    learn = [words.learns(q.name, q.epsilon) for q in named]
+    today = [q.most * q.epsilon for q in of.asked]
+    learn += words.learns_of_all(today, of.promised.epsilon, of.promised.delta)
+    for q in named:
+        if q.epsilons is not None:
+            told = q.epsilons
+            learn.append(words.learns_of_counts(q.name, told.reports, told.histogram, told.delta))
+    where = f"It travels encrypted to {', '.join(of.hosts)}." if of.hosts else ""
+    consent = words.consent(**vars(of.consent))
+    return {
+        words.ASKED: [*asked, words.HIDDEN],
+        words.WHO: [
+            f"{of.owners} asks, and sees the counts of all devices together. {where}".rstrip(),
+            words.SEEN,
+        ],
+        words.LEARN: [*learn, words.TOGETHER],
+        words.LONG: [words.kept(q.name, q.version.expires, q.asked, q.keep) for q in of.questions],
+        words.STOP: [*consent, f"Questions, and what is kept of your device: {of.owners}."],
+    }
+
+
+def document(of: FleetFacts) -> dict[str, Any]:
+    """The whole statement, without a signature, as JSON has it."""
+    return {
+        "format": FORMAT,
+        "fleet": of.fleet,
+        "made_at": of.at.isoformat(timespec="seconds"),
+        "hushmote": version("hushmote"),
+        "consent": asdict(of.consent),
+        "label": label(of),
+        "chapters": chapters(of),
+        "registry": registry(of),
+        "board_files": [asdict(file) for file in of.files],
+    }
+
+
+def _bytes(statement: dict[str, Any]) -> bytes:
+    """What is signed: JSON in ASCII, names sorted, nothing between them."""
+    return json.dumps(statement, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def signed(statement: dict[str, Any], fleet_keys: keys.FleetKeys | None) -> dict[str, Any]:
+    """A statement, signed with the key that signs the fleet's experiments; None: of an open fleet."""
+    if fleet_keys is None:
+        why = f"fleet {statement['fleet']} is open and has no signing key: nobody vouches for this"
+        return {"statement": statement, "unsigned": why}
+    topic = topics.statement_topic(statement["fleet"])
+    made = keys.sign_experiment(fleet_keys.signing, topic, _bytes(statement), 0)[-_SIGNATURE_BYTES:]
+    by = keys.public_key_bytes(fleet_keys.signing).hex()
+    return {"statement": statement, "announce_key": by, "signature": made.hex()}
+
+
+def verify(path: Path) -> list[str]:
+    """Check a statement's signature and its files' hashes; what was checked, a line each.
+
+    A file of a board that this package does not have is looked for beside the statement. Raises
+    StatementError with one line for a file that is damaged, altered, unsigned, or of other files.
+    """
+    with refusing(StatementError, f"read {path}"):
+        content = path.read_bytes()
+    try:
+        whole = json.loads(content)
+        statement, fleet = whole["statement"], topics.check_fleet(whole["statement"]["fleet"])
+        if "unsigned" in whole:
+            raise StatementError(f"{path} is unsigned: nobody can tell whether it was altered")
+        by, signature = bytes.fromhex(whole["announce_key"]), bytes.fromhex(whole["signature"])
+        files = [(_BOARD_PATH.fullmatch(f["path"])[1], f["sha256"]) for f in statement["board_files"]]  # type: ignore[index]
+    except (NameRefused, ValueError, KeyError, TypeError, RecursionError):
+        raise StatementError(
+            f"{path} is no statement, or is damaged: take the file that was published"
+        ) from None
+    text = topics.statement_topic(fleet).encode() + b"\0" + _bytes(statement) + bytes(1 + keys.SERIAL_BYTES)
+    if not ldp_p256.verify(by, hashlib.sha256(text).digest(), signature):
+        raise StatementError(f"{path} was altered after it was signed, or signed with another key")
+    said = [
+        f"signed for fleet {fleet} on {statement['made_at']}, as it is, by the announce key",
+        by.hex(),
+        "compare that with announce_key in the settings of a board of the fleet",
+    ]
+    return said + [_compared(path, name, sha256) for name, sha256 in files]
+
+
+def _compared(path: Path, name: str, sha256: str) -> str:
+    """Compare a board's file with that of this package, or with the one beside the statement."""
+    module = f"{name}.py"
+    ours = flash.EXAMPLE.parent / module
+    beside = path.with_name(Path(module).name)
+    for file in (ours, beside):
+        if file.exists() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256:
+            return f"{name}: as {'in this package' if file == ours else file}, SHA-256 {sha256}"
+    if module == "main.py" or not ours.exists():
+        raise StatementError(
+            f"{name} is not the file that {path} names: put {module} of the firmware beside it"
+        )
+    raise StatementError(
+        f"{name} of this package is not the one that {path} names: install the version it says"
+    )

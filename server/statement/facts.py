@@ -1,0 +1,219 @@
+"""What a fleet's papers rest on: store, policy, the fleet's folder and this package, read once."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..accounting import Guarantee
+from ..answers.query import Facts, Selected, Selection
+from ..answers.second_epsilon import TwoEpsilons, overview
+from ..epsilon import MICRO
+from ..errors import HushmoteError, refusing
+from ..plain_text import visible
+from ..planning import policy as policies
+from ..planning.lifetime import parse_duration
+from ..planning.policy import Policy
+from ..provisioning import flash, umqtt
+from ..provisioning.fleet_folder import FleetFolder
+from ..provisioning.further import further_files
+from ..store.store import Store, Version
+from ..wire import board_files, keys
+from ..words.numbers import length
+
+
+class StatementError(HushmoteError):
+    """Papers that cannot be made or checked; the text says what is missing, and where it belongs."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """An experiment of a fleet, all its versions together.
+
+    asked: whether boards are asked today. since: the day on which they first were. keep: how long counts are
+    kept, in words. most: reports of a board's life. devices: that reported.
+    epsilons: of a report, and of all ended windows' histograms; None before the first report.
+    """
+
+    version: Version
+    asked: bool
+    since: datetime.date
+    keep: str
+    most: int
+    reports: int
+    devices: int
+    epsilons: TwoEpsilons | None
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.version.experiment.name
+
+    @property
+    def epsilon(self) -> float:
+        """ε of one report, nats; of versions that differ the largest."""
+        own = self.version.experiment.epsilon / MICRO
+        return own if self.epsilons is None else max(own, self.epsilons.report)
+
+
+@dataclass(frozen=True)
+class Consent:
+    """How boards come to take part: asked, or by a yes that the owner has already, for a reason.
+
+    network: the policy lets the server start a board. each: each new question needs a yes of its own.
+    """
+
+    given: bool = False
+    because: str = ""
+    network: bool = False
+    each: bool = False
+
+
+@dataclass(frozen=True)
+class BoardFile:
+    """A file that goes onto a board: its path there without .py or .mpy, its source's size and SHA-256."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class FleetFacts:
+    """All of it. policy_file: where the policy was read. promised: for all reports of a board's life.
+
+    hosts: of the broker, which a fleet with a folder reaches by TLS; none where there is no folder.
+    """
+
+    fleet: str
+    keyed: bool
+    store: str
+    questions: tuple[Question, ...]
+    policy: Policy
+    policy_file: str
+    promised: Guarantee
+    consent: Consent
+    hosts: tuple[str, ...]
+    files: tuple[BoardFile, ...]
+    at: datetime.datetime
+
+    @property
+    def asked(self) -> tuple[Question, ...]:
+        """The questions that boards are asked today."""
+        return tuple(q for q in self.questions if q.asked)
+
+    @property
+    def owners(self) -> str:
+        """Who asks."""
+        return ", ".join(dict.fromkeys(visible(q.version.owner) for q in self.questions))
+
+
+def read(
+    store: Store, fleet: str, folder: FleetFolder | None, firmware: Path, at: datetime.datetime
+) -> FleetFacts:
+    """Read a fleet's facts. firmware: a Python file with the boards' POLICY, or it as .json; at: now, UTC.
+
+    Raises StatementError for what is missing, PolicyError and StoreError.
+    """
+    policy, facts = policies.read(firmware), Facts(store, at)
+    questions = [_question(facts.selected(Selection(name, fleet)), policy) for name in facts.names(fleet)]
+    questions = [q for q in questions if q.asked or q.reports]
+    if not questions:
+        raise StatementError(
+            f"nothing is asked of fleet {fleet}: add an experiment with `hushmote experiment add`"
+        )
+    for q in questions:
+        _check(q, policy, firmware)
+    return FleetFacts(
+        fleet,
+        store.fleets()[fleet],
+        store.where,
+        tuple(questions),
+        policy,
+        str(firmware) if firmware != flash.EXAMPLE else "device/main.py of this package",
+        policies.guarantee_of(policy),
+        consent_of(folder, policy),
+        () if folder is None else folder.fleet.hosts,
+        board_contents(firmware, [q.version for q in questions if q.asked]),
+        at,
+    )
+
+
+def _question(selected: Selected, policy: Policy) -> Question:
+    now, versions = selected.facts.at, selected.versions
+    version = next((v for v in versions if v.current), selected.newest)
+    described = [version, *sorted(versions, key=lambda v: -v.serial)]
+    words = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in _WORDS}
+    for name, text in words.items():
+        if not text:
+            raise StatementError(
+                f"{selected.selection.experiment} of fleet {version.fleet} says no {name}: put {_WORDS[name]}"
+                " into its experiment's file, and give that to `hushmote experiment add` again"
+            )
+    experiment = version.experiment
+    own = None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
+    life = policy.left(experiment.epsilon)
+    sent = selected.facts.store.participation(version.fleet).get(experiment.name)
+    return Question(
+        version,
+        version.published_on(now.date()),
+        datetime.datetime.fromtimestamp(min(v.first_serial for v in versions), datetime.UTC).date(),
+        length(parse_duration(words["keep"])),
+        life if own is None else min(own, life),
+        selected.reports,
+        sent.devices if sent else 0,
+        overview(selected.facts, selected.selection).all_windows if selected.reports else None,
+    )
+
+
+_WORDS = {"owner": 'owner = "..."', "purpose": 'purpose = "..."', "keep": 'keep = "400d"'}
+
+
+def _check(question: Question, policy: Policy, firmware: Path) -> None:
+    """Raise StatementError where boards would refuse what they are asked: its numbers would be nobody's."""
+    e = question.version.experiment
+    known = e.name in policy.experiments and e.rule in policy.rules and e.epsilon <= policy.epsilon
+    if question.asked and not known:
+        raise StatementError(
+            f"boards with the POLICY of {firmware} refuse {e.name}: give the firmware they have with --policy"
+        )
+
+
+def consent_of(folder: FleetFolder | None, policy: Policy) -> Consent:
+    """How boards come to take part; where nothing is said they ask, and are silent until then."""
+    given = folder is not None and getattr(folder.fleet, "consent", "") == "given"
+    return Consent(
+        given,
+        getattr(folder.fleet, "because", "") if folder is not None and given else "",
+        getattr(policy, "consent_from", "") == "network",
+        getattr(policy, "ask", "") == "each",
+    )
+
+
+def board_contents(firmware: Path, asked: Sequence[Version]) -> tuple[BoardFile, ...]:
+    """The files that go onto a board with this firmware that is asked these experiments.
+
+    Where the firmware is a policy in JSON, no application is known, and none is named.
+    """
+    known = firmware.suffix == ".py"
+    with refusing(StatementError, f"read {firmware}"):
+        main = (firmware if known else flash.EXAMPLE).read_bytes()
+    needed = {str(path): path for v in asked for path in board_files.needed(v.experiment).values()}
+    contents = flash.sources(main, further_files([*needed], flash.MODULES))
+    contents |= {"umqtt/simple": umqtt.bundled()}
+    files = {f"/lib/{module}": content for module, content in contents.items()}
+    files |= {"/main": main} if known else {}
+    return tuple(BoardFile(p, len(c), hashlib.sha256(c).hexdigest()) for p, c in files.items())
+
+
+def check_keys(store: Store, fleet: str, fleet_keys: keys.FleetKeys | None) -> None:
+    """Raise StatementError where these keys are not those of a keyed fleet."""
+    where = "its folder, or its key file with --master-key"
+    if fleet_keys is None:
+        raise StatementError(f"fleet {fleet} signs what it says: give {where}")
+    known = store.master_checks().get(fleet)
+    if known is not None and known not in [keys.master_check(m, fleet) for m in fleet_keys.masters]:
+        raise StatementError(f"these are not the keys of fleet {fleet} in {store.where}: give {where}")

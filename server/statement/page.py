@@ -1,0 +1,104 @@
+"""A statement as one HTML file that loads nothing: the label is its first page, on paper too."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ..plain_text import visible
+
+TITLE = "What this device tells about you"
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}: fleet {fleet}</title>
+<style>
+{css}</style>
+<main>
+<article class="label">
+<h1>{title}</h1>
+{label}
+</article>
+{chapters}
+</main>
+</html>
+"""
+_MARKED = re.compile(r"\[For (?:a lawyer|the maker): [^\]]*\]")
+
+
+def html(whole: Mapping[str, Any]) -> str:
+    """The page of a signed or unsigned statement, as document.signed() returns it."""
+    statement = whole["statement"]
+    of = f"Fleet {statement['fleet']}, {statement['made_at'][:10]}. Made by Hushmote {statement['hushmote']}."
+    label = [f'<p class="of">{_text(of)}</p>']
+    for question, answers in statement["label"].items():
+        label.append(f"<section>\n<h2>{_text(question)}</h2>\n{_paragraphs(answers)}\n</section>")
+    chapters = [_chapter(c["title"], c["about"], map(_table, c["tables"])) for c in statement["chapters"]]
+    chapters += [_registry(statement["registry"]), _files(statement["board_files"]), _signature(whole)]
+    css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return _PAGE.format(
+        title=TITLE,
+        fleet=_text(statement["fleet"]),
+        css=css,
+        label="\n".join(label),
+        chapters="\n".join(chapters),
+    )
+
+
+def _text(text: str) -> str:
+    """A text in HTML; what somebody has to fill in is marked."""
+    return _MARKED.sub(lambda found: f"<mark>{found[0]}</mark>", escape(visible(text)))
+
+
+def _paragraphs(texts: Iterable[str]) -> str:
+    return "\n".join(f"<p>{_text(text)}</p>" for text in texts)
+
+
+def _chapter(title: str, about: str, parts: Iterable[str]) -> str:
+    inside = "\n".join(parts)
+    return f'<section class="chapter">\n<h2>{_text(title)}</h2>\n<p>{_text(about)}</p>\n{inside}\n</section>'
+
+
+def _table(table: Mapping[str, Any]) -> str:
+    rows = "\n".join(
+        f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in table["rows"]
+    )
+    head = "".join(f"<th>{_text(heading)}</th>" for heading in table["headings"])
+    note = f'<p class="note">{_text(table["note"])}</p>' if table["note"] else ""
+    return f"<h3>{_text(table['title'])}</h3>\n<table>\n<tr>{head}</tr>\n{rows}\n</table>\n{note}"
+
+
+def _registry(entries: Iterable[Mapping[str, Any]]) -> str:
+    about = (
+        "An entry of the Differential Privacy Deployments Registry for each question, by its schema. YAML "
+        "reads JSON: fill in what is marked, and propose it as deployments/NAME.yaml."
+    )
+    texts = (json.dumps(entry, indent=2, ensure_ascii=False) for entry in entries)
+    return _chapter("Registry of deployments", about, (f"<pre>{_text(text)}</pre>" for text in texts))
+
+
+def _files(files: Iterable[Mapping[str, Any]]) -> str:
+    rows = [[f["path"], f"{f['bytes']:,}", f["sha256"]] for f in files]
+    table = {
+        "title": "Files",
+        "headings": ("on the board", "bytes", "SHA-256 of the source"),
+        "rows": rows,
+        "note": "",
+    }
+    about = "Sources of what a device runs. It has them compiled, or as they are with `flash --source`."
+    return _chapter("What goes onto a device", about, (_table(table),))
+
+
+def _signature(whole: Mapping[str, Any]) -> str:
+    if "unsigned" in whole:
+        return _chapter("Signature", f"There is none: {whole['unsigned']}.", ())
+    about = "The JSON of this statement is signed; `hushmote statement verify` checks that, and the files."
+    key, made = whole["announce_key"], whole["signature"]
+    rows = [["announce key of the fleet", key], ["ECDSA P-256, r and s", made]]
+    table = {"title": "Signature", "headings": ("what", "value"), "rows": rows, "note": ""}
+    return _chapter("Signature", about, (_table(table),))

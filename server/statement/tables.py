@@ -1,0 +1,173 @@
+"""What papers.toml is filled in with; and a table of each number of a statement with its source."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ..epsilon import MICRO, nats
+from ..estimate.shuffled import LIMITS
+from ..words import label as words
+from ..words.answers import begun
+from ..words.epsilon import ALL_SEEN, belief, rounded_up, within
+from ..words.experiment import budget, mechanism
+from .facts import FleetFacts, Question
+
+
+def chapters(of: FleetFacts) -> list[dict[str, Any]]:
+    """The tables for standards and law, and that of the numbers: title, about, and tables of texts."""
+    fleet, made = _of_fleet(of), []
+    for chapter in _texts()["chapters"]:
+        tables: list[dict[str, Any]] = []
+        for table in chapter.pop("tables"):
+            each = table.pop("each", "") == "question"
+            values = [_of_question(of, q) for q in of.questions] if each else [fleet]
+            tables += [_filled({"note": "", **table}, fleet | one) for one in values]
+        made.append(chapter | {"tables": tables})
+    return [*made, _numbers_chapter(of)]
+
+
+def registry(of: FleetFacts) -> list[dict[str, Any]]:
+    """An entry of the Differential Privacy Deployments Registry for each question."""
+    entries = []
+    for q in of.questions:
+        entry = _filled(_texts()["registry"], _of_question(of, q))
+        entry["deployment"]["privacy_loss"]["privacy_parameters"] = {"epsilon": q.epsilon}
+        if q.version.experiment.window == "all":
+            entry["deployment"]["deployment_model"]["release_type"] = "One release"
+        entries.append(entry)
+    return entries
+
+
+def _texts() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("papers.toml").read_text(encoding="utf-8"))
+
+
+def _filled(value: Any, values: Mapping[str, str]) -> Any:
+    """The same with every {name} in its texts filled in."""
+    if isinstance(value, str):
+        return value.format_map(values)
+    if isinstance(value, dict):
+        return {name: _filled(inner, values) for name, inner in value.items()}
+    return [_filled(inner, values) for inner in value] if isinstance(value, list) else value
+
+
+def _of_question(of: FleetFacts, q: Question) -> dict[str, str]:
+    v, e = q.version, q.version.experiment
+    return {
+        "name": q.name,
+        "slug": f"{of.fleet}-{q.name}".replace("_", "-"),
+        "purpose": v.purpose,
+        "owner": v.owner,
+        "answer": words.answer(e, v.unit),
+        "window": e.window,
+        "keep": q.keep,
+        "since": str(q.since),
+        "mechanism": mechanism(e),
+        "budget": budget(e),
+        "epsilon": rounded_up(q.epsilon),
+        "counts_of_it": _of_counts(q),
+        "promised": of.promised.words,
+        "version": version("hushmote"),
+    }
+
+
+def _of_fleet(of: FleetFacts) -> dict[str, str]:
+    def each(told: str) -> str:
+        return "; ".join(told.format_map(_of_question(of, q)) for q in of.questions)
+
+    *obtaining, withdrawing = words.consent(**vars(of.consent))
+    life = within(of.promised.delta, belief(of.promised.epsilon, seen=ALL_SEEN))
+    signed = "What is asked is signed, and devices check that. " if of.keyed else ""
+    return {
+        "owners": of.owners,
+        "carried": _carried(of),
+        "obtaining": " ".join(obtaining),
+        "withdrawing": withdrawing,
+        "erased": each("{name}: counts after {keep}"),
+        "epsilons": each("{name}: ε = {epsilon}"),
+        "purposes": each("{name}: {purpose}"),
+        "answers": each("{name}: {answer}"),
+        "single": " ".join(f"{q.name}: {belief(q.epsilon)}" for q in of.questions),
+        "life": life + (f" That probability is δ = {of.promised.delta:g}." if of.promised.delta else ""),
+        "counts": " ".join(f"{q.name}: {_of_counts(q)}" for q in of.questions),
+        "seen": words.SEEN,
+        "forged": _FORGED[of.keyed],
+        "measures": f"{_MEASURES} {signed}{_carried(of)}",
+    }
+
+
+_FORGED = {
+    True: "A report counts only with its device's key, and as often as the device's budget allows at most.",
+    False: "Anybody can send reports to this open fleet. That costs accuracy, and no device's privacy.",
+}
+_MEASURES = (
+    "Readings are randomized on the device, before anything is sent. Each device keeps a budget for life, in "
+    "flash, that no server can raise. The store links no device to a code, a value, an address or a time."
+)
+
+
+def _carried(of: FleetFacts) -> str:
+    """How reports travel."""
+    tags = "Each report has a tag, HMAC-SHA256 by the device's key." if of.keyed else "Reports have no tag."
+    if not of.hosts:
+        return f"MQTT. {words.maker('which broker, and whether by TLS')} {tags}"
+    return f"MQTT over TLS 1.2 or later to {', '.join(of.hosts)}; both sides show certificates. {tags}"
+
+
+def _of_counts(q: Question) -> str:
+    if q.epsilons is None:
+        return "No report has come yet."
+    if q.epsilons.histogram is None:
+        return begun(f"{q.epsilons.holds}.")
+    told = within(q.epsilons.delta, belief(q.epsilons.histogram, seen=words.COUNTS))
+    return f"{told} That probability is δ = {q.epsilons.delta:g}. It holds {LIMITS}."
+
+
+# --- The numbers
+
+
+def _numbers_chapter(of: FleetFacts) -> dict[str, Any]:
+    rows = [[what, _shown(value), source] for what, value, source in _numbers(of)]
+    note = (
+        "How sure somebody gets, by the label, is e^ε / (9 + e^ε), rounded up: odds of 1 to 9 grow by e^ε at "
+        "most. For all answers of today ε is that of a report times the reports of a device's life, added up."
+    )
+    table = {"title": "Numbers", "headings": ["what", "value", "source"], "rows": rows, "note": note}
+    about = "For an auditor: read the same source, and compare."
+    return {"title": "Each number, and where it comes from", "about": about, "tables": [table]}
+
+
+def _shown(value: float | str | None) -> str:
+    if value is None:
+        return "none holds"
+    return value if isinstance(value, str) else f"{value:,.10g}"
+
+
+def _numbers(of: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]:
+    for q in of.questions:
+        e, at = q.version.experiment, f"{of.store}, experiment {q.name} {q.version.experiment.digest.hex()}"
+        yield f"{q.name}: ε of a report", q.epsilon, f"{at}: epsilon"
+        yield f"{q.name}: codes", e.code_count, f"{at}: mechanism, {mechanism(e)}"
+        yield f"{q.name}: budget of a device", budget(e), f"{at}: budget"
+        most = "the least of its budget and what the policy leaves at this ε"
+        yield f"{q.name}: reports of a device's life", q.most, most
+        yield f"{q.name}: first asked", str(q.since), f"{at}: its first serial"
+        yield f"{q.name}: last day", str(q.version.expires or "none"), f"{at}: expires"
+        yield f"{q.name}: counts are kept for", q.keep, f"{at}: keep"
+        yield f"{q.name}: reports counted", q.reports, f"{of.store}: histogram, all versions"
+        yield f"{q.name}: devices that reported", q.devices, f"{of.store}: report numbers"
+        if q.epsilons is not None:
+            how = f"worked out from {q.epsilons.reports:,} reports, {q.epsilons.own:,} of one device at most"
+            yield f"{q.name}: ε of the counts", q.epsilons.histogram, f"{how}; {q.epsilons.holds}"
+            yield f"{q.name}: δ of the counts", q.epsilons.delta, "usual of this package"
+    p, file = of.policy, of.policy_file
+    yield "policy: Σε of a device's life", nats(p.sum), f"{file}: POLICY sum"
+    yield "policy: Σε² of a device's life", f"{Decimal(p.squares) / MICRO**2:f}", f"{file}: POLICY squares"
+    yield "policy: ε of a report", nats(p.epsilon), f"{file}: POLICY epsilon"
+    yield "ε of all reports of a device", of.promised.epsilon, "worked out from sum and squares"
+    yield "δ of all reports of a device", of.promised.delta, "worked out with it; 0 where squares is 0"

@@ -1,0 +1,114 @@
+"""A fleet's label in plain words: five questions of somebody who lives with a device, and their answers."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from ...device.ldp_client import Experiment
+from .epsilon import belief
+from .experiment import readings
+from .numbers import chance, counted
+
+ASKED, WHO, LEARN, LONG, STOP = QUESTIONS = (
+    "What is asked?",
+    "Who gets it?",
+    "What can they learn about my home?",
+    "For how long?",
+    "How do I stop it?",
+)
+
+COUNTS = "the counts"
+HIDDEN = "The reading itself never leaves the device, and neither does a name, an account or a place."
+SEEN = (
+    "Whoever runs the server or carries the messages can see that this device takes part, the random number "
+    "that it goes by, its network address, and when it sends. Hushmote keeps the number and how often it "
+    "answered; it keeps neither the address nor the time."
+)
+TOGETHER = (
+    "What is true of many homes becomes known: that is the purpose. Several such devices in one home tell "
+    "more than one does."
+)
+STOPPED = (
+    "The device stops before its next answer, and drops those that it has not sent. What was counted before "
+    "stays: nobody can tell which of the counts was yours."
+)
+
+
+def maker(text: str) -> str:
+    """A place that only the maker of the device can fill in."""
+    return f"[For the maker: {text}]"
+
+
+def answer(experiment: Experiment, unit: str) -> str:
+    """What an answer can be, for people who know no bins: "a number from -14 to 50 °C"."""
+    if experiment.type == "number":
+        return f"a number from {experiment.low / 1000:g} to {experiment.high / 1000:g} {unit}".rstrip()
+    if experiment.type == "choice":
+        return f"one of {readings(experiment, unit)}"
+    return readings(experiment, unit)
+
+
+def asked(name: str, purpose: str, experiment: Experiment, unit: str, most: int) -> list[str]:
+    """What is asked and what is sent; most: answers in a device's life."""
+    return [
+        f"“{purpose.rstrip()}” ({name})",
+        f"The answer is {answer(experiment, unit)}. The device hides it: it draws one of "
+        f"{experiment.code_count:,} codes by chance, with odds that lean a little to the answer, and sends "
+        f"that code alone. It answers {'once' if most == 1 else f'at most {most:,} times'} in its life.",
+    ]
+
+
+def learns(name: str, epsilon: float) -> str:
+    """What one answer tells whoever sees it; epsilon: nats."""
+    return f"From one answer ({name}): {_lower(belief(epsilon, seen='it'))}"
+
+
+def learns_of_all(today: Sequence[float], life: float, delta: float) -> list[str]:
+    """What all answers of a device tell: to the questions of today, and to whatever else may be asked.
+
+    today: ε of all answers to each question, nats. life, delta: the firmware's own limit, which bounds those
+    as well.
+    """
+    fails = f", but for a chance of {chance(delta, up=True)}" if delta else ""
+    limit = f"{fails}: {_lower(belief(life, seen='all of them'))}"
+    epsilon = sum(today)
+    if not today or epsilon >= life:
+        return [f"From all answers of the device's life together{limit}"]
+    return [
+        f"From all its answers to what is asked today: {_lower(belief(epsilon, seen='all of them'))}",
+        f"Whatever else is asked later, from all answers of the device's life together{limit}",
+    ]
+
+
+def learns_of_counts(name: str, reports: int, epsilon: float | None, delta: float) -> str:
+    """What the counts tell whoever sees nothing else; epsilon: nats, None where none holds."""
+    if epsilon is None:
+        return f"From the counts ({name}): no more than from the answers themselves."
+    fails = f"but for a chance of {chance(delta, up=True)}"
+    return f"From the counts of {counted(reports, 'answer')} ({name}), {fails}: " + _lower(
+        belief(epsilon, seen="them")
+    )
+
+
+def kept(name: str, until: datetime.date | None, now: bool, keep: str) -> str:
+    """Until when something is asked, and how long its counts are kept; keep: "400 days"."""
+    last = f"is asked until {until}" if until else "is asked until the owner ends it"
+    return f"{name} {last if now else 'is asked no more'}. Its counts are kept for {keep}, then erased."
+
+
+def consent(given: bool, because: str, network: bool, each: bool) -> list[str]:
+    """How a device comes to take part; the last sentence: how to stop it."""
+    said = ["The device sends nothing until somebody at it says yes."]
+    if given:
+        said = [f"The device was set up with your yes: {because.rstrip('.')}."]
+    if network:
+        said.append("The owner may also start it over the network.")
+    if each:
+        said.append("Each new question needs a yes of its own.")
+    stop = "To stop it, say no at the device: hold its button for 3 seconds, or use the switch that it has."
+    return [*said, f"{stop} {STOPPED}"]
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

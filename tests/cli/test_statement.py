@@ -1,0 +1,123 @@
+"""`hushmote statement`: its files, who may sign them, and what is refused in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import hushmote
+from statements import KEPT, ask, firmware
+
+from hushmote.server.provisioning import fleet_folder
+from hushmote.server.provisioning.fleet_folder import MASTER
+from hushmote.server.provisioning.fleet_spec import FleetSpec
+from hushmote.server.provisioning.master_key import create_keys, load_keys
+from hushmote.server.store.store import Store
+from hushmote.server.wire.keys import public_key_bytes
+
+STORE = "hushmote.sqlite"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder with the store of a keyed fleet, home, its keys, and its boards' main.py."""
+    with Store(f"sqlite:///{tmp_path / STORE}") as store:
+        ask(store, keyed=True, windows={"2026-11-20": 1000})
+    create_keys(tmp_path / "master.key")
+    firmware(tmp_path)
+    return tmp_path
+
+
+def test_without_a_file_it_prints_the_label(home: Path):
+    text = hushmote("statement", "write", "--policy", "main.py", cwd=home)
+    assert text.startswith(
+        "What this device tells about you\n\nWhat is asked?\n“How warm is it?” (room_temp)\n"
+    )
+    assert "can become at most 46 % sure" in " ".join(text.split())
+
+
+def test_it_writes_what_it_then_verifies(home: Path):
+    write = ("statement", "write", "home", "--policy", "main.py", "--master-key", "master.key")
+    said = hushmote(*write, "--output", "label.html", "--output", "statement.json", cwd=home)
+    assert said == "wrote label.html\nwrote statement.json\n"
+    assert (home / "label.html").read_text().startswith("<!doctype html>")
+    checked = hushmote("statement", "verify", "statement.json", cwd=home)
+    assert checked.startswith("signed for fleet home on ")
+    assert "main: as main.py, SHA-256 " in checked
+    text = (home / "statement.json").read_text()
+    (home / "statement.json").write_text(text.replace("at most 4 times", "at most 3 times"))
+    assert hushmote("statement", "verify", "statement.json", cwd=home, expect=1) == (
+        "hushmote: statement.json was altered after it was signed, or signed with another key\n"
+    )
+    (home / "statement.json").write_text(text[:-9])
+    refused = "hushmote: statement.json is no statement, or is damaged: take the file that was published\n"
+    assert hushmote("statement", "verify", "statement.json", cwd=home, expect=1) == refused
+    assert hushmote("statement", "verify", "none.json", cwd=home, expect=1) == (
+        "hushmote: cannot read none.json: No such file or directory\n"
+    )
+
+
+def test_the_same_epoch_gives_the_same_bytes(home: Path):
+    write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key", "--output")
+    for name in ("a.json", "b.json"):
+        hushmote(*write, name, cwd=home, environment={"SOURCE_DATE_EPOCH": "1795600000"})
+    assert (home / "a.json").read_bytes() == (home / "b.json").read_bytes()
+    assert json.loads((home / "a.json").read_text())["statement"]["made_at"] == "2026-11-25T09:46:40+00:00"
+    refused = "hushmote: SOURCE_DATE_EPOCH is a time in seconds since 1970, not soon\n"
+    assert (
+        hushmote(*write, "c.json", cwd=home, expect=1, environment={"SOURCE_DATE_EPOCH": "soon"}) == refused
+    )
+
+
+def test_a_keyed_fleet_signs_with_its_own_keys_alone(home: Path):
+    write = ("statement", "write", "--policy", "main.py", "--output", "s.json")
+    said = "hushmote: fleet home signs what it says: give its folder, or its key file with --master-key\n"
+    assert hushmote(*write, cwd=home, expect=1) == said
+    with Store(f"sqlite:///{home / STORE}") as store:
+        store.set_master_check("home", "0123456789abcdef")
+    refused = hushmote(*write, "--master-key", "master.key", cwd=home, expect=1)
+    assert refused.startswith("hushmote: these are not the keys of fleet home in ")
+    assert not (home / "s.json").exists()
+
+
+def test_a_folder_says_which_fleet_and_how_reports_travel(home: Path):
+    made = fleet_folder.make(home / "fleet-home", FleetSpec("home", ("broker.example",)), write_master=True)
+    write = ("statement", "write", "fleet-home", "--policy", "main.py")
+    assert "It travels encrypted to broker.example." in " ".join(hushmote(*write, cwd=home).split())
+    hushmote(*write, "--output", "s.json", cwd=home)
+    whole = json.loads((home / "s.json").read_text())
+    loaded = load_keys(made.path / MASTER)
+    assert loaded is not None
+    assert whole["announce_key"] == public_key_bytes(loaded.signing).hex()
+    fleet_folder.make(home / "other", FleetSpec("shed", ("broker.example",)), write_master=True)
+    refused = hushmote("statement", "write", "other", "--policy", "main.py", cwd=home, expect=1)
+    assert refused.startswith("hushmote: no fleet shed in ")
+    assert refused.endswith("its fleets: home\n")
+
+
+def test_an_open_fleets_statement_is_unsigned_and_says_so(tmp_path: Path):
+    with Store(f"sqlite:///{tmp_path / STORE}") as store:
+        ask(store, KEPT)
+    firmware(tmp_path)
+    hushmote("statement", "write", "--policy", "main.py", "--output", "s.json", cwd=tmp_path)
+    assert "nobody vouches for this" in json.loads((tmp_path / "s.json").read_text())["unsigned"]
+    assert hushmote("statement", "verify", "s.json", cwd=tmp_path, expect=1) == (
+        "hushmote: s.json is unsigned: nobody can tell whether it was altered\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--output", "s.pdf"), "s.pdf must end in .html or .json: that says what is written"),
+        (("--policy", "none.py"), "cannot read none.py: No such file or directory"),
+        (("cellar",), "no fleet cellar in "),
+        ((), "refuse room_temp_2: give the firmware they have with --policy"),
+    ],
+)
+def test_what_is_wrong_is_one_line(arguments: tuple[str, ...], line: str, home: Path):
+    if not arguments:
+        with Store(f"sqlite:///{home / STORE}") as store:
+            ask(store, KEPT.replace("room_temp", "room_temp_2"))
+    refused = hushmote("statement", "write", "--policy", "main.py", *arguments, cwd=home, expect=1)
+    assert line in refused
+    assert refused.count("\n") == 1

@@ -1,0 +1,410 @@
+"""A fleet's statement: what people read, what each number is read from, and that nobody can alter it."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from statements import AT, KEPT, POLICY, ask, facts_of, firmware
+
+from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.second_epsilon import overview
+from hushmote.server.provisioning import flash, master_key
+from hushmote.server.provisioning.fleet_folder import FleetFolder
+from hushmote.server.provisioning.fleet_spec import FleetSpec
+from hushmote.server.statement import document, facts, page
+from hushmote.server.statement.facts import StatementError
+from hushmote.server.store.store import Store
+from hushmote.server.wire import topics
+from hushmote.server.words import label as words
+
+COUNTED = {"2026-11-20": 700, "2026-11-21": 300}
+KEYS = master_key.FleetKeys((bytes(range(32)),), bytes(31) + b"\x05")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'papers.sqlite'}") as opened:
+        yield opened
+
+
+def statement(store: Store, tmp_path: Path) -> dict[str, Any]:
+    return document.document(facts_of(store, tmp_path))
+
+
+def numbers(of: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    (table,) = of["chapters"][-1]["tables"]
+    return {what: (value, source) for what, value, source in table["rows"]}
+
+
+# --- The label
+
+
+def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    label = {question: " ".join(answers) for question, answers in statement(store, tmp_path)["label"].items()}
+    assert tuple(label) == words.QUESTIONS
+    asked = label["What is asked?"]
+    assert "“How warm is it?”" in asked
+    assert "a number from 0 to 32 °C" in asked
+    assert "at most 4 times in its life" in asked
+    assert "The reading itself never leaves the device" in asked
+    who = label["Who gets it?"]
+    assert "heating@example.org asks, and sees the counts of all devices together." in who
+    assert "network address" in who
+    learn = label["What can they learn about my home?"]
+    # e^2 / (9 + e^2) is 0.4509, e^8 / (9 + e^8) 0.997.
+    assert (
+        "From one answer (room_temp): someone 10 % sure of a device's reading can become at most 46 % sure"
+        in learn
+    )
+    assert "all answers of the device's life together, but for a chance of 1 in 1,000,000: someone" in learn
+    assert "all but certain" in learn
+    assert (
+        "From the counts of 1,000 answers (room_temp), but for a chance of 1 in 1,000,000: someone" in learn
+    )
+    assert label["For how long?"] == (
+        "room_temp is asked until 2027-12-31. Its counts are kept for 400 days, then erased."
+    )
+    stop = label["How do I stop it?"]
+    assert "sends nothing until somebody at it says yes" in stop
+    assert "say no at the device" in stop
+    assert "stops before its next answer" in stop
+    assert stop.endswith("what is kept of your device: heating@example.org.")
+
+
+def test_the_label_says_what_is_asked_no_more_and_how_often_once_is():
+    assert words.kept("x", None, True, "7 days").startswith("x is asked until the owner ends it.")
+    assert words.kept("x", AT.date(), False, "7 days").startswith("x is asked no more.")
+
+
+def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path: Path):
+    folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
+    asks_first = facts.Consent()
+    assert facts.consent_of(folder, POLICY) == facts.consent_of(None, POLICY) == asks_first
+    object.__setattr__(folder.fleet, "consent", "given")
+    object.__setattr__(folder.fleet, "because", "forms of study 7")
+    given = facts.consent_of(folder, POLICY)
+    assert given == facts.Consent(True, "forms of study 7")
+    said = words.consent(**vars(given))
+    assert said[0] == "The device was set up with your yes: forms of study 7."
+    network = " ".join(words.consent(False, "", True, True))
+    assert "sends nothing until somebody at it says yes" in network
+    assert "The owner may also start it over the network." in network
+    assert "Each new question needs a yes of its own." in network
+
+
+# --- The numbers
+
+
+def test_each_number_is_that_of_store_and_policy(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    made = statement(store, tmp_path)
+    (version,) = store.experiments("home")
+    seen = overview(Facts(store, AT), Selection("room_temp", "home")).all_windows
+    told = {what: value for what, (value, _) in numbers(made).items()}
+    assert told["room_temp: ε of a report"] == "2" == f"{version.experiment.epsilon / 1e6:g}"
+    assert told["room_temp: codes"] == f"{version.experiment.code_count:,}"
+    assert told["room_temp: reports of a device's life"] == "4"
+    assert told["room_temp: last day"] == str(version.expires) == "2027-12-31"
+    assert told["room_temp: counts are kept for"] == "400 days"
+    assert told["room_temp: reports counted"] == "1,000"
+    assert told["room_temp: devices that reported"] == "20"
+    assert told["room_temp: ε of the counts"] == f"{seen.histogram:,.10g}"
+    assert told["policy: Σε of a device's life"] == f"{POLICY.sum / 1e6:g}"
+    assert Decimal(told["policy: Σε² of a device's life"]) == Decimal(POLICY.squares) / 10**12
+    assert told["policy: ε of a report"] == "4"
+    assert told["ε of all reports of a device"] == "8"
+    assert told["δ of all reports of a device"] == "1e-06"
+    assert all(source for _, source in numbers(made).values())
+    assert f"{tmp_path / 'main.py'}: POLICY sum" in {source for _, source in numbers(made).values()}
+
+
+def test_a_question_that_nobody_answered_yet_has_no_numbers_of_counts(store: Store, tmp_path: Path):
+    ask(store)
+    told = numbers(statement(store, tmp_path))
+    assert "room_temp: ε of the counts" not in told
+    assert told["room_temp: reports counted"][0] == "0"
+
+
+def test_while_a_window_runs_only_the_bound_of_the_answers_is_promised(store: Store, tmp_path: Path):
+    ask(store, windows={"2026-11-26": 50})
+    made = statement(store, tmp_path)
+    assert numbers(made)["room_temp: ε of the counts"][0] == "none holds"
+    assert (
+        "From the counts (room_temp): no more than from the answers themselves." in made["label"][words.LEARN]
+    )
+
+
+def test_the_files_are_those_that_flash_copies(store: Store, tmp_path: Path):
+    ask(store, KEPT.replace("bins = 32", 'bins = 32\nmechanism = "sw"\nstatistics = "mean"'))
+    paths = [file["path"] for file in statement(store, tmp_path)["board_files"]]
+    lib = [f"/lib/{m}" for m in flash.MODULES if m != "async_reporter"]
+    assert paths == [*lib, "/lib/ldp_sw", "/lib/umqtt/simple", "/main"]
+
+
+# --- Words
+
+
+def texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from (key, *texts(inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner)
+
+
+def test_it_supports_and_never_complies_and_leaves_law_to_a_lawyer(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    said = " ".join(texts(statement(store, tmp_path)))
+    assert not re.search(r"compl(y|ies|iant|iance)|conform(s|ity)|certified", said, re.IGNORECASE)
+    assert "supports" in said
+    for place in ("names and addresses", "Article 6", "necessity", "third countries", "Sensitive"):
+        assert place in said or place in " ".join(texts(statement(store, tmp_path)["chapters"]))
+    assert said.count("[For a lawyer: ") >= 6
+
+
+def test_the_tables_have_the_fields_of_the_standard(store: Store, tmp_path: Path):
+    ask(store)
+    tables = {t["title"]: t for chapter in statement(store, tmp_path)["chapters"] for t in chapter["tables"]}
+    fields = {title: [row[0] for row in table["rows"]] for title, table in tables.items()}
+    assert fields["IXIT 21-PersData: PersData-room_temp"] == [
+        "ID",
+        "Description",
+        "Purpose",
+        "Aggregation",
+        "Authorized Parties",
+        "Lifecycle",
+        "Processing Activities",
+        "Communication Mechanisms",
+        "Sensitive",
+        "Obtaining Consent",
+        "Withdrawing Consent",
+        "Storing Consent",
+        "Anonymization",
+    ]
+    assert fields["IXIT 24-TelData: TelData-room_temp"] == [
+        "ID",
+        "Description",
+        "Purpose",
+        "Security Examination",
+        "Personal Data",
+    ]
+    assert fields["IXIT 25-DelFunc: DelFunc-Stop"] == [
+        "ID",
+        "Description",
+        "Target Type",
+        "Initiation and Interaction",
+        "Confirmation",
+    ]
+    assert fields["ICS"] == ["Provision 6-4", "Provision 6-5"]
+
+
+# Of opendp/deployments-registry-data, schemas/deployments-schema.yaml: what is required, and its words.
+BASIC = {
+    "name",
+    "data_curators",
+    "description",
+    "intended_use",
+    "data_product_type",
+    "data_product_region",
+    "publication_date",
+}
+
+
+def test_the_entry_of_the_registry_is_by_its_schema(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    (entry,) = statement(store, tmp_path)["registry"]
+    assert set(entry) == {"url_slug", "status", "tier", "deployment"}
+    assert (entry["url_slug"], entry["status"], entry["tier"]) == ("hushmote-home-room-temp", "Draft", 3)
+    of = entry["deployment"]
+    assert BASIC <= set(of["basic"]) <= BASIC | {"data_product_sector"}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", of["basic"]["publication_date"])
+    assert of["basic"]["data_product_type"] == "Summary statistics"
+    assert of["dp_variant"]["variant_name"] == "Pure DP"
+    assert of["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0}
+    model = of["deployment_model"]
+    assert (model["model_name"], model["release_type"]) == ("Local", "Many releases")
+    assert (model["data_source_type"], model["access_type"]) == ("Dynamic", "Non-interactive")
+    assert of["administrative"]["registry_authors"] == ["heating@example.org"]
+
+
+# --- What is missing
+
+
+@pytest.mark.parametrize("missing", ["owner", "purpose", "keep"])
+def test_what_the_file_does_not_say_is_named_with_the_file(missing: str, store: Store, tmp_path: Path):
+    ask(store)
+    (version,) = store.experiments("home")
+    without = dataclasses.replace(version, **{missing: ""})
+    store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
+    with pytest.raises(StatementError) as refused:
+        statement(store, tmp_path)
+    put = f'put {missing} = "{"400d" if missing == "keep" else "..."}" into its experiment\'s file'
+    assert f"room_temp of fleet home says no {missing}: {put}" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_fleet_of_which_nothing_is_asked_has_no_statement(store: Store, tmp_path: Path):
+    store.add_fleet("home", keyed=False)
+    with pytest.raises(StatementError, match="nothing is asked of fleet home: add an experiment"):
+        statement(store, tmp_path)
+
+
+def test_boards_that_would_refuse_the_question_have_another_policy(store: Store, tmp_path: Path):
+    ask(store, KEPT.replace("room_temp", "door_open"))
+    with pytest.raises(StatementError, match=r"refuse door_open: give the firmware they have with --policy"):
+        statement(store, tmp_path)
+
+
+def test_keys_of_another_fleet_do_not_sign(store: Store):
+    store.add_fleet("home", keyed=True)
+    facts.check_keys(store, "home", KEYS)
+    store.set_master_check("home", "0" * 16)
+    with pytest.raises(StatementError, match="these are not the keys of fleet home"):
+        facts.check_keys(store, "home", KEYS)
+    with pytest.raises(StatementError, match="fleet home signs what it says: give its folder"):
+        facts.check_keys(store, "home", None)
+
+
+# --- Signed
+
+
+@pytest.fixture
+def file(store: Store, tmp_path: Path) -> Path:
+    ask(store, windows=COUNTED)
+    path = tmp_path / "statement.json"
+    path.write_text(json.dumps(document.signed(statement(store, tmp_path), KEYS)))
+    return path
+
+
+def test_a_statement_that_was_signed_verifies_and_names_its_key(file: Path):
+    signed, key, compare, *files = document.verify(file)
+    assert signed.startswith("signed for fleet home on 2026-11-26T12:00:00+00:00")
+    assert key == document.keys.public_key_bytes(KEYS.signing).hex()
+    assert "announce_key" in compare
+    assert any(line.startswith("ldp_client: as in this package, SHA-256 ") for line in files)
+    assert files[-1].startswith(f"main: as {file.with_name('main.py')}, SHA-256 ")
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            yield from leaves(inner, (*path, key))
+    else:
+        yield path
+
+
+def test_no_value_can_be_altered_without_notice(file: Path):
+    """Each leaf of the file changed by itself; a check of each takes a millisecond or two."""
+    whole = json.loads(file.read_text())
+    for path in leaves(whole):
+        altered = json.loads(file.read_text())
+        inner = altered
+        for key in path[:-1]:
+            inner = inner[key]
+        was = inner[path[-1]]
+        inner[path[-1]] = f"{was}0" if isinstance(was, str) else 1 if was != 1 else 2
+        file.with_name("altered.json").write_text(json.dumps(altered))
+        with pytest.raises(StatementError) as refused:
+            document.verify(file.with_name("altered.json"))
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "1e999",
+        "[" * 100_000,
+        '{"statement": 1}',
+        '{"statement": {"fleet": "A/b", "board_files": []}, "announce_key": "", "signature": ""}',
+        '{"statement": {"fleet": "a", "board_files": [{"path": "/../../etc/passwd", "sha256": ""}]},'
+        ' "announce_key": "", "signature": ""}',
+        '{"statement": {"fleet": "a", "board_files": [3]}, "announce_key": "", "signature": ""}',
+        "\udcff",
+    ],
+)
+def test_what_is_no_statement_is_one_line(text: str, tmp_path: Path):
+    path = tmp_path / "s.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(StatementError, match=r"is no statement, or is damaged") as refused:
+        document.verify(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_statement_of_an_open_fleet_says_that_nobody_vouches_for_it(store: Store, tmp_path: Path):
+    ask(store)
+    whole = document.signed(statement(store, tmp_path), None)
+    assert whole["unsigned"] == "fleet home is open and has no signing key: nobody vouches for this"
+    assert whole["unsigned"] in page.html(whole)
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(whole))
+    with pytest.raises(StatementError, match="is unsigned: nobody can tell whether it was altered"):
+        document.verify(path)
+
+
+def test_the_key_that_signs_experiments_signs_no_experiment_with_it():
+    assert not topics.is_experiment(topics.statement_topic("home"))
+
+
+def test_another_file_of_the_package_is_named(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    device = tmp_path / "device"
+    (device / "umqtt").mkdir(parents=True)
+    for path in [*flash.EXAMPLE.parent.glob("*.py"), flash.EXAMPLE.parent / "umqtt" / "simple.py"]:
+        (device / path.relative_to(flash.EXAMPLE.parent)).write_bytes(path.read_bytes())
+    monkeypatch.setattr(flash, "EXAMPLE", device / "main.py")
+    document.verify(file)
+    with (device / "mqtt_reporter.py").open("a") as f:
+        f.write("\n")
+    with pytest.raises(StatementError, match=r"mqtt_reporter of this package is not the one that"):
+        document.verify(file)
+
+
+def test_an_application_of_ones_own_is_looked_for_beside_the_statement(file: Path):
+    file.with_name("main.py").unlink()
+    with pytest.raises(
+        StatementError, match=r"main is not the file that .* names: put main.py of the firmware"
+    ):
+        document.verify(file)
+
+
+def test_the_same_facts_give_the_same_bytes(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    first, second = (json.dumps(document.signed(statement(store, tmp_path), KEYS)) for _ in range(2))
+    assert first == second
+
+
+# --- As a page
+
+
+def test_the_page_loads_nothing_and_begins_with_the_label(store: Store, tmp_path: Path):
+    ask(store, KEPT.replace("How warm is it?", "<script>alert(1)</script> & so"))
+    text = page.html(document.signed(statement(store, tmp_path), None))
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so" in text
+    assert not re.search(r"(?:src|href)=|url\(|@import", text)
+    assert text.index('class="label"') < text.index('class="chapter"')
+    assert text.count("<h2>") == len(words.QUESTIONS) + 6
+    assert "<mark>[For a lawyer: yes or no]</mark>" in text
+    assert "{" not in re.sub(r"<style>.*?</style>|<pre>.*?</pre>", "", text, flags=re.DOTALL)
+
+
+def test_a_policy_in_json_names_no_application(store: Store, tmp_path: Path):
+    ask(store)
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(dataclasses.asdict(POLICY)))
+    made = facts.read(store, "home", None, path, AT)
+    assert "/main" not in [file.path for file in made.files]
+    assert firmware(tmp_path).exists()

@@ -1,0 +1,59 @@
+"""A fleet with two questions, and its statement: what tests of papers start from."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+
+from experiments import ROOM
+
+from hushmote.server.experiments.definition import parse
+from hushmote.server.planning import policy
+from hushmote.server.provisioning import flash
+from hushmote.server.statement import facts
+from hushmote.server.statement.facts import FleetFacts
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.store.store import Store
+
+AT = datetime.datetime(2026, 11, 26, 12, tzinfo=datetime.UTC)
+KEPT = ROOM.replace("9999-12-31", '2027-12-31\nkeep = "400d"')
+POLICY = policy.policy_for(8, 1e-6, ["room_temp"])
+
+
+def firmware(folder: Path) -> Path:
+    """An application of one's own, with POLICY."""
+    path = folder / "main.py"
+    path.write_text(policy.replaced(flash.EXAMPLE.read_text(), policy.literal(POLICY)))
+    return path
+
+
+def ask(
+    store: Store, text: str = "", *, keyed: bool = False, windows: Mapping[str, int] | None = None
+) -> None:
+    """Add an experiment's file to fleet home, with so many reports by window, of 20 devices."""
+    if "home" not in store.fleets():
+        store.add_fleet("home", keyed=keyed)
+    definition = parse(text or KEPT)
+    made = store.add_experiment(
+        "home", definition.payload(), definition.expires, description=definition.description()
+    )
+    version = next(v for v in store.experiments("home") if v.experiment.digest == made.digest)
+    counts = {(version.id, window, 3): n for window, n in (windows or {}).items()}
+    numbers = {("home", made.name, f"b{i}"): NumberSet().add(1) for i in range(20)}
+    with store.ingest() as transaction:
+        transaction.write(numbers if counts else {}, counts, {})
+
+
+def facts_of(store: Store, folder: Path) -> FleetFacts:
+    """The facts of fleet home at AT, for boards with firmware()."""
+    return facts.read(store, "home", None, firmware(folder), AT)
+
+
+# TEMPORARY until stores have it
+from hushmote.server.experiments.definition import Definition  # noqa: E402
+from hushmote.server.store.versions import Version  # noqa: E402
+
+if "keep" not in Definition.model_fields:
+    Version.keep = "400d"
+    KEPT = KEPT.replace('\nkeep = "400d"', "")

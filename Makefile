@@ -79,10 +79,11 @@ lock: $(VENV)/tools/.done
 audit: $(VENV)/tools/.done
 	$(VENV)/tools/bin/python locks/audit.py
 
-# What is installed here, as a CycloneDX document.
+# What is installed here, and what goes onto a board, as CycloneDX documents; SUPPLIER="Name <mail>" is whose they are.
 sbom: $(VENV)/.test
 	mkdir -p build
-	$(BIN)/python locks/sbom.py locks/test.txt > build/hushmote.cdx.json
+	$(BIN)/python locks/sbom.py locks/test.txt > build/server.cdx.json
+	$(BIN)/python locks/sbom.py --board > build/board.cdx.json
 
 $(VENV)/tools/.done: locks/tools.txt | $(BIN)/python
 	$(BIN)/python -m venv $(VENV)/tools

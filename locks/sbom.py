@@ -1,23 +1,32 @@
-"""Print what software is installed for this Python, as a CycloneDX 1.6 JSON document.
+"""Print a bill of materials as a CycloneDX 1.6 JSON document: of what is installed here, or of a board.
 
-    python locks/sbom.py LOCK... > hushmote.cdx.json
+    python locks/sbom.py LOCK... > server.cdx.json
+    python locks/sbom.py --board > board.cdx.json
 
-Each distribution has its version, its licence, what it needs, and the hashes of its files that the locks
-allow. One that no lock has, or another version than the locks', is an error: nobody checked what the document
-would name. The same installation gives the same bytes.
+Of what is installed each distribution has its version, licence and supplier, what it needs, and the hashes
+of its files that the locks allow. One that no lock has, or another version than the locks', is an error:
+nobody checked what the document would name. Of a board it has each file that can go onto one, umqtt, and
+MicroPython: in the version that MICROPYTHON names, else the oldest that `hushmote flash` takes.
+
+SUPPLIER="Name <mail>" is whose product it is. The same content and SOURCE_DATE_EPOCH give the same bytes.
 """
 
+import datetime
+import hashlib
 import json
+import os
 import re
 import sys
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import Distribution, distributions
+from email.utils import parseaddr
+from importlib.metadata import Distribution, distributions, version
 from pathlib import Path
 from typing import Any
 
 PRODUCT = "hushmote"
+LICENSE = "Apache-2.0"
 # Brought by Python itself, in a virtual environment or in the base image, which its digest pins.
 _OF_PYTHON = {"pip", "setuptools", "wheel"}
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")
@@ -26,12 +35,14 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class Installed:
-    """A distribution that is there."""
+    """A distribution that is there. license: an SPDX expression or the name of one."""
 
     name: str
     version: str
     license: str | None = None
     needs: tuple[str, ...] = ()
+    supplier: str = ""
+    expression: bool = False
 
 
 def normal(name: str) -> str:
@@ -58,10 +69,28 @@ def installed(found: Iterable[Distribution]) -> list[Installed]:
             wanted = [re.match(r"[A-Za-z0-9._-]+", text) for text in distribution.requires or ()]
             needs = tuple(sorted({normal(match[0]) for match in wanted if match}))
             fields = distribution.metadata.json
-            text = str(fields.get("license_expression") or fields.get("license") or "")
-            short = text if "\n" not in text and 0 < len(text) < 80 else None
-            all_of_it[name] = Installed(name, distribution.version, short, needs)
+            text = str(fields.get("license_expression") or fields.get("license") or _classified(fields))
+            short = text if "\n" not in text and 0 < len(text) < 80 else _classified(fields) or None
+            spdx = "license_expression" in fields
+            all_of_it[name] = Installed(
+                name, distribution.version, short, needs, _supplier(name, fields), spdx
+            )
     return [all_of_it[name] for name in sorted(all_of_it)]
+
+
+def _classified(fields: Mapping[str, Any]) -> str:
+    """The licence that a distribution's classifiers name, else nothing."""
+    named = [c.rpartition(" :: ")[2] for c in fields.get("classifier", ()) if c.startswith("License ::")]
+    return named[0] if named else ""
+
+
+def _supplier(name: str, fields: Mapping[str, Any]) -> str:
+    """Who a distribution is from, as it says itself."""
+    if name == PRODUCT:
+        return _maker()["name"]
+    mails = (parseaddr(str(fields.get(field, "")))[0] for field in ("author_email", "maintainer_email"))
+    said = (fields.get("author"), fields.get("maintainer"), *mails)
+    return next((text for text in map(str, filter(None, said)) if text.strip()), f"the project {name}")
 
 
 def unlocked(found: Iterable[Installed], allowed: Mapping[tuple[str, str], frozenset[str]]) -> list[str]:
@@ -75,17 +104,71 @@ def document(found: Iterable[Installed], allowed: Mapping[tuple[str, str], froze
     """Return the CycloneDX document of what is installed."""
     found = list(found)
     there = {d.name: _reference(d) for d in found}
-    components = [_component(d, allowed.get((d.name, d.version), frozenset())) for d in found]
+    components = [_distribution(d, allowed.get((d.name, d.version), frozenset())) for d in found]
     product = [c for c in components if c["name"] == PRODUCT]
+    needs = {_reference(d): [there[n] for n in d.needs if n in there] for d in found}
+    rest = [c for c in components if c["name"] != PRODUCT]
+    return _document(product[0] | {"type": "application"} if product else None, rest, needs)
+
+
+def board_document(micropython: str = "") -> dict[str, Any]:
+    """Return the CycloneDX document of all that can go onto a board; micropython: its version there."""
+    from hushmote.server.provisioning import flash, umqtt
+    from hushmote.server.provisioning.usb import OLDEST_FIRMWARE
+    from hushmote.server.wire import board_files
+
+    ours, device = version(PRODUCT), flash.EXAMPLE.parent
+    names = [
+        *(f"{m}.py" for m in flash.MODULES),
+        *(p.name for p in board_files.shipped().values()),
+        "main.py",
+    ]
+    parts = [
+        _component(
+            "file",
+            f"device/{name}",
+            ours,
+            f"pkg:pypi/{PRODUCT}@{ours}#device/{name}",
+            LICENSE,
+            _maker()["name"],
+            [hashlib.sha256((device / name).read_bytes()).hexdigest()],
+        )
+        for name in names
+    ]
+    source = "vcs_url=git%2Bhttps://github.com/micropython/micropython-lib"
+    purl = f"pkg:generic/umqtt.simple@{umqtt.VERSION}?{source}"
+    parts.append(
+        _component("library", "umqtt.simple", umqtt.VERSION, purl, "MIT", "MicroPython", [umqtt.SHA256])
+    )
+    runs = micropython or ".".join(map(str, OLDEST_FIRMWARE))
+    purl = f"pkg:github/micropython/micropython@v{runs}"
+    parts.append(_component("firmware", "MicroPython", runs, purl, "MIT", "MicroPython"))
+    board = _component(
+        "firmware", "hushmote-board", ours, f"pkg:generic/hushmote-board@{ours}", LICENSE, _maker()["name"]
+    )
+    needs = {part["bom-ref"]: [purl] if part["type"] != "firmware" else [] for part in parts}
+    return _document(board, parts, {board["bom-ref"]: [*needs]} | needs)
+
+
+def _document(
+    of: dict[str, Any] | None, components: list[dict[str, Any]], needs: Mapping[str, list[str]]
+) -> dict[str, Any]:
     body = {
-        "metadata": {"component": product[0] | {"type": "application"}} if product else {},
-        "components": [c for c in components if c["name"] != PRODUCT],
-        "dependencies": [
-            {"ref": _reference(d), "dependsOn": [there[n] for n in d.needs if n in there]} for d in found
-        ],
+        "metadata": {
+            "authors": _maker().get("contact", [{"name": _maker()["name"]}]),
+            "supplier": _maker(),
+            **({"component": of} if of else {}),
+        },
+        "components": components,
+        "dependencies": [{"ref": ref, "dependsOn": on} for ref, on in needs.items()],
     }
     serial = uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(body, sort_keys=True))
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    now = datetime.datetime.now(datetime.UTC)
+    at = now if epoch is None else datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
+    body["metadata"] = {"timestamp": at.isoformat(timespec="seconds"), **body["metadata"]}
     head = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "serialNumber": f"urn:uuid:{serial}",
@@ -94,28 +177,57 @@ def document(found: Iterable[Installed], allowed: Mapping[tuple[str, str], froze
     return head | body
 
 
+def _maker() -> dict[str, Any]:
+    """Whose product it is, and how to reach them."""
+    name, mail = parseaddr(os.environ.get("SUPPLIER", ""))
+    if not name and not mail:
+        return {"name": "Hushmote", "contact": [{"name": "Hushmote's maintainers, as SECURITY.md says"}]}
+    contact = {"name": name or mail} | ({"email": mail} if mail else {})
+    return {"name": name or mail, "contact": [contact]}
+
+
 def _reference(distribution: Installed) -> str:
     return f"pkg:pypi/{distribution.name}@{distribution.version}"
 
 
-def _component(distribution: Installed, hashes: frozenset[str]) -> dict[str, Any]:
+def _distribution(d: Installed, hashes: frozenset[str]) -> dict[str, Any]:
+    made = _component("library", d.name, d.version, _reference(d), None, d.supplier, sorted(hashes))
+    if d.license:
+        known = {"expression": d.license} if d.expression else {"license": {"name": d.license}}
+        made["licenses"] = [known]
+    return made
+
+
+def _component(
+    kind: str,
+    name: str,
+    number: str,
+    purl: str,
+    license_id: str | None,
+    supplier: str,
+    hashes: Iterable[str] = (),
+) -> dict[str, Any]:
     component: dict[str, Any] = {
-        "type": "library",
-        "bom-ref": _reference(distribution),
-        "name": distribution.name,
-        "version": distribution.version,
-        "purl": _reference(distribution),
+        "type": kind,
+        "bom-ref": purl,
+        "supplier": {"name": supplier},
+        "name": name,
+        "version": number,
+        "purl": purl,
     }
-    if distribution.license:
-        component["licenses"] = [{"license": {"name": distribution.license}}]
-    if hashes:
-        component["hashes"] = [{"alg": "SHA-256", "content": content} for content in sorted(hashes)]
+    if license_id:
+        component["licenses"] = [{"license": {"id": license_id}}]
+    if known := [{"alg": "SHA-256", "content": content} for content in hashes]:
+        component["hashes"] = known
     return component
 
 
 def main() -> None:
     if len(sys.argv) < 2:
-        sys.exit("name at least one lock: python locks/sbom.py locks/container.txt")
+        sys.exit("name at least one lock: python locks/sbom.py locks/container.txt; or --board")
+    if sys.argv[1:] == ["--board"]:
+        print(json.dumps(board_document(os.environ.get("MICROPYTHON", "")), indent=1))
+        return
     allowed = {pin: hashes for lock in sys.argv[1:] for pin, hashes in pins(Path(lock).read_text()).items()}
     found = installed(distributions())
     if missing := unlocked(found, allowed):

@@ -1,5 +1,6 @@
 """The locks hold what pyproject.toml asks for, by hash; CI and the container take it from there."""
 
+import hashlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import tomllib
 from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -162,7 +164,77 @@ def test_the_bill_of_materials_names_exactly_what_is_installed():
         target.startswith("pkg:pypi/numpy@")
         for target in references[f"pkg:pypi/hushmote@{there['hushmote']}"]
     )
-    assert document == json.loads(json.dumps(sbom.document(found, allowed)))
+    again = json.loads(json.dumps(sbom.document(found, allowed)))
+    assert document["serialNumber"] == again["serialNumber"]
+
+
+def bills(sbom: ModuleType) -> dict[str, dict[str, Any]]:
+    """Both bills of materials."""
+    return {"server": sbom.document(sbom.installed(distributions()), {}), "board": sbom.board_document()}
+
+
+@pytest.mark.parametrize("of", ["server", "board"])
+def test_a_bill_of_materials_is_valid_and_says_what_tools_for_the_cyber_resilience_act_ask(
+    of: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The official schema; and supplier, contact, time, and of each part name, version, purl and licence."""
+    json_validation = pytest.importorskip("cyclonedx.validation.json")
+    schema = pytest.importorskip("cyclonedx.schema")
+    monkeypatch.setenv("SUPPLIER", "Warm Rooms <security@warm.example>")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795600000")
+    sbom = script("sbom")
+    bill = bills(sbom)[of]
+    assert bill == bills(sbom)[of]
+    validator = json_validation.JsonStrictValidator(schema.SchemaVersion.V1_6)
+    assert validator.validate_str(json.dumps(bill)) is None
+    assert validator.validate_str(json.dumps(bill | {"components": [{"name": "no type"}]})) is not None
+    about = bill["metadata"]
+    assert about["supplier"] == {
+        "name": "Warm Rooms",
+        "contact": [{"name": "Warm Rooms", "email": "security@warm.example"}],
+    }
+    assert about["timestamp"] == "2026-11-25T09:46:40+00:00"
+    for part in [*bill["components"], about["component"]]:
+        assert part["supplier"]["name"].strip()
+        assert part["version"]
+        assert part["purl"].startswith("pkg:")
+        assert part["licenses"], part["name"]
+    refs = {part["bom-ref"] for part in [*bill["components"], about["component"]]}
+    assert {line["ref"] for line in bill["dependencies"]} == refs
+
+
+def test_the_bill_of_a_board_names_every_file_that_can_go_onto_one(monkeypatch: pytest.MonkeyPatch):
+    sbom = script("sbom")
+    parts = {part["name"]: part for part in sbom.board_document("1.28.0")["components"]}
+    files = {f"device/{path.name}": path for path in (ROOT / "device").glob("*.py")}
+    # What only CPython runs, or a build of the firmware.
+    files = {n: p for n, p in files.items() if p.stem not in ("__init__", "disk", "manifest")}
+    assert set(parts) == {*files, "umqtt.simple", "MicroPython"}
+    for name, path in files.items():
+        (known,) = parts[name]["hashes"]
+        assert known == {"alg": "SHA-256", "content": hashlib.sha256(path.read_bytes()).hexdigest()}
+    assert parts["MicroPython"]["purl"] == "pkg:github/micropython/micropython@v1.28.0"
+    assert {p["version"] for p in sbom.board_document()["components"] if p["name"] == "MicroPython"} == {
+        "1.23.0"
+    }
+
+
+def test_what_is_said_of_a_flaw_holds_for_the_files_of_a_board():
+    """The OpenVEX file: its fields, and what each of its reasons rests on."""
+    vex = json.loads((ROOT / "locks" / "hushmote.openvex.json").read_text())
+    assert vex["@context"] == "https://openvex.dev/ns/v0.2.0"
+    assert {"@id", "author", "timestamp", "version", "statements"} <= set(vex)
+    of = {s["vulnerability"]["name"]: s for s in vex["statements"]}
+    for one in of.values():
+        assert one["status"] in ("not_affected", "under_investigation")
+        assert "justification" in one or one["status"] != "not_affected"
+        assert one["products"][0]["subcomponents"]
+    not_run = {n for n, s in of.items() if s.get("justification") == "vulnerable_code_not_in_execute_path"}
+    reaches = {"CVE-2026-1998": r"^\s*from .* import \*", "CVE-2024-8946": r"umount"}
+    assert not_run == set(reaches)
+    for path in (ROOT / "device").rglob("*.py"):
+        for flaw, call in reaches.items():
+            assert not re.search(call, path.read_text(), re.MULTILINE), f"{path}: {flaw}"
 
 
 def test_the_bill_of_materials_refuses_what_no_lock_has(tmp_path: Path):

@@ -22,7 +22,7 @@ from ..provisioning.fleet_folder import FleetFolder
 from ..provisioning.further import further_files
 from ..store.store import Store, Version
 from ..wire import board_files, keys
-from ..words.numbers import length
+from ..words.label import keeping
 
 
 class StatementError(HushmoteError):
@@ -30,7 +30,7 @@ class StatementError(HushmoteError):
 
 
 @dataclass(frozen=True)
-class Question:
+class FleetQuestion:
     """An experiment of a fleet, all its versions together.
 
     asked: whether boards are asked today. since: the day on which they first were. keep: how long counts are
@@ -91,7 +91,7 @@ class FleetFacts:
     fleet: str
     keyed: bool
     store: str
-    questions: tuple[Question, ...]
+    questions: tuple[FleetQuestion, ...]
     policy: Policy
     policy_file: str
     promised: Guarantee
@@ -101,7 +101,7 @@ class FleetFacts:
     at: datetime.datetime
 
     @property
-    def asked(self) -> tuple[Question, ...]:
+    def asked(self) -> tuple[FleetQuestion, ...]:
         """The questions that boards are asked today."""
         return tuple(q for q in self.questions if q.asked)
 
@@ -142,13 +142,14 @@ def read(
     )
 
 
-def _question(selected: Selected, policy: Policy) -> Question:
+def _question(selected: Selected, policy: Policy) -> FleetQuestion:
     now, versions = selected.facts.at, selected.versions
     version = next((v for v in versions if v.current), selected.newest)
     described = [version, *sorted(versions, key=lambda v: -v.serial)]
-    words = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in _WORDS}
-    for name, text in words.items():
-        if not text:
+    said = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in _WORDS}
+    endless = version.experiment.window == "all"  # it can have no keep
+    for name, text in said.items():
+        if not text and not (name == "keep" and endless):
             raise StatementError(
                 f"{selected.selection.experiment} of fleet {version.fleet} says no {name}: put {_WORDS[name]}"
                 " into its experiment's file, and give that to `hushmote experiment add` again"
@@ -157,11 +158,11 @@ def _question(selected: Selected, policy: Policy) -> Question:
     own = None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
     life = policy.left(experiment.epsilon)
     sent = selected.facts.store.participation(version.fleet).get(experiment.name)
-    return Question(
+    return FleetQuestion(
         version,
         version.published_on(now.date()),
         datetime.datetime.fromtimestamp(min(v.first_serial for v in versions), datetime.UTC).date(),
-        length(parse_duration(words["keep"])),
+        keeping(None if endless else parse_duration(said["keep"])),
         life if own is None else min(own, life),
         selected.reports,
         sent.devices if sent else 0,
@@ -172,7 +173,7 @@ def _question(selected: Selected, policy: Policy) -> Question:
 _WORDS = {"owner": 'owner = "..."', "purpose": 'purpose = "..."', "keep": 'keep = "400d"'}
 
 
-def _check(question: Question, policy: Policy, firmware: Path) -> None:
+def _check(question: FleetQuestion, policy: Policy, firmware: Path) -> None:
     """Raise StatementError where boards would refuse what they are asked: its numbers would be nobody's."""
     e = question.version.experiment
     known = e.name in policy.experiments and e.rule in policy.rules and e.epsilon <= policy.epsilon

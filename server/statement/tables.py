@@ -13,9 +13,9 @@ from ..epsilon import MICRO, nats
 from ..estimate.shuffled import LIMITS
 from ..words import label as words
 from ..words.answers import begun
-from ..words.epsilon import ALL_SEEN, belief, rounded_up, within
+from ..words.epsilon import ALL_SEEN, belief, rounded_up
 from ..words.experiment import budget, mechanism
-from .facts import FleetFacts, Question
+from .facts import FleetFacts, FleetQuestion
 
 
 def chapters(of: FleetFacts) -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ def _filled(value: Any, values: Mapping[str, str]) -> Any:
     return [_filled(inner, values) for inner in value] if isinstance(value, list) else value
 
 
-def _of_question(of: FleetFacts, q: Question) -> dict[str, str]:
+def _of_question(of: FleetFacts, q: FleetQuestion) -> dict[str, str]:
     v, e = q.version, q.version.experiment
     return {
         "name": q.name,
@@ -64,7 +64,7 @@ def _of_question(of: FleetFacts, q: Question) -> dict[str, str]:
         "purpose": v.purpose,
         "owner": v.owner,
         "answer": words.answer(e, v.unit),
-        "window": e.window,
+        "window": _WINDOW[e.window],
         "keep": q.keep,
         "since": str(q.since),
         "mechanism": mechanism(e),
@@ -81,19 +81,18 @@ def _of_fleet(of: FleetFacts) -> dict[str, str]:
         return "; ".join(told.format_map(_of_question(of, q)) for q in of.questions)
 
     *obtaining, withdrawing = words.consent(**vars(of.consent))
-    life = within(of.promised.delta, belief(of.promised.epsilon, seen=ALL_SEEN))
     signed = "What is asked is signed, and devices check that. " if of.keyed else ""
     return {
         "owners": of.owners,
         "carried": _carried(of),
         "obtaining": " ".join(obtaining),
         "withdrawing": withdrawing,
-        "erased": each("{name}: counts after {keep}"),
+        "kept": each("{name} {keep}"),
         "epsilons": each("{name}: ε = {epsilon}"),
         "purposes": each("{name}: {purpose}"),
         "answers": each("{name}: {answer}"),
         "single": " ".join(f"{q.name}: {belief(q.epsilon)}" for q in of.questions),
-        "life": life + (f" That probability is δ = {of.promised.delta:g}." if of.promised.delta else ""),
+        "life": words.but(of.promised.delta, belief(of.promised.epsilon, seen=ALL_SEEN)),
         "counts": " ".join(f"{q.name}: {_of_counts(q)}" for q in of.questions),
         "seen": words.SEEN,
         "forged": _FORGED[of.keyed],
@@ -101,8 +100,13 @@ def _of_fleet(of: FleetFacts) -> dict[str, str]:
     }
 
 
+_WINDOW = {
+    "hour": "by the hour of arrival",
+    "day": "by the day of arrival",
+    "all": "in one sum",
+}
 _FORGED = {
-    True: "A report counts only with its device's key, and as often as the device's budget allows at most.",
+    True: "A report counts only with its device's key, and no more often than its budget allows.",
     False: "Anybody can send reports to this open fleet. That costs accuracy, and no device's privacy.",
 }
 _MEASURES = (
@@ -119,13 +123,13 @@ def _carried(of: FleetFacts) -> str:
     return f"MQTT over TLS 1.2 or later to {', '.join(of.hosts)}; both sides show certificates. {tags}"
 
 
-def _of_counts(q: Question) -> str:
+def _of_counts(q: FleetQuestion) -> str:
     if q.epsilons is None:
         return "No report has come yet."
     if q.epsilons.histogram is None:
         return begun(f"{q.epsilons.holds}.")
-    told = within(q.epsilons.delta, belief(q.epsilons.histogram, seen=words.COUNTS))
-    return f"{told} That probability is δ = {q.epsilons.delta:g}. It holds {LIMITS}."
+    told = belief(q.epsilons.histogram, seen=words.COUNTS)
+    return f"{words.but(q.epsilons.delta, told)} It holds {LIMITS}."
 
 
 # --- The numbers
@@ -158,7 +162,7 @@ def _numbers(of: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]:
         yield f"{q.name}: reports of a device's life", q.most, most
         yield f"{q.name}: first asked", str(q.since), f"{at}: its first serial"
         yield f"{q.name}: last day", str(q.version.expires or "none"), f"{at}: expires"
-        yield f"{q.name}: counts are kept for", q.keep, f"{at}: keep"
+        yield f"{q.name}: counts are kept", q.keep, f"{at}: keep"
         yield f"{q.name}: reports counted", q.reports, f"{of.store}: histogram, all versions"
         yield f"{q.name}: devices that reported", q.devices, f"{of.store}: report numbers"
         if q.epsilons is not None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...device.ldp_client import Experiment
 from .epsilon import belief
 from .experiment import readings
-from .numbers import chance, counted
+from .numbers import chance, counted, length
 
 ASKED, WHO, LEARN, LONG, STOP = QUESTIONS = (
     "What is asked?",
@@ -59,6 +59,11 @@ def asked(name: str, purpose: str, experiment: Experiment, unit: str, most: int)
     ]
 
 
+def but(delta: float, told: str) -> str:
+    """A sentence on a promise, with the chance before it at which the promise may fail."""
+    return f"But for a chance of {chance(delta, up=True)}, {_lower(told)}" if delta else told
+
+
 def learns(name: str, epsilon: float) -> str:
     """What one answer tells whoever sees it; epsilon: nats."""
     return f"From one answer ({name}): {_lower(belief(epsilon, seen='it'))}"
@@ -70,14 +75,13 @@ def learns_of_all(today: Sequence[float], life: float, delta: float) -> list[str
     today: ε of all answers to each question, nats. life, delta: the firmware's own limit, which bounds those
     as well.
     """
-    fails = f", but for a chance of {chance(delta, up=True)}" if delta else ""
-    limit = f"{fails}: {_lower(belief(life, seen='all of them'))}"
+    limit = _lower(but(delta, belief(life, seen="all of them")))
     epsilon = sum(today)
     if not today or epsilon >= life:
-        return [f"From all answers of the device's life together{limit}"]
+        return [f"From all answers of the device's life together: {limit}"]
     return [
         f"From all its answers to what is asked today: {_lower(belief(epsilon, seen='all of them'))}",
-        f"Whatever else is asked later, from all answers of the device's life together{limit}",
+        f"Whatever else is asked later, from all answers of the device's life together: {limit}",
     ]
 
 
@@ -85,16 +89,21 @@ def learns_of_counts(name: str, reports: int, epsilon: float | None, delta: floa
     """What the counts tell whoever sees nothing else; epsilon: nats, None where none holds."""
     if epsilon is None:
         return f"From the counts ({name}): no more than from the answers themselves."
-    fails = f"but for a chance of {chance(delta, up=True)}"
-    return f"From the counts of {counted(reports, 'answer')} ({name}), {fails}: " + _lower(
-        belief(epsilon, seen="them")
-    )
+    told = _lower(but(delta, belief(epsilon, seen="them")))
+    return f"From the counts of {counted(reports, 'answer')} ({name}): {told}"
+
+
+def keeping(seconds: float | None) -> str:
+    """How long counts are kept; None: of one window that never ends, which nothing erases by itself."""
+    if seconds is None:
+        return f"until the owner erases them {maker('when that is')}"
+    return f"for {length(seconds)}, then erased"
 
 
 def kept(name: str, until: datetime.date | None, now: bool, keep: str) -> str:
-    """Until when something is asked, and how long its counts are kept; keep: "400 days"."""
+    """Until when something is asked, and how long its counts are kept, in the words of keeping()."""
     last = f"is asked until {until}" if until else "is asked until the owner ends it"
-    return f"{name} {last if now else 'is asked no more'}. Its counts are kept for {keep}, then erased."
+    return f"{name} {last if now else 'is asked no more'}. Its counts are kept {keep}."
 
 
 def consent(given: bool, because: str, network: bool, each: bool) -> list[str]:

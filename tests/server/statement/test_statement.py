@@ -62,10 +62,10 @@ def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(
         "From one answer (room_temp): someone 10 % sure of a device's reading can become at most 46 % sure"
         in learn
     )
-    assert "all answers of the device's life together, but for a chance of 1 in 1,000,000: someone" in learn
+    assert "all answers of the device's life together: but for a chance of 1 in 1,000,000, someone" in learn
     assert "all but certain" in learn
     assert (
-        "From the counts of 1,000 answers (room_temp), but for a chance of 1 in 1,000,000: someone" in learn
+        "From the counts of 1,000 answers (room_temp): but for a chance of 1 in 1,000,000, someone" in learn
     )
     assert label["For how long?"] == (
         "room_temp is asked until 2027-12-31. Its counts are kept for 400 days, then erased."
@@ -78,8 +78,11 @@ def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(
 
 
 def test_the_label_says_what_is_asked_no_more_and_how_often_once_is():
-    assert words.kept("x", None, True, "7 days").startswith("x is asked until the owner ends it.")
-    assert words.kept("x", AT.date(), False, "7 days").startswith("x is asked no more.")
+    week = words.keeping(7 * 86_400)
+    assert words.kept("x", None, True, week) == (
+        "x is asked until the owner ends it. Its counts are kept for 1 week, then erased."
+    )
+    assert words.kept("x", AT.date(), False, week).startswith("x is asked no more.")
 
 
 def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path: Path):
@@ -111,7 +114,7 @@ def test_each_number_is_that_of_store_and_policy(store: Store, tmp_path: Path):
     assert told["room_temp: codes"] == f"{version.experiment.code_count:,}"
     assert told["room_temp: reports of a device's life"] == "4"
     assert told["room_temp: last day"] == str(version.expires) == "2027-12-31"
-    assert told["room_temp: counts are kept for"] == "400 days"
+    assert told["room_temp: counts are kept"] == "for 400 days, then erased"
     assert told["room_temp: reports counted"] == "1,000"
     assert told["room_temp: devices that reported"] == "20"
     assert told["room_temp: ε of the counts"] == f"{seen.histogram:,.10g}"
@@ -138,6 +141,12 @@ def test_while_a_window_runs_only_the_bound_of_the_answers_is_promised(store: St
     assert (
         "From the counts (room_temp): no more than from the answers themselves." in made["label"][words.LEARN]
     )
+
+
+def test_counts_of_one_window_that_never_ends_are_the_makers_to_erase(store: Store, tmp_path: Path):
+    ask(store, KEPT.replace('window = "day"', 'window = "all"').replace('keep = "400d"', ""))
+    (said,) = statement(store, tmp_path)["label"][words.LONG]
+    assert said.endswith("Its counts are kept until the owner erases them [For the maker: when that is].")
 
 
 def test_the_files_are_those_that_flash_copies(store: Store, tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -26,29 +27,35 @@ _BOARD_PATH = re.compile(r"/(?:lib/)?([a-z0-9_]+|umqtt/simple)")
 
 def label(of: FleetFacts) -> dict[str, list[str]]:
     """The label: its five questions and their answers, a sentence or two each."""
-    asked, named = [], of.asked or of.questions
-    for q in named:
-        v = q.version
-        asked += words.asked(q.name, v.purpose, v.experiment, v.unit, q.most)
-    learn = [words.learns(q.name, q.epsilon) for q in named]
+    named = of.asked or of.questions
+    asked = [
+        words.asked(q.name, q.version.purpose, q.version.experiment, q.version.unit, q.most) for q in named
+    ]
+    by_epsilon = _grouped((q.epsilon, q.name) for q in named)
+    learn = [words.learns(names, epsilon) for epsilon, names in by_epsilon.items()]
     today = [q.most * q.epsilon for q in of.asked]
     learn += words.learns_of_all(today, of.promised.epsilon, of.promised.delta)
     for q in named:
         if q.epsilons is not None:
             told = q.epsilons
             learn.append(words.learns_of_counts(q.name, told.reports, told.histogram, told.delta))
-    where = f"It travels encrypted to {', '.join(of.hosts)}." if of.hosts else ""
+    times = _grouped(((q.version.expires, q.asked, q.keep), q.name) for q in of.questions)
     consent = words.consent(**vars(of.consent))
     return {
         words.ASKED: [*asked, words.HIDDEN],
-        words.WHO: [
-            f"{of.owners} asks, and sees the counts of all devices together. {where}".rstrip(),
-            words.SEEN,
-        ],
+        words.WHO: [words.who(of.owners, of.hosts), words.SEEN],
         words.LEARN: [*learn, words.TOGETHER],
-        words.LONG: [words.kept(q.name, q.version.expires, q.asked, q.keep) for q in of.questions],
-        words.STOP: [*consent, f"Questions, and what is kept of your device: {of.owners}."],
+        words.LONG: [words.kept(names, *time) for time, names in times.items()],
+        words.STOP: [*consent, f"Questions, and what is kept of your device: {', '.join(of.owners)}."],
     }
+
+
+def _grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
+    """Names by what they have in common."""
+    groups: dict[Any, list[str]] = {}
+    for common, name in pairs:
+        groups.setdefault(common, []).append(name)
+    return groups
 
 
 def document(of: FleetFacts) -> dict[str, Any]:

@@ -106,9 +106,9 @@ class FleetFacts:
         return tuple(q for q in self.questions if q.asked)
 
     @property
-    def owners(self) -> str:
+    def owners(self) -> tuple[str, ...]:
         """Who asks."""
-        return ", ".join(dict.fromkeys(visible(q.version.owner) for q in self.questions))
+        return tuple(dict.fromkeys(visible(q.version.owner) for q in self.questions))
 
 
 def read(

@@ -83,7 +83,7 @@ def _of_fleet(of: FleetFacts) -> dict[str, str]:
     *obtaining, withdrawing = words.consent(**vars(of.consent))
     signed = "What is asked is signed, and devices check that. " if of.keyed else ""
     return {
-        "owners": of.owners,
+        "owners": ", ".join(of.owners),
         "carried": _carried(of),
         "obtaining": " ".join(obtaining),
         "withdrawing": withdrawing,

@@ -19,7 +19,11 @@ ASKED, WHO, LEARN, LONG, STOP = QUESTIONS = (
 )
 
 COUNTS = "the counts"
-HIDDEN = "The reading itself never leaves the device, and neither does a name, an account or a place."
+HIDDEN = (
+    "The device hides each answer: it draws a code by chance, with odds that lean to the answer, and sends "
+    "that code alone. The reading itself never leaves the device, and neither does a name, an account or a "
+    "place."
+)
 SEEN = (
     "Whoever runs the server or carries the messages can see that this device takes part, the random number "
     "that it goes by, its network address, and when it sends. Hushmote keeps the number and how often it "
@@ -46,17 +50,21 @@ def answer(experiment: Experiment, unit: str) -> str:
         return f"a number from {experiment.low / 1000:g} to {experiment.high / 1000:g} {unit}".rstrip()
     if experiment.type == "choice":
         return f"one of {readings(experiment, unit)}"
-    return readings(experiment, unit)
+    return "a text" if experiment.type == "text" else readings(experiment, unit)
 
 
-def asked(name: str, purpose: str, experiment: Experiment, unit: str, most: int) -> list[str]:
-    """What is asked and what is sent; most: answers in a device's life."""
-    return [
-        f"“{purpose.rstrip()}” ({name})",
-        f"The answer is {answer(experiment, unit)}. The device hides it: it draws one of "
-        f"{experiment.code_count:,} codes by chance, with odds that lean a little to the answer, and sends "
-        f"that code alone. It answers {'once' if most == 1 else f'at most {most:,} times'} in its life.",
-    ]
+def asked(name: str, purpose: str, experiment: Experiment, unit: str, most: int) -> str:
+    """What is asked, what is sent for it, and how often; most: answers in a device's life."""
+    often = "once" if most == 1 else f"at most {most:,} times"
+    code = f"hidden in one of {experiment.code_count:,} codes, {often} in the device's life"
+    return f"“{purpose.rstrip()}” ({name}): {answer(experiment, unit)}, {code}."
+
+
+def who(owners: Sequence[str], hosts: Sequence[str]) -> str:
+    """Who asks, and how the answers travel, where that is known."""
+    ask = "asks, and sees" if len(owners) == 1 else "ask, and see"
+    travel = f" The answers travel encrypted to {', '.join(hosts)}." if hosts else ""
+    return f"{', '.join(owners)} {ask} the counts of all devices together.{travel}"
 
 
 def but(delta: float, told: str) -> str:
@@ -64,9 +72,9 @@ def but(delta: float, told: str) -> str:
     return f"But for a chance of {chance(delta, up=True)}, {_lower(told)}" if delta else told
 
 
-def learns(name: str, epsilon: float) -> str:
-    """What one answer tells whoever sees it; epsilon: nats."""
-    return f"From one answer ({name}): {_lower(belief(epsilon, seen='it'))}"
+def learns(names: Sequence[str], epsilon: float) -> str:
+    """What one answer to any of these tells whoever sees it; epsilon: nats."""
+    return f"From one answer ({', '.join(names)}): {_lower(belief(epsilon, seen='it'))}"
 
 
 def learns_of_all(today: Sequence[float], life: float, delta: float) -> list[str]:
@@ -100,10 +108,11 @@ def keeping(seconds: float | None) -> str:
     return f"for {length(seconds)}, then erased"
 
 
-def kept(name: str, until: datetime.date | None, now: bool, keep: str) -> str:
-    """Until when something is asked, and how long its counts are kept, in the words of keeping()."""
-    last = f"is asked until {until}" if until else "is asked until the owner ends it"
-    return f"{name} {last if now else 'is asked no more'}. Its counts are kept {keep}."
+def kept(names: Sequence[str], until: datetime.date | None, now: bool, keep: str) -> str:
+    """Until when these are asked, and how long their counts are kept, in the words of keeping()."""
+    last = f"asked until {until}" if until else "asked until the owner ends it"
+    are = "is" if len(names) == 1 else "are"
+    return f"{', '.join(names)} {are} {last if now else 'asked no more'}. The counts are kept {keep}."
 
 
 def consent(given: bool, because: str, network: bool, each: bool) -> list[str]:

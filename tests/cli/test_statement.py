@@ -30,7 +30,7 @@ def home(tmp_path: Path) -> Path:
 def test_without_a_file_it_prints_the_label(home: Path):
     text = hushmote("statement", "write", "--policy", "main.py", cwd=home)
     assert text.startswith(
-        "What this device tells about you\n\nWhat is asked?\n“How warm is it?” (room_temp)\n"
+        "What this device tells about you\n\nWhat is asked?\n“How warm is it?” (room_temp): "
     )
     assert "can become at most 46 % sure" in " ".join(text.split())
 
@@ -82,7 +82,7 @@ def test_a_keyed_fleet_signs_with_its_own_keys_alone(home: Path):
 def test_a_folder_says_which_fleet_and_how_reports_travel(home: Path):
     made = fleet_folder.make(home / "fleet-home", FleetSpec("home", ("broker.example",)), write_master=True)
     write = ("statement", "write", "fleet-home", "--policy", "main.py")
-    assert "It travels encrypted to broker.example." in " ".join(hushmote(*write, cwd=home).split())
+    assert "The answers travel encrypted to broker.example." in " ".join(hushmote(*write, cwd=home).split())
     hushmote(*write, "--output", "s.json", cwd=home)
     whole = json.loads((home / "s.json").read_text())
     loaded = load_keys(made.path / MASTER)

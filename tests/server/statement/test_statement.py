@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiments import experiment_json
 from statements import AT, KEPT, POLICY, ask, facts_of, firmware
 
+from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.second_epsilon import overview
 from hushmote.server.provisioning import flash, master_key
@@ -49,9 +51,8 @@ def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(
     label = {question: " ".join(answers) for question, answers in statement(store, tmp_path)["label"].items()}
     assert tuple(label) == words.QUESTIONS
     asked = label["What is asked?"]
-    assert "“How warm is it?”" in asked
-    assert "a number from 0 to 32 °C" in asked
-    assert "at most 4 times in its life" in asked
+    assert "“How warm is it?” (room_temp): a number from 0 to 32 °C, hidden in one of " in asked
+    assert "at most 4 times in the device's life." in asked
     assert "The reading itself never leaves the device" in asked
     who = label["Who gets it?"]
     assert "heating@example.org asks, and sees the counts of all devices together." in who
@@ -68,7 +69,7 @@ def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(
         "From the counts of 1,000 answers (room_temp): but for a chance of 1 in 1,000,000, someone" in learn
     )
     assert label["For how long?"] == (
-        "room_temp is asked until 2027-12-31. Its counts are kept for 400 days, then erased."
+        "room_temp is asked until 2027-12-31. The counts are kept for 400 days, then erased."
     )
     stop = label["How do I stop it?"]
     assert "sends nothing until somebody at it says yes" in stop
@@ -79,10 +80,13 @@ def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(
 
 def test_the_label_says_what_is_asked_no_more_and_how_often_once_is():
     week = words.keeping(7 * 86_400)
-    assert words.kept("x", None, True, week) == (
-        "x is asked until the owner ends it. Its counts are kept for 1 week, then erased."
+    assert words.kept(["x"], None, True, week) == (
+        "x is asked until the owner ends it. The counts are kept for 1 week, then erased."
     )
-    assert words.kept("x", AT.date(), False, week).startswith("x is asked no more.")
+    assert words.kept(["x", "y"], AT.date(), False, week).startswith("x, y are asked no more.")
+    once = words.asked("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)
+    assert once == "“Is it warm?” (e): yes or no, hidden in one of 2 codes, once in the device's life."
+    assert words.who(["a", "b"], ()) == "a, b ask, and see the counts of all devices together."
 
 
 def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path: Path):
@@ -146,7 +150,7 @@ def test_while_a_window_runs_only_the_bound_of_the_answers_is_promised(store: St
 def test_counts_of_one_window_that_never_ends_are_the_makers_to_erase(store: Store, tmp_path: Path):
     ask(store, KEPT.replace('window = "day"', 'window = "all"').replace('keep = "400d"', ""))
     (said,) = statement(store, tmp_path)["label"][words.LONG]
-    assert said.endswith("Its counts are kept until the owner erases them [For the maker: when that is].")
+    assert said.endswith("The counts are kept until the owner erases them [For the maker: when that is].")
 
 
 def test_the_files_are_those_that_flash_copies(store: Store, tmp_path: Path):
@@ -192,7 +196,7 @@ def test_the_tables_have_the_fields_of_the_standard(store: Store, tmp_path: Path
         "Authorized Parties",
         "Lifecycle",
         "Processing Activities",
-        "Communication Mechanisms",
+        "Secure Communication Mechanisms",
         "Sensitive",
         "Obtaining Consent",
         "Withdrawing Consent",

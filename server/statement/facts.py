@@ -146,8 +146,10 @@ def _question(selected: Selected, policy: Policy) -> FleetQuestion:
     now, versions = selected.facts.at, selected.versions
     version = next((v for v in versions if v.current), selected.newest)
     described = [version, *sorted(versions, key=lambda v: -v.serial)]
-    said = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in _WORDS}
-    endless = version.experiment.window == "all"  # it can have no keep
+    kept = all(hasattr(v, "keep") for v in versions)  # stores of before know none
+    words = {name: _WORDS[name] for name in _WORDS if kept or name != "keep"}
+    said = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in words}
+    endless = version.experiment.window == "all" or not kept  # it can have no keep
     for name, text in said.items():
         if not text and not (name == "keep" and endless):
             raise StatementError(

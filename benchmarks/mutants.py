@@ -110,7 +110,7 @@ class Copy:
         """Make a folder for the path: in it, pip's finder of the editable install has the copy's paths."""
         own = folder / "path"
         own.mkdir()
-        for path in map(Path, sys.path):
+        for path in map(Path, reversed(sys.path)):  # of several finders the first on the path counts
             for finder in path.glob("__editable___hushmote_*_finder.py"):
                 (own / finder.name).write_text(finder.read_text().replace(str(ROOT), str(self.root)))
         return own

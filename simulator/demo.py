@@ -95,7 +95,7 @@ def run(place: Place, devices: int | None, word: str = TEMPERATURES) -> DemoResu
     """
     question = QUESTIONS[word]
     every = question.readings()
-    readings = chosen(every, devices or question.usual)
+    readings = chosen(every, question.usual if devices is None else devices)
     definition = experiment.parse(question.definition)
     if not place.quiet:
         about = "private telemetry, end to end" if word == TEMPERATURES else definition.purpose

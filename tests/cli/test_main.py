@@ -34,7 +34,7 @@ def test_a_mistake_is_one_line_and_status_1(door: Path):
         (("simulate", "door.toml", "--population", "normal:1:2"), "number"),
         (("simulate", "door.toml", "--population", "file:no.csv:x"), "cannot read no.csv"),
         (("simulate", "door.toml", "--population", "file:no.csv"), "readings are in file:FILE:COLUMN"),
-        (("demo", "--devices", "7"), "--devices must be from 100 to 26115"),
+        (("demo", "--devices", "0"), "--devices must be from 100 to 26115"),
         (("demo", "--broker", "mqtt://127.0.0.1:1"), "no broker at 127.0.0.1:1"),
         (("demo", "--broker", "rabbit"), "a broker is written mqtt"),
     ]:

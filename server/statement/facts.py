@@ -20,7 +20,7 @@ from ..planning.policy import Policy
 from ..provisioning import flash, umqtt
 from ..provisioning.fleet_folder import FleetFolder
 from ..provisioning.further import further_files
-from ..store.store import Store, Version
+from ..store.store import Participation, Store, Version
 from ..wire import board_files, keys
 from ..words.label import keeping
 
@@ -119,7 +119,9 @@ def read(
     Raises StatementError for what is missing, PolicyError and StoreError.
     """
     policy, facts = policies.read(firmware), Facts(store, at)
-    questions = [_question(facts.selected(Selection(name, fleet)), policy) for name in facts.names(fleet)]
+    sent = store.participation(fleet)
+    selected = [facts.selected(Selection(name, fleet)) for name in facts.names(fleet)]
+    questions = [_question(of, policy, sent.get(of.selection.experiment)) for of in selected]
     questions = [q for q in questions if q.asked or q.reports]
     if not questions:
         raise StatementError(
@@ -142,7 +144,7 @@ def read(
     )
 
 
-def _question(selected: Selected, policy: Policy) -> FleetQuestion:
+def _question(selected: Selected, policy: Policy, sent: Participation | None) -> FleetQuestion:
     now, versions = selected.facts.at, selected.versions
     version = next((v for v in versions if v.current), selected.newest)
     described = [version, *sorted(versions, key=lambda v: -v.serial)]
@@ -159,7 +161,6 @@ def _question(selected: Selected, policy: Policy) -> FleetQuestion:
     experiment = version.experiment
     own = None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
     life = policy.left(experiment.epsilon)
-    sent = selected.facts.store.participation(version.fleet).get(experiment.name)
     return FleetQuestion(
         version,
         version.published_on(now.date()),
@@ -187,10 +188,10 @@ def _check(question: FleetQuestion, policy: Policy, firmware: Path) -> None:
 
 def consent_of(folder: FleetFolder | None, policy: Policy) -> Consent:
     """How boards come to take part; where nothing is said they ask, and are silent until then."""
-    given = folder is not None and getattr(folder.fleet, "consent", "") == "given"
+    because = "" if folder is None else getattr(folder.fleet, "consent", "")
     return Consent(
-        given,
-        getattr(folder.fleet, "because", "") if folder is not None and given else "",
+        bool(because),
+        because,
         getattr(policy, "consent_from", "") == "network",
         getattr(policy, "ask", "") == "each",
     )

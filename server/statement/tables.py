@@ -167,7 +167,11 @@ def _numbers(of: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]:
         yield f"{q.name}: devices that reported", q.devices, f"{of.store}: report numbers"
         if q.epsilons is not None:
             how = f"worked out from {q.epsilons.reports:,} reports, {q.epsilons.own:,} of one device at most"
-            yield f"{q.name}: ε of the counts", q.epsilons.histogram, f"{how}; {q.epsilons.holds}"
+            yield (
+                f"{q.name}: ε of the counts of all ended windows",
+                q.epsilons.histogram,
+                f"{how}; {q.epsilons.holds}",
+            )
             yield f"{q.name}: δ of the counts", q.epsilons.delta, "usual of this package"
     p, file = of.policy, of.policy_file
     yield "policy: Σε of a device's life", nats(p.sum), f"{file}: POLICY sum"

@@ -93,8 +93,7 @@ def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path
     folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
     asks_first = facts.Consent()
     assert facts.consent_of(folder, POLICY) == facts.consent_of(None, POLICY) == asks_first
-    object.__setattr__(folder.fleet, "consent", "given")
-    object.__setattr__(folder.fleet, "because", "forms of study 7")
+    object.__setattr__(folder.fleet, "consent", "forms of study 7")
     given = facts.consent_of(folder, POLICY)
     assert given == facts.Consent(True, "forms of study 7")
     said = words.consent(**vars(given))
@@ -121,7 +120,7 @@ def test_each_number_is_that_of_store_and_policy(store: Store, tmp_path: Path):
     assert told["room_temp: counts are kept"] == "for 400 days, then erased"
     assert told["room_temp: reports counted"] == "1,000"
     assert told["room_temp: devices that reported"] == "20"
-    assert told["room_temp: ε of the counts"] == f"{seen.histogram:,.10g}"
+    assert told["room_temp: ε of the counts of all ended windows"] == f"{seen.histogram:,.10g}"
     assert told["policy: Σε of a device's life"] == f"{POLICY.sum / 1e6:g}"
     assert Decimal(told["policy: Σε² of a device's life"]) == Decimal(POLICY.squares) / 10**12
     assert told["policy: ε of a report"] == "4"
@@ -134,14 +133,14 @@ def test_each_number_is_that_of_store_and_policy(store: Store, tmp_path: Path):
 def test_a_question_that_nobody_answered_yet_has_no_numbers_of_counts(store: Store, tmp_path: Path):
     ask(store)
     told = numbers(statement(store, tmp_path))
-    assert "room_temp: ε of the counts" not in told
+    assert "room_temp: ε of the counts of all ended windows" not in told
     assert told["room_temp: reports counted"][0] == "0"
 
 
 def test_while_a_window_runs_only_the_bound_of_the_answers_is_promised(store: Store, tmp_path: Path):
     ask(store, windows={"2026-11-26": 50})
     made = statement(store, tmp_path)
-    assert numbers(made)["room_temp: ε of the counts"][0] == "none holds"
+    assert numbers(made)["room_temp: ε of the counts of all ended windows"][0] == "none holds"
     assert (
         "From the counts (room_temp): no more than from the answers themselves." in made["label"][words.LEARN]
     )

@@ -86,7 +86,7 @@ def _files(files: Iterable[Mapping[str, Any]]) -> str:
     rows = [[f["path"], f"{f['bytes']:,}", f["sha256"]] for f in files]
     table = {
         "title": "Files",
-        "headings": ("on the board", "bytes", "SHA-256 of the source"),
+        "headings": ("on the device", "bytes", "SHA-256 of the source"),
         "rows": rows,
         "note": "",
     }

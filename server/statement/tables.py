@@ -70,6 +70,7 @@ def _of_question(of: FleetFacts, q: FleetQuestion) -> dict[str, str]:
         "mechanism": mechanism(e),
         "budget": budget(e),
         "epsilon": rounded_up(q.epsilon),
+        "told": belief(q.epsilon),
         "counts_of_it": _of_counts(q),
         "promised": of.promised.words,
         "version": version("hushmote"),
@@ -77,8 +78,8 @@ def _of_question(of: FleetFacts, q: FleetQuestion) -> dict[str, str]:
 
 
 def _of_fleet(of: FleetFacts) -> dict[str, str]:
-    def each(told: str) -> str:
-        return "; ".join(told.format_map(_of_question(of, q)) for q in of.questions)
+    def each(told: str, between: str = "\n") -> str:
+        return between.join(told.format_map(_of_question(of, q)) for q in of.questions)
 
     *obtaining, withdrawing = words.consent(**vars(of.consent))
     signed = "What is asked is signed, and devices check that. " if of.keyed else ""
@@ -88,12 +89,12 @@ def _of_fleet(of: FleetFacts) -> dict[str, str]:
         "obtaining": " ".join(obtaining),
         "withdrawing": withdrawing,
         "kept": each("{name} {keep}"),
-        "epsilons": each("{name}: ε = {epsilon}"),
+        "epsilons": each("{name}: ε = {epsilon}", "; "),
         "purposes": each("{name}: {purpose}"),
-        "answers": each("{name}: {answer}"),
-        "single": " ".join(f"{q.name}: {belief(q.epsilon)}" for q in of.questions),
+        "answers": each("{name}: {answer}", "; "),
+        "single": each("{name}: {told}"),
         "life": words.but(of.promised.delta, belief(of.promised.epsilon, seen=ALL_SEEN)),
-        "counts": " ".join(f"{q.name}: {_of_counts(q)}" for q in of.questions),
+        "counts": each("{name}: {counts_of_it}"),
         "seen": words.SEEN,
         "forged": _FORGED[of.keyed],
         "measures": f"{_MEASURES} {signed}{_carried(of)}",

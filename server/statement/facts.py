@@ -124,9 +124,7 @@ def read(
     questions = [_question(of, policy, sent.get(of.selection.experiment)) for of in selected]
     questions = [q for q in questions if q.asked or q.reports]
     if not questions:
-        raise StatementError(
-            f"nothing is asked of fleet {fleet}: add an experiment with `hushmote experiment add`"
-        )
+        raise StatementError(f"nothing is asked of fleet {fleet}: `hushmote experiment add` adds a question")
     for q in questions:
         _check(q, policy, firmware)
     return FleetFacts(
@@ -149,8 +147,8 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
     version = next((v for v in versions if v.current), selected.newest)
     described = [version, *sorted(versions, key=lambda v: -v.serial)]
     kept = all(hasattr(v, "keep") for v in versions)  # stores of before know none
-    words = {name: _WORDS[name] for name in _WORDS if kept or name != "keep"}
-    said = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in words}
+    names = [name for name in _WORDS if kept or name != "keep"]
+    said = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in names}
     endless = version.experiment.window == "all" or not kept  # it can have no keep
     for name, text in said.items():
         if not text and not (name == "keep" and endless):

@@ -268,7 +268,7 @@ def test_what_the_file_does_not_say_is_named_with_the_file(missing: str, store: 
 
 def test_a_fleet_of_which_nothing_is_asked_has_no_statement(store: Store, tmp_path: Path):
     store.add_fleet("home", keyed=False)
-    with pytest.raises(StatementError, match="nothing is asked of fleet home: add an experiment"):
+    with pytest.raises(StatementError, match="nothing is asked of fleet home: `hushmote experiment add`"):
         statement(store, tmp_path)
 
 

@@ -114,6 +114,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "store upgrade": ("hushmote store upgrade sqlite:///hushmote.sqlite",),
     "store backup": ("hushmote store backup sqlite:///hushmote.sqlite monday.sqlite",),
     "store check": ("hushmote store check sqlite:///hushmote.sqlite",),
+    "store erase": (
+        "hushmote store erase sqlite:///hushmote.sqlite --device board-0042",
+        "hushmote store erase sqlite:///hushmote.sqlite --experiment door_open --yes",
+    ),
     "store seal": (
         "hushmote store seal sqlite:///hushmote.sqlite door_open",
         "hushmote store seal sqlite:///hushmote.sqlite door_open --yes",

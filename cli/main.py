@@ -124,7 +124,7 @@ COMMANDS = {
     "store": (
         "Look after",
         "store:store_app",
-        "The store itself: upgrade, back up, check, seal, merge.",
+        "The store itself: upgrade, back up, check, seal, erase, merge.",
     ),
     "study": (
         "Study",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Annotated
 import typer
 
 from ..server.answers import tables as show
+from ..server.errors import UsageError
+from ..server.provisioning.master_key import load_keys
 from ..server.store import schema
 from ..server.store.backup import backup
 from ..server.store.check import check
 from ..server.store.database import Database
+from ..server.store.erase import Erasure, erase
 from ..server.store.merge import Merged, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
@@ -21,7 +25,9 @@ from . import tables
 from .options import AsJson, FleetName, print_json, the_fleet
 from .progress import progress
 
-store_app = typer.Typer(help="The store itself: upgrade, back up, check, seal, merge.", no_args_is_help=True)
+store_app = typer.Typer(
+    help="The store itself: upgrade, back up, check, seal, erase, merge.", no_args_is_help=True
+)
 
 _HELP = "URL of the store: sqlite:///file, or postgresql+psycopg://user@host/database."
 Url = Annotated[str, typer.Argument(metavar="URL", help=_HELP, envvar="HUSHMOTE_STORE")]
@@ -121,6 +127,81 @@ def _show_sealing(sealing: Sealing, done: bool) -> None:
     _say("A report that comes for a gap is rejected as a duplicate once it is sealed.")
     _say("Merge stores before that: one that has the same devices is refused then.")
     _say("It is sealed." if done else "Nothing was changed: add --yes to seal it.")
+
+
+@store_app.command("erase")
+def store_erase(
+    url: Url,
+    device: Annotated[
+        str | None, typer.Option(metavar="ID", help="Erase this device's numbers.", show_default=False)
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Erase this experiment.", show_default=False)
+    ] = None,
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Whose; with nothing else, erase all of this fleet.", show_default=False
+        ),
+    ] = None,
+    master_key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Master key file, to seal a device's numbers; or set HUSHMOTE_MASTER_KEY.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+) -> None:
+    """Erase a device, an experiment or a fleet for good, and write the database's files anew.
+
+    Stop the aggregators first. A device's counts cannot be told apart any more and stay; its old reports do
+    not count again. Says what is left elsewhere: in backups, logs and at the broker.
+    """
+    if (device is None) == (experiment is None) and (device or experiment or fleet is None):
+        raise UsageError("say what is erased: --device ID, --experiment NAME, or --fleet NAME alone")
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("nobody is there to be asked, so nothing was erased: add --yes to erase")
+
+    def agree(erasure: Erasure) -> None:
+        show.out.print(_to_erase(erasure), markup=False)
+        if not yes:
+            typer.confirm("Erase it for good?", abort=True)
+
+    with Store(url, create=False) as store:
+        of, given = the_fleet(store, fleet), load_keys(master_key)
+        done = erase(store, of, experiment=experiment, device=device, fleet_keys=given, agree=agree)
+        sqlite = store.engine.dialect.name == "sqlite"
+    _say("It is erased.")
+    for notice in done.notices:
+        show.out.print(
+            f"The server did not write all files anew, which its owner can: {notice}", markup=False
+        )
+    show.out.print(_left(done, sqlite))
+
+
+def _to_erase(erasure: Erasure) -> str:
+    of = f"of fleet {erasure.fleet}, {erasure.reports:,} reports"
+    if erasure.device is not None:
+        barred = "They cannot count again: their numbers are sealed with the master key."
+        if not erasure.sealed:
+            barred = "Without a --master-key an open fleet counts them again if somebody sends them again."
+        counted = "What they added to the counts stays, for nobody can tell it apart."
+        return f"device {erasure.device} {of}. {counted} {barred}"
+    what = "all" if erasure.experiment is None else f"experiment {erasure.experiment}"
+    again = "Do not add the same file again: its old reports would count again."
+    return f"{what} {of} of {erasure.devices:,} devices, with all counts. {again}"
+
+
+def _left(erasure: Erasure, sqlite: bool) -> str:
+    broker = "the messages that the broker retains, and papers and exports"
+    if erasure.device is not None:
+        broker = "its status at the broker, and the fleet's folder (boards, certificates)"
+    log = "blocks of the disk that nothing has overwritten yet"
+    if not sqlite:
+        log = "the log of transactions (WAL) and its archive, standbys, and what VACUUM could not reach"
+    return f"What may still hold it: backups and copies of the store; {log}; {broker}."
 
 
 @store_app.command("merge")

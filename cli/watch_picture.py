@@ -92,6 +92,9 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
         lines.append(Text(result.finding, "bold"))
     if e.state != "current" or not e.reports:
         lines.append(Text(state_words(e), "dim"))
+    if e.keep or e.erased:
+        rule = f"Windows are erased {e.keep} after their end; so far" if e.keep else "Windows were erased:"
+        lines.append(Text(f"{rule} {e.erased:,} reports.", "dim"))
     if e.implausible:
         lines.append(Text(_sentence(e.implausible), "bold red"))
     if result is not None:

@@ -21,7 +21,7 @@ from .errors import HushmoteError
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
 from .ingest.clock import now
-from .ingest.commit import Committer, Counters
+from .ingest.commit import Committer, Counters, Retention
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S
 from .ingest.mqtt_source import MqttSource
@@ -151,6 +151,7 @@ class Aggregator:
         limit = None if counting.rate is None else RateLimit(counting.rate)
         self._committer = Committer(store, self._fleets, self._status, limit, on_commit, counting.clock)
         self._announcer = Announcer(self._fleets, self._status)
+        self._retention = Retention(store, self._status, counting.clock)
         self._outbox = None if retained is None else Outbox(retained)
         self._connection: ReportConnection | None = None
         self._loop_turned_at = time.monotonic()
@@ -230,6 +231,7 @@ class Aggregator:
                 self._commit(connection)
             if connection.subscribed:
                 self._announce(connection, now)
+                self._retention.turn()
             if self._source.is_over(connection, now):
                 return True
         # What a lost connection brought is committed all the same: should the broker have lost it, we have

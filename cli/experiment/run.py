@@ -55,6 +55,7 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "rule": experiment.rule,
         "cap": cap_in_nats(experiment.rule, experiment.cap),
         "window": experiment.window,
+        "keep": words.keep or None,
         "codes": experiment.code_count,
         "report_bytes": 9 + experiment.code_bytes,
         "authenticated_report_bytes": 17 + experiment.code_bytes,
@@ -92,6 +93,8 @@ def show_file(file: Path, as_json: bool) -> None:
     table.add_row("together", words.together(definition.guarantee(), definition.spent(), definition.epsilon))
     table.add_row("report", f"{9 + experiment.code_bytes} bytes, {17 + experiment.code_bytes} authenticated")
     table.add_row("digest", experiment.digest.hex())
+    if definition.keep:
+        table.add_row("kept", f"windows are erased {definition.keep} after their end")
     if further := flash_options(experiment):
         table.add_row("boards", f"need hushmote flash {further}")
     show.out.print(table)

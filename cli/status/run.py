@@ -93,6 +93,8 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
                 "reports": int(counts.sum()),
                 "windows": len(store.windows(v.fleet, v.experiment.digest)),
                 "devices": 0,
+                "keep": v.keep or None,
+                "erased_reports": v.erased,
                 "epsilon": _epsilons(facts, v) if counts.any() else None,
                 "plausibility": plausibility.check(v.experiment, counts).to_dict(),
             }

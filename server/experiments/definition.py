@@ -26,6 +26,7 @@ from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
 from ..mechanisms.own import need_private
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.experiments import is_own, parse_experiment
+from ..wire.limits import kept_hours
 from ..wrong_value import wrong_value
 from .asking import NotAnswered
 from .asks import asks_of
@@ -65,6 +66,7 @@ class Definition(ReadingDefinition):
     every: int = 1
     budget: ExperimentBudget
     window: Literal["hour", "day", "all"] = "day"
+    keep: str = ""
     planned: PlannedCase | None = None
 
     @model_validator(mode="before")
@@ -87,6 +89,10 @@ class Definition(ReadingDefinition):
     def _fields_fit_type(self) -> Definition:
         self.check_values()
         self._check_pair()
+        try:
+            kept_hours(self.keep, self.window)
+        except ValueError as e:
+            raise ValueError(f"keep: {e}") from None
         if self.mechanism not in MECHANISM_NAMES and not is_own(self.mechanism):
             raise ValueError(
                 "mechanism must be auto, one that hushmote mechanisms lists, or package.module:Class"
@@ -223,7 +229,7 @@ class Definition(ReadingDefinition):
         """The words for it that a store keeps: the unit, why it is asked, by whom."""
         from ..store.versions import Description  # only here: planning has no store, and it loads slowly
 
-        return Description(self.unit, self.purpose, self.owner, "\n".join(self.asks))
+        return Description(self.unit, self.purpose, self.owner, "\n".join(self.asks), self.keep)
 
     def guarantee(self) -> Guarantee:
         """What holds for all of a board's reports to this experiment together."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..store.erase import expire
 from ..store.store import Store, StoreError
 from . import pipeline
 from .clock import now
@@ -17,6 +18,8 @@ from .pacing import Backoff
 from .pipeline import KnownFleets
 from .rate_limit import RateLimit
 from .status import Status
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -89,3 +92,33 @@ class Committer:
         if self._on_commit is not None:
             self._on_commit(len(messages), self.committed_at - start)
         return True
+
+
+class Retention:
+    """Erases a window a turn until none is too old, then rests until the clock's hour is another."""
+
+    def __init__(self, store: Store, status: Status, clock: Callable[[], datetime.datetime]) -> None:
+        self._store = store
+        self._status = status
+        self._clock = clock
+        self._done = ""
+
+    def turn(self) -> None:
+        """Erase one window, if one is due; what fails is said, and tried again in the next hour."""
+        now = self._clock()
+        hour = pipeline.window("hour", now)
+        if hour == self._done:
+            return
+        try:
+            gone = expire(self._store, now)
+        except StoreError as e:
+            self._status.say(logging.ERROR, f"windows that are too old are not erased yet: {e}")
+            gone = None
+        if gone is None:
+            self._done = hour
+            return
+        version, window, reports = gone
+        name = f"{version.experiment.name} of fleet {version.fleet}"
+        log.info(
+            "%s: the window %s, of %s reports, was erased as its file says", name, window, f"{reports:,}"
+        )

@@ -51,20 +51,22 @@ _OF_REPORTS = (
 REASONS = (*_OF_REPORTS, UNKNOWN_DEVICE, REVOKED_DEVICE, TOO_FAST, UNKNOWN_FLEET)
 
 _key = functools.lru_cache(maxsize=1 << 17)(keys.device_key)  # some 40 MiB at most
+_mark = functools.lru_cache(maxsize=1 << 17)(keys.erased_mark)
 
 
 @dataclass(frozen=True)
 class FleetRules:
     """The rules by which a fleet's reports are judged.
 
-    keys: its tags may come from any of their master keys; None in an open fleet. versions: digest -> version.
-    most: digest -> highest number that a report of the version can have, None if unlimited. revoked: ids
-    that may no longer report. listed: whether it has an allow-list. master_check: of its master key, None
-    if none has counted yet.
+    keys: its tags may come from any of their master keys; None in an open fleet. seals: the keys that erased
+    devices of an open fleet may be sealed with. versions: digest -> version. most: digest -> highest number
+    that a report of the version can have, None if unlimited. revoked: ids that may no longer report.
+    listed: whether it has an allow-list. master_check: of its master key, None if none has counted yet.
     """
 
     name: str
     keys: FleetKeys | None = None
+    seals: FleetKeys | None = None
     versions: Mapping[bytes, Version] = field(default_factory=dict)
     most: Mapping[bytes, int | None] = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
@@ -73,12 +75,7 @@ class FleetRules:
 
     def check_masters(self) -> None:
         """Raise MasterKeyError if none of the master keys is the one that counted this fleet's reports."""
-        masters = self.keys.masters if self.keys is not None and self.master_check is not None else ()
-        if masters and self.master_check not in [keys.master_check(m, self.name) for m in masters]:
-            raise keys.MasterKeyError(
-                f"this is not the master key of fleet {self.name}, whose reports would all be refused: "
-                "give the one that its devices were provisioned with"
-            )
+        keys.check_masters(self.keys or self.seals, self.name, self.master_check)
 
 
 class AuthenticReport(NamedTuple):
@@ -114,15 +111,16 @@ def fleets(
     checks = store.master_checks()
     chosen = {}
     for name in keyed if names is None else [n for n in names if n in keyed]:
-        if keyed[name] and fleet_keys is None:
-            raise keys.MasterKeyError(
-                f"fleet {name} is keyed: give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
-            )
+        if fleet_keys is None and (keyed[name] or checks.get(name)):
+            why = "is keyed" if keyed[name] else "has erased devices, sealed with a master key"
+            give = f"give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
+            raise keys.MasterKeyError(f"fleet {name} {why}: {give}")
         own = [v for v in versions if v.fleet == name]
         most = most_reports(own)
         chosen[name] = FleetRules(
             name=name,
             keys=fleet_keys if keyed[name] else None,
+            seals=fleet_keys,
             versions={v.experiment.digest: v for v in own},
             most={v.experiment.digest: most[v.id] for v in own},
             revoked=store.revoked(name),
@@ -328,6 +326,18 @@ def settle(
     return Settlement(changed, counts, rejects), taken
 
 
+def _marks(
+    reports: Sequence[AuthenticReport], fleets: Mapping[str, FleetRules]
+) -> dict[DedupeKey, list[str]]:
+    """Key -> the marks that it would have among those of erased devices."""
+    marks = dict[DedupeKey, list[str]]()
+    for fleet, name, device in {c.key for c in reports}:
+        if given := fleets[fleet].keys or fleets[fleet].seals:
+            several = [_mark(m, fleet, of, device) for m in given.masters for of in (name, "")]
+            marks[fleet, name, device] = several
+    return marks
+
+
 def window(kind: str, now: datetime.datetime) -> str:
     """Return a moment's window (UTC): kind "hour" -> 2026-11-21T14, "day" -> 2026-11-21, "all" -> all."""
     if kind == "all":
@@ -361,8 +371,12 @@ def ingest(
             if strangers := len(candidates) - len(known):
                 rejects[name, UNKNOWN_DEVICE] += strangers
             candidates = known
-        faults: dict[DedupeKey, Exception] = {}
+        barred = transaction.barred(functools.partial(_marks, candidates, fleets))
+        rejects.update((c.key[0], DUPLICATE) for c in candidates if c.number <= barred.get(c.key, 0))
+        candidates = [c for c in candidates if c.number > barred.get(c.key, 0)]
+        faults = dict[DedupeKey, Exception]()
         seen = transaction.seen((c.key for c in candidates), faults)
+        seen |= {key: seen[key].close(highest) for key, highest in barred.items() if key in seen}
         while True:
             try:
                 settled, taken = settle(candidates, seen, now, room)

@@ -38,7 +38,8 @@ class ExperimentOverview:
     None for good. days_left: as days_left() counts; None for good, 0 where they are asked no more.
     reports: in all. today: on the day, UTC; None where the windows do not tell. newest: the newest window
     with reports, "" before the first, and newest_reports: in it. implausible: why honest boards cannot have
-    made the histogram of a version, else "".
+    made the histogram of a version, else "". keep: for how long windows are kept, "" for good. erased:
+    reports of windows that were erased since.
     """
 
     fleet: str
@@ -57,6 +58,8 @@ class ExperimentOverview:
     newest: str
     newest_reports: int
     implausible: str
+    keep: str = ""
+    erased: int = 0
 
 
 @dataclass(frozen=True)
@@ -205,6 +208,8 @@ def _experiment(versions: list[Version], counted: list[_Counted], day: datetime.
         last,
         windows[last],
         next((one.implausible for one in counted if one.implausible), ""),
+        newest.keep,
+        sum(v.erased for v in versions),
     )
 
 

@@ -54,7 +54,7 @@ def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> 
         versions = _experiments(connection, wrong)
         accepted = _dedupe(rows, _highest_numbers(versions), wrong)
         counted = _histograms(rows, {v.id: v for v in versions}, wrong)
-        wrong += _totals(counted, accepted)
+        wrong += _totals(*_erased(connection, versions, counted, accepted))
         wrong += _devices(connection)
         table = schema.dedupe
         devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
@@ -163,6 +163,19 @@ def _histograms(rows: Rows, versions: dict[int, Version], wrong: list[str]) -> C
         of = "" if v is None else f" of {v.experiment.name} in fleet {v.fleet}"
         wrong.append(f"version {id_}{of}: {n:,} count{'s' * (n > 1)} {what}")
     return counted
+
+
+def _erased(
+    connection: Connection, versions: list[Version], counted: Counter[_Name], accepted: Counter[_Name]
+) -> tuple[Counter[_Name], Counter[_Name]]:
+    """The same with what is only a sum any more: erased windows were counted, erased devices' accepted."""
+    windows, table = Counter(counted), schema.erased
+    for v in versions:
+        windows[v.fleet, v.experiment.name] += v.erased
+    query = select(table.c.fleet, table.c.experiment, func.sum(table.c.reports))
+    query = query.where(table.c.experiment != "").group_by(table.c.fleet, table.c.experiment)
+    rows = connection.execute(query).all()
+    return windows, accepted + Counter({(fleet, name): int(n) for fleet, name, n in rows})
 
 
 def _totals(counted: Counter[_Name], accepted: Counter[_Name]) -> Iterator[str]:

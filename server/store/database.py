@@ -7,14 +7,28 @@ URL.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, func, inspect, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Row,
+    Select,
+    Table,
+    case,
+    create_engine,
+    event,
+    func,
+    inspect,
+    select,
+    update,
+)
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from .. import private_file
 from ..errors import HushmoteError
@@ -25,6 +39,7 @@ _PAGE_BYTES = 1024  # of a new file: a batch changes one row in most of the page
 _CACHE_KIB = 64 << 10  # a million devices are some 35 MB
 _LOG_BYTES = 32 << 20  # a page that several batches change is copied into the file once
 _SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for making or changing the schema
+COUNTING_LOCK = _SCHEMA_LOCK + 1  # shared by all that count; an erasure has it alone
 
 
 _VERSION = select(schema.schema_version.c.version)
@@ -245,6 +260,12 @@ class Database:
             finally:  # the failure may come from that
                 open_files.check(connection)
 
+    def hold_for_counting(self, connection: Connection) -> None:
+        """Keep others from erasing until a connection that counts is closed, as SQLite itself does."""
+        if self._dialect == "postgresql" and "hushmote_counts" not in connection.info:
+            connection.execute(select(func.pg_advisory_lock_shared(COUNTING_LOCK)))
+            connection.info["hushmote_counts"] = True
+
     @contextmanager
     def errors(self) -> Generator[None, None, None]:
         """Turn the database's failures within the block into StoreError, one line."""
@@ -252,7 +273,7 @@ class Database:
             yield
         except open_files.StoreMoved as e:
             raise StoreError(str(e)) from None
-        except SQLAlchemyError as e:
+        except (SQLAlchemyError, sqlite3.Error) as e:
             text = _one_line(self.where, e)
             raise (StoreLocked if text.endswith(_LOCKED) else StoreError)(text) from e
 
@@ -272,16 +293,29 @@ class Database:
 
 def insert_devices(connection: Connection) -> Any:
     """Return an INSERT of devices' rows; an existing row only changes its state, and only to revoked."""
-    if connection.dialect.name == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert
-    else:
-        from sqlalchemy.dialects.postgresql import insert
-    statement = insert(schema.device)
+    statement = _insert(connection, schema.device)
     return statement.on_conflict_do_update(
         index_elements=["fleet", "device"],
         set_={"state": statement.excluded.state},
         where=statement.excluded.state == "revoked",  # for good, whatever the other row says
     )
+
+
+def _insert(connection: Connection, table: Table) -> Any:
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert
+    else:
+        from sqlalchemy.dialects.postgresql import insert
+    return insert(table)
+
+
+def insert_erased(connection: Connection) -> Any:
+    """Return an INSERT of erased devices' rows; an existing row adds reports and keeps the highest number."""
+    statement, own = _insert(connection, schema.erased), schema.erased.c
+    new = statement.excluded
+    highest = case((new.highest > own.highest, new.highest), else_=own.highest)
+    both = {"highest": highest, "reports": own.reports + new.reports}
+    return statement.on_conflict_do_update(index_elements=["mark"], set_=both)
 
 
 def _set_up_sqlite(connection: Any, record: Any) -> None:
@@ -294,6 +328,7 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")  # in WAL mode NORMAL may lose the last commits
         cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA secure_delete=ON")  # what is deleted is overwritten
         cursor.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
         (page_bytes,) = cursor.execute("PRAGMA page_size").fetchone()
         cursor.execute(f"PRAGMA wal_autocheckpoint={_LOG_BYTES // page_bytes}")
@@ -323,10 +358,11 @@ _WHAT_WOULD_BE_RIGHT = {
 }
 
 
-def _one_line(where: str, error: SQLAlchemyError) -> str:
-    text = str(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
+def _one_line(where: str, error: Exception) -> str:
+    cause = getattr(error, "orig", None) or error
+    text = str(cause)
     text = text.strip().split("\n")[0].removeprefix("connection failed: ")
-    name = getattr(error.orig, "sqlite_errorname", "") if isinstance(error, DBAPIError) else ""
+    name = getattr(cause, "sqlite_errorname", "")
     for part, advice in _WHAT_WOULD_BE_RIGHT.items():
         if part in text or part == name:
             return f"cannot use {where}: {advice}"

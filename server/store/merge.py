@@ -20,7 +20,7 @@ from sqlalchemy import Column, Connection, func, select, update
 from ..errors import HushmoteError
 from ..wire.limits import GRACE_DAYS
 from . import schema
-from .database import insert_devices
+from .database import insert_devices, insert_erased
 from .number_set import NumberSet
 from .rows import Rows
 from .store import Store, Version, VersionRefused, check_total
@@ -146,6 +146,7 @@ class _Merge:
             _check_counts(store, reader, {(v.fleet, v.experiment.name) for v in versions})
         ids = self._add_versions(versions)
         self._add_dedupe(rows)
+        self._add_erased()
         self._add_histograms(rows, ids)
         self._add_rejects()
 
@@ -239,6 +240,7 @@ class _Merge:
         table = schema.experiment
         both = {"first_serial": min(same.first_serial, other.first_serial)}
         both["serial"] = max(same.serial, other.serial)
+        both["erased"] = same.erased + other.erased
         words = {word: own[word] or theirs[word] for word in own}
         self._target.execute(update(table).where(table.c.id == same.id).values(**both, **words))
 
@@ -271,6 +273,18 @@ class _Merge:
                 f"in fleet {fleet}: their counts cannot be told apart"
             )
 
+    def _add_erased(self) -> None:
+        table = schema.erased
+        rows = [dict(row) for row in self._connection.execute(select(table)).mappings()]
+        have = set(self._target.scalars(select(table.c.mark)))
+        if both := sum(row["mark"] in have and row["reports"] > 0 for row in rows):
+            raise MergeRefused(
+                f"both {self._into.where} and {self._source.where} counted reports of {both:,} "
+                f"device{'s' * (both > 1)} erased since: whether the same cannot be told"
+            )
+        if rows:
+            self._target.execute(insert_erased(self._target), rows)
+
     def _add_histograms(self, rows: Rows, ids: dict[int, int]) -> None:
         table = schema.histogram
         query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
@@ -294,19 +308,22 @@ def _decoded(text: str, beyond: bytes | None, accepted: int) -> NumberSet:
 
 def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> None:
     """Refuse counts without a dedupe set: nobody could tell whether they were added before."""
-    versions, dedupe = schema.experiment, schema.dedupe
+    versions, dedupe, erased = schema.experiment, schema.dedupe, schema.erased
 
-    def sums(count: Column[int], *name: Column[str]) -> dict[_Name, int]:
+    def sums(count: Column[int], *name: Column[str]) -> Counter[_Name]:
         query = select(*name, func.sum(count)).group_by(*name)
         if count.table is schema.histogram:
             query = query.where(versions.c.id == schema.histogram.c.experiment)
         rows: Any = connection.execute(query)
-        return {(fleet, name): int(n) for fleet, name, n in rows}
+        return Counter({(fleet, name): int(n) for fleet, name, n in rows})
 
+    # What was erased is in neither, but for its sum: of windows here, of devices there.
     counts = sums(schema.histogram.c.count, versions.c.fleet, versions.c.name)
+    counts += sums(versions.c.erased, versions.c.fleet, versions.c.name)
     known = sums(dedupe.c.accepted, dedupe.c.fleet, dedupe.c.experiment)
+    known += sums(erased.c.reports, erased.c.fleet, erased.c.experiment)
     for fleet, name in sorted(names):
-        have, of = counts.get((fleet, name), 0), known.get((fleet, name), 0)
+        have, of = counts[fleet, name], known[fleet, name]
         if have != of:
             raise MergeRefused(
                 f"{store.where} counts {have:,} reports to {name} in fleet {fleet} but has the numbers of "

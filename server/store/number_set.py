@@ -69,7 +69,7 @@ class NumberSet:
 
     def seal(self) -> NumberSet:
         """Return the set with all from 1 to its highest in it: numbers that were not counted are too late."""
-        return self._close(self.highest)
+        return self.close(self.highest)
 
     def narrow(self) -> NumberSet:
         """Return the set, with its lowest gaps closed if it is too large: numbers in them are too late."""
@@ -80,10 +80,11 @@ class NumberSet:
         lowest = self.beyond.min()
         for _ in range(containers // 8 + 1):  # one at a time for large ones, many at once for many
             lowest = self.beyond.next_set_bit(lowest - lowest % _CONTAINER + _CONTAINER)
-        return self._close(lowest - lowest % _CONTAINER - 1).narrow()
+        return self.close(lowest - lowest % _CONTAINER - 1).narrow()
 
-    def _close(self, whole: int) -> NumberSet:
-        wider = _set(whole, self.beyond, 0)
+    def close(self, whole: int) -> NumberSet:
+        """Return the set with all from 1 to whole in it as well: what was not counted is too late."""
+        wider = _set(max(whole, self.whole), self.beyond, 0)
         return NumberSet(wider.whole, wider.beyond, len(wider) - len(self))
 
     def encode(self) -> tuple[str, bytes | None]:

@@ -1,7 +1,8 @@
 """The store's tables, one schema for SQLite and PostgreSQL.
 
 No column links a device to a code, a value, an address or a time: `dedupe` knows devices and numbers,
-`histogram` codes and windows, and nothing joins them. Every version of this schema is a step in `migrations`.
+`histogram` codes and windows, and nothing joins them; `erased` knows neither. Every version of this schema
+is a step in `migrations`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy import event
 
-VERSION = 7
+VERSION = 8
 BASELINE = 5
 """The oldest version that can be upgraded: earlier ones were never released."""
 
@@ -40,7 +41,7 @@ device = sa.Table(
 
 # A version of an experiment is immutable. `current` marks the published one, at most one of a name.
 # Serials are unix times, or the fleet's last serial plus one if that is more: they give the order.
-# unit, purpose, owner and asked are the analyst's words: devices never see them; they may change.
+# unit, purpose, owner, asked and keep are the analyst's words: devices never see them; they may change.
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -61,6 +62,8 @@ experiment = sa.Table(
     sa.Column("purpose", sa.Text, nullable=False, server_default=""),
     sa.Column("owner", sa.Text, nullable=False, server_default=""),
     sa.Column("asked", sa.Text, nullable=False, server_default=""),  # the finding's questions, one a line
+    sa.Column("keep", sa.Text, nullable=False, server_default=""),  # for how long its windows: 400d, 48h
+    sa.Column("erased", sa.BigInteger, nullable=False, server_default="0"),  # reports of windows erased since
     sa.UniqueConstraint("fleet", "digest"),
 )
 
@@ -113,5 +116,18 @@ reject = sa.Table(
     sa.Column("fleet", sa.String(32), primary_key=True),  # empty where the fleet is not known
     sa.Column("reason", sa.String(32), primary_key=True),
     sa.Column("count", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# What is left of a device that was erased, a row for each experiment's name that it had reported to. The mark
+# is a keyed hash, and the key is not in the store; see `erase`. No number up to the highest counts again.
+erased = sa.Table(
+    "erased",
+    metadata,
+    sa.Column("mark", sa.String(32), primary_key=True),
+    sa.Column("fleet", sa.String(32), nullable=False),
+    sa.Column("experiment", sa.String(32), nullable=False),  # empty: revoked, nothing of it counts
+    sa.Column("highest", sa.BigInteger, nullable=False),
+    sa.Column("reports", sa.BigInteger, nullable=False),  # that were counted, and are in histogram still
     sqlite_with_rowid=False,
 )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, and_, func, select, update
+from sqlalchemy import Connection, and_, func, select, union_all, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..wire.experiments import OwnCodeRefused, parse_experiment
@@ -341,10 +341,13 @@ class Store(Database):
         return rejects
 
     def participation(self, fleet: str) -> dict[str, Participation]:
-        """Return experiment name -> accepted reports and the devices they came from."""
-        table, accepted = schema.dedupe, schema.dedupe.c.accepted
-        query = select(table.c.experiment, func.count(), func.sum(accepted), func.max(accepted))
-        query = query.where(table.c.fleet == fleet, accepted > 0).group_by(table.c.experiment)
+        """Return experiment name -> accepted reports and the devices they came from, erased ones too."""
+        table, gone = schema.dedupe.c, schema.erased.c
+        known = select(table.experiment, table.accepted).where(table.fleet == fleet, table.accepted > 0)
+        erased = select(gone.experiment, gone.reports).where(gone.fleet == fleet, gone.reports > 0)
+        both = union_all(known, erased).subquery().c
+        query = select(both.experiment, func.count(), func.sum(both.accepted), func.max(both.accepted))
+        query = query.group_by(both.experiment)
         return {name: Participation(*map(int, row)) for name, *row in self.read(query)}
 
     def seen(self, fleet: str) -> Iterator[tuple[str, str, NumberSet]]:
@@ -377,6 +380,7 @@ class Store(Database):
         with self.legible(), self.writing() as connection:
             # After an upgrade, a running aggregator would count by old rules.
             self.check_version(connection)
+            self.hold_for_counting(connection)
             yield IngestTransaction(connection)
 
     # Whole stores

@@ -6,7 +6,7 @@ SQLAlchemy Core, in statements that SQLite and PostgreSQL share.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import ARRAY, Connection, LargeBinary, Table, Text, bindparam, cast, func, select, true
@@ -75,6 +75,23 @@ class IngestTransaction:
             part = {"fleet": fleet, "devices": ids[start:][:_PARAMETERS]}
             allowed.update(self._connection.scalars(query, part))
         return allowed
+
+    def barred(self, marks: Callable[[], Mapping[DedupeKey, list[str]]]) -> dict[DedupeKey, int]:
+        """Return key -> the number up to which nothing of an erased device counts any more.
+
+        marks: returns key -> what may stand for it; asked only where devices were erased at all.
+        """
+        table = schema.erased
+        if self._connection.scalar(select(table.c.mark).limit(1)) is None:
+            return {}
+        found, keys = dict[str, int](), marks()
+        names = [mark for several in keys.values() for mark in several]
+        for start in range(0, len(names), _PARAMETERS):
+            some = table.c.mark.in_(names[start:][:_PARAMETERS])
+            rows = self._connection.execute(select(table.c.mark, table.c.highest).where(some))
+            found.update((mark, highest) for mark, highest in rows)
+        highest = {key: max(found.get(mark, 0) for mark in several) for key, several in keys.items()}
+        return {key: number for key, number in highest.items() if number}
 
     def _select_seen(self, keys: list[DedupeKey]) -> Iterator[tuple[DedupeKey, Any, Any]]:
         groups: dict[tuple[str, str], list[str]] = {}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import RowMapping
 
 from ...device.ldp_client import Experiment
 from ..wire.experiments import parse_experiment
+from ..wire.limits import kept_hours
 from .database import StoreError
 
 
@@ -22,13 +23,15 @@ class VersionRefused(StoreError):
 class Description:
     """What devices never see of an experiment: its readings' unit, purpose, owner; empty where not known.
 
-    asked: the questions its finding answers, one a line; empty for the usual one of its kind.
+    asked: the questions its finding answers, one a line; empty for the usual one of its kind. keep: how long
+    its windows are kept after their end, as wire.limits.kept_hours() reads it; empty for good.
     """
 
     unit: str = ""
     purpose: str = ""
     owner: str = ""
     asked: str = ""
+    keep: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ class Version:
 
     expires: the last day, UTC, on which it is published; None if it never expires. counted_until: the last
     day, UTC, on which its reports count; None for no end. first_serial, serial: the serials of its first and
-    latest publication; both grow with time over all versions of a fleet. unit, purpose, owner, asked: as in
-    Description.
+    latest publication; both grow with time over all versions of a fleet. unit, purpose, owner, asked, keep:
+    as in Description. erased: its reports in windows that were erased since.
     """
 
     id: int
@@ -54,11 +57,13 @@ class Version:
     purpose: str = ""
     owner: str = ""
     asked: str = ""
+    keep: str = ""
+    erased: int = 0
 
     @property
     def description(self) -> Description:
         """Its words."""
-        return Description(self.unit, self.purpose, self.owner, self.asked)
+        return Description(self.unit, self.purpose, self.owner, self.asked, self.keep)
 
     def published_on(self, day: datetime.date) -> bool:
         """Return whether devices take part on that day, UTC."""
@@ -78,10 +83,11 @@ def version_of(row: RowMapping) -> Version:
         name: None if row[name] is None else datetime.date.fromisoformat(row[name])
         for name in ("expires", "counted_until")
     }
-    texts = {name: row[name] for name in ("unit", "purpose", "owner", "asked")}
+    texts = {name: row[name] for name in ("unit", "purpose", "owner", "asked", "keep")}
     if not all(isinstance(text, str) for text in texts.values()):
         raise TypeError("its unit, purpose, owner or question is no text")
-    serials = {name: int(row[name]) for name in ("first_serial", "serial")}
+    kept_hours(texts["keep"])
+    serials = {name: int(row[name]) for name in ("first_serial", "serial", "erased")}
     payload, current = bytes(row["payload"]), bool(row["current"])
     experiment = parse_experiment(payload)
     return Version(
@@ -92,8 +98,8 @@ def version_of(row: RowMapping) -> Version:
 def row_of(version: Version) -> dict[str, Any]:
     """Return a version as a row of the table of experiments, without its id."""
     e = version.experiment
-    same = ("fleet", "payload", "current", "first_serial", "serial", "unit", "purpose", "owner", "asked")
-    row = {name: getattr(version, name) for name in same} | {"name": e.name}
+    same = ("fleet", "payload", "current", "first_serial", "serial", "erased")
+    row = {name: getattr(version, name) for name in same} | asdict(version.description) | {"name": e.name}
     row |= {"digest": e.digest, "sha256": e.sha256}
     return row | {name: day_text(getattr(version, name)) for name in ("expires", "counted_until")}
 

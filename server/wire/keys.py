@@ -56,6 +56,24 @@ def master_check(master: bytes, fleet: str) -> str:
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")[:8].hex()
 
 
+def check_masters(given: FleetKeys | None, fleet: str, check: str | None) -> None:
+    """Raise MasterKeyError where no master key of those given has the check value that a fleet may have."""
+    if given and check is not None and check not in [master_check(m, fleet) for m in given.masters]:
+        raise MasterKeyError(
+            f"this is not the master key of fleet {fleet}, whose reports would all be refused: "
+            "give the one that its devices were provisioned with"
+        )
+
+
+def erased_mark(master: bytes, fleet: str, experiment: str, device: str) -> str:
+    """Return 32 hex digits that stand for an erased device and an experiment it reported to; "" for any.
+
+    Whoever lacks the master key can neither tell the device from them nor see that two are of one device.
+    """
+    info = f"hushmote/v1/{fleet}/+erased/{experiment}/{device}"
+    return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")[:16].hex()
+
+
 @functools.lru_cache(maxsize=16)
 def _extract(master: bytes) -> bytes:
     if len(master) != KEY_BYTES:

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+import re
+
 # Under load, this many reports share the cost of a commit, mostly pages written twice.
 # Mosquitto's configuration uses it too: both ends of the broker must know it.
 BATCH_REPORTS = 4000
 
 GRACE_DAYS = 30
 """For how many days late reports of a replaced or withdrawn version count by default."""
+
+_KEEP = re.compile(r"([0-9]{1,6})([hd])", re.ASCII)
+_HOURS = {"h": 1, "d": 24}
+
+
+def kept_hours(keep: str, window: str = "hour") -> int | None:
+    """Return for how many hours windows are kept after their end, None for good; keep: 400d, 48h or nothing.
+
+    window: of the experiment, "hour", "day" or "all". Raises ValueError, in words, for what cannot be.
+    """
+    if not keep:
+        return None
+    if window == "all":
+        raise ValueError('the one window of window = "all" never ends: leave keep out')
+    written = _KEEP.fullmatch(keep)
+    hours = int(written[1]) * _HOURS[written[2]] if written else 0
+    if not _HOURS[window[0]] <= hours <= 100 * 365 * 24:
+        raise ValueError(f'it must be from "1{window[0]}" to "36500d", a hundred years, not {keep[:40]!r}')
+    return hours

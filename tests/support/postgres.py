@@ -124,6 +124,11 @@ class Cluster:
         """The server's process id, None where it does not run."""
         return None if self._process is None else self._process.pid
 
+    @property
+    def folder(self) -> Path:
+        """The folder of its data."""
+        return self._folder / "data"
+
     def kill(self) -> None:
         """SIGKILL the server; its children notice and end, and shared memory is as after a crash."""
         self._end(signal.SIGKILL)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from boards import FLEET_KEYS, MASTER, experiment, payload_of
 from command_line import runner
 from postgres import is_part
@@ -26,7 +27,7 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, report, topics
 
 DATA = Path(__file__).parents[2] / "data"
-REPORTS = {5: 203}  # in the dump of each version
+REPORTS = {5: 203, 6: 203, 7: 203}  # in a store of each version
 NOW = datetime.datetime(2026, 11, 22, 8, tzinfo=datetime.UTC)
 
 
@@ -44,15 +45,16 @@ def version(request):
 @pytest.fixture(params=["sqlite", "postgresql"])
 def old(request, tmp_path, version):
     """The URL of a store of that version, with what boards' reports had made of it."""
-    dump(tmp_path / "old.sqlite", version)
+    dump(tmp_path / "old.sqlite")
     here = f"sqlite:///{tmp_path / 'old.sqlite'}"
     if request.param == "sqlite":
+        step_up(here, version)
         yield here
         return
     url = request.getfixturevalue("postgres_url")
     engine = create_engine(url)
     with engine.begin() as connection:
-        connection.exec_driver_sql((DATA / f"schema_v{version}_postgresql.sql").read_text())
+        connection.exec_driver_sql((DATA / "schema_v5_postgresql.sql").read_text())
     metadata = MetaData()
     metadata.reflect(engine)
     source = create_engine(here)
@@ -63,7 +65,19 @@ def old(request, tmp_path, version):
                 connection.execute(table.insert(), [dict(row) for row in rows])
     source.dispose()
     engine.dispose()
+    step_up(url, version)
     yield url
+
+
+def step_up(url, version):
+    """Take a store of version 5 to a later one, by its steps alone."""
+    engine = create_engine(url)
+    with engine.begin() as connection, Operations.context(MigrationContext.configure(connection)):
+        for script in migrations.scripts(5):
+            if int(script.revision) <= version:
+                script.module.upgrade()
+        connection.exec_driver_sql(f"UPDATE schema_version SET version = {version}")
+    engine.dispose()
 
 
 def content(url):
@@ -117,7 +131,11 @@ def described(url):
 
 
 # Schema version -> table -> the columns that it brought to tables that were there.
-NEW_COLUMNS = {6: {"dedupe": {"beyond"}}, 7: {"experiment": {"asked"}}}
+NEW_COLUMNS = {
+    6: {"dedupe": {"beyond"}},
+    7: {"experiment": {"asked"}},
+    8: {"experiment": {"keep", "erased"}},
+}
 
 
 def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(old, version):
@@ -126,6 +144,7 @@ def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(ol
     after = content(old)
     assert after.pop("schema_version")[1] == [{"version": schema.VERSION}]
     assert before.pop("schema_version")[1] == [{"version": version}]
+    assert after.pop("erased")[1] == []
     steps = (NEW_COLUMNS[step] for step in range(version + 1, schema.VERSION + 1))
     for table, added in (brought for step in steps for brought in step.items()):
         columns, rows = after[table]

@@ -225,7 +225,7 @@ def test_another_schema_version_is_refused(tmp_path):
     Store(url(tmp_path)).close()
     with sqlite3.connect(tmp_path / "store.sqlite") as connection:
         connection.execute("UPDATE schema_version SET version = 99")
-    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 7: use the Hushmote"):
+    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 8: use the Hushmote"):
         Store(url(tmp_path))
 
 

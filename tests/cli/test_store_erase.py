@@ -1,0 +1,119 @@
+"""`hushmote store erase`: it asks, says what goes and what is left, and refuses in one line."""
+
+import json
+
+import pytest
+import typer
+from boards import FLEET_KEYS, experiment, payload_of, reports
+from command_line import runner
+
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.ingest.clock import now
+from hushmote.server.provisioning.master_key import to_text
+from hushmote.server.store import Description, Store
+from hushmote.server.store.erase import expire
+from hushmote.server.wire import keys, topics
+
+TEMP = experiment()
+
+
+def messages(device, fleet, key=None):
+    sent = reports(device, TEMP, 3, key=key, value=21.5)
+    return [(topics.report_topic(fleet, device), payload) for payload in sent]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """`hushmote store erase` in a folder with s.sqlite, of fleets open and keyed, and master.key."""
+    (tmp_path / "master.key").write_text(to_text(FLEET_KEYS))
+    (tmp_path / "master.key").chmod(0o600)
+    with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
+        sent = messages("board-1", "open") + messages("board-2", "open")
+        for fleet, keyed in (("open", False), ("keyed", True)):
+            store.add_fleet(fleet, keyed=keyed)
+            store.add_experiment(fleet, payload_of(TEMP), description=Description(keep="30d"))
+        sent += messages("board-1", "keyed", keys.device_key(FLEET_KEYS.masters[0], "keyed", "board-1"))
+        assert ingest.ingest(store, sent, ingest.fleets(store, FLEET_KEYS), now()).accepted == 9
+    run = runner("store", tmp_path, monkeypatch, capsys)
+    return lambda *arguments, **more: run("erase", "sqlite:///s.sqlite", *arguments, **more)
+
+
+def left(tmp_path):
+    return (tmp_path / "s.sqlite").read_bytes().count(b"board-1")
+
+
+def test_a_device_goes_its_counts_stay_and_what_is_left_elsewhere_is_said(run, tmp_path):
+    key = ("--master-key", "master.key")
+    said = " ".join(run("--device", "board-1", "--fleet", "keyed", *key, "--yes").split())
+    assert "device board-1 of fleet keyed, 3 reports. What they added to the counts stays" in said
+    assert "their numbers are sealed with the master key. It is erased." in said
+    assert "What may still hold it: backups and copies of the store; blocks of the disk" in said
+    assert left(tmp_path) == 1  # of the open fleet
+    said = " ".join(run("--device", "board-1", "--fleet", "open", "--yes").split())
+    assert "Without a --master-key an open fleet counts them again if somebody sends them again." in said
+    assert left(tmp_path) == 0
+
+
+def test_it_asks_and_erases_nothing_where_nobody_answers_or_somebody_says_no(run, tmp_path, monkeypatch):
+    assert "nobody is there to be asked, so nothing was erased: add --yes" in run(
+        "--device", "board-2", "--fleet", "open", expect=1
+    )
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    for answer, kept in ((False, 2), (True, 1)):
+        asked = []
+
+        def confirm(text, abort, answer=answer, asked=asked):
+            asked.append((text, abort))
+            if not answer:
+                raise typer.Abort
+
+        monkeypatch.setattr("typer.confirm", confirm)
+        run("--device", "board-1", "--fleet", "open", expect=0 if answer else 1)
+        assert asked == [("Erase it for good?", True)]
+        assert left(tmp_path) == kept
+
+
+def test_an_experiment_and_a_fleet_go_once_they_are_withdrawn(run, tmp_path):
+    for what in (("--experiment", "temp", "--fleet", "open"), ("--fleet", "open")):
+        assert "`hushmote experiment withdraw temp`" in run(*what, "--yes", expect=1)
+    with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
+        store.withdraw_experiment("open", "temp")
+    said = " ".join(run("--experiment", "temp", "--fleet", "open", "--yes").split())
+    assert "experiment temp of fleet open, 6 reports of 2 devices, with all counts." in said
+    assert "all of fleet open, 0 reports of 0 devices" in " ".join(run("--fleet", "open", "--yes").split())
+    with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
+        assert store.fleets() == {"keyed": True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say what is erased: --device ID, --experiment NAME, or --fleet NAME alone"),
+        (("--device", "board-1", "--experiment", "temp"), "say what is erased"),
+        (("--device", "board-1"), "name one fleet in s.sqlite; its fleets: keyed, open"),
+        (("--fleet", "away"), "no fleet away in s.sqlite; its fleets: keyed, open"),
+        (("--device", "no\nbody", "--fleet", "open"), "fleet open knows no device no"),
+        (("--device", "", "--fleet", "open"), "fleet open knows no device"),
+        (("--experiment", "hall", "--fleet", "open"), "there is no experiment hall in fleet open"),
+        (("--device", "board-1", "--fleet", "keyed"), "give it as a file or in HUSHMOTE_MASTER_KEY"),
+        (("--device", "board-1", "--fleet", "keyed", "--master-key", "none"), "cannot read the master key"),
+    ],
+)
+def test_what_cannot_be_erased_is_one_line_and_nothing_is_lost(run, tmp_path, arguments, said):
+    before = (tmp_path / "s.sqlite").read_bytes()
+    assert said in run(*arguments, "--yes", expect=1)
+    assert (tmp_path / "s.sqlite").read_bytes().count(b"board-1") == before.count(b"board-1")
+
+
+def test_status_says_how_long_windows_are_kept_and_what_was_erased(run, tmp_path, monkeypatch, capsys):
+    url = f"sqlite:///{tmp_path / 's.sqlite'}"
+    with Store(url) as store:
+        assert expire(store, now().replace(year=now().year + 1)) is not None
+    status = runner("status", tmp_path, monkeypatch, capsys)
+    said = " ".join(status("--store", "sqlite:///s.sqlite").split())
+    assert "Windows are erased 30d after their end; so far 6 reports." in said
+    (keyed, opened) = sorted(
+        json.loads(status("--store", "sqlite:///s.sqlite", "--json"))["experiments"], key=lambda e: e["fleet"]
+    )
+    assert (opened["keep"], opened["erased_reports"], opened["reports"]) == ("30d", 6, 0)
+    assert (keyed["keep"], keyed["erased_reports"], keyed["reports"]) == ("30d", 0, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..accounting import Guarantee
@@ -22,7 +22,7 @@ from ..provisioning.fleet_folder import FleetFolder
 from ..provisioning.further import further_files
 from ..store.store import Participation, Store, Version
 from ..wire import board_files, keys
-from ..words.label import keeping
+from ..words.label import keeping, maker
 
 
 class StatementError(HushmoteError):
@@ -90,7 +90,6 @@ class FleetFacts:
 
     fleet: str
     keyed: bool
-    store: str
     questions: tuple[FleetQuestion, ...]
     policy: Policy
     policy_file: str
@@ -130,10 +129,9 @@ def read(
     return FleetFacts(
         fleet,
         store.fleets()[fleet],
-        store.where,
         tuple(questions),
         policy,
-        str(firmware) if firmware != flash.EXAMPLE else "device/main.py of this package",
+        firmware.name if firmware != flash.EXAMPLE else "device/main.py of this package",
         policies.guarantee_of(policy),
         consent_of(folder, policy),
         () if folder is None else folder.fleet.hosts,
@@ -149,21 +147,23 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
     kept = all(hasattr(v, "keep") for v in versions)  # stores of before know none
     names = [name for name in _WORDS if kept or name != "keep"]
     said = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in names}
-    endless = version.experiment.window == "all" or not kept  # it can have no keep
+    asked, experiment = version.published_on(now.date()), version.experiment
+    endless = experiment.window == "all" or not kept  # it can have no keep
     for name, text in said.items():
-        if not text and not (name == "keep" and endless):
+        if not text and asked and not (name == "keep" and endless):
             raise StatementError(
                 f"{selected.selection.experiment} of fleet {version.fleet} says no {name}: put {_WORDS[name]}"
                 " into its experiment's file, and give that to `hushmote experiment add` again"
             )
-    experiment = version.experiment
+    owner, purpose = (said[name] or maker(f"its {name}") for name in ("owner", "purpose"))
+    keep = "" if endless else said["keep"]
     own = None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
     life = policy.left(experiment.epsilon)
     return FleetQuestion(
-        version,
-        version.published_on(now.date()),
+        replace(version, owner=owner, purpose=purpose, unit=selected.unit),
+        asked,
         datetime.datetime.fromtimestamp(min(v.first_serial for v in versions), datetime.UTC).date(),
-        keeping(None if endless else parse_duration(said["keep"])),
+        keeping(parse_duration(keep) if keep else None),
         life if own is None else min(own, life),
         selected.reports,
         sent.devices if sent else 0,

@@ -121,7 +121,8 @@ def _carried(of: FleetFacts) -> str:
     tags = "Each report has a tag, HMAC-SHA256 by the device's key." if of.keyed else "Reports have no tag."
     if not of.hosts:
         return f"MQTT. {words.maker('which broker, and whether by TLS')} {tags}"
-    return f"MQTT over TLS 1.2 or later to {', '.join(of.hosts)}; both sides show certificates. {tags}"
+    known = "which knows each device by its certificate or password"
+    return f"MQTT over TLS 1.2 or later to {', '.join(of.hosts)}, {known}. {tags}"
 
 
 def _of_counts(q: FleetQuestion) -> str:
@@ -155,17 +156,17 @@ def _shown(value: float | str | None) -> str:
 
 def _numbers(of: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]:
     for q in of.questions:
-        e, at = q.version.experiment, f"{of.store}, experiment {q.name} {q.version.experiment.digest.hex()}"
-        yield f"{q.name}: ε of a report", q.epsilon, f"{at}: epsilon"
-        yield f"{q.name}: codes", e.code_count, f"{at}: mechanism, {mechanism(e)}"
-        yield f"{q.name}: budget of a device", budget(e), f"{at}: budget"
+        e, at = q.version.experiment, f"store: experiment {q.name} {q.version.experiment.digest.hex()}"
+        yield f"{q.name}: ε of a report", q.epsilon, f"{at}, epsilon"
+        yield f"{q.name}: codes", e.code_count, f"{at}, mechanism: {mechanism(e)}"
+        yield f"{q.name}: budget of a device", budget(e), f"{at}, budget"
         most = "the least of its budget and what the policy leaves at this ε"
         yield f"{q.name}: reports of a device's life", q.most, most
-        yield f"{q.name}: first asked", str(q.since), f"{at}: its first serial"
-        yield f"{q.name}: last day", str(q.version.expires or "none"), f"{at}: expires"
-        yield f"{q.name}: counts are kept", q.keep, f"{at}: keep"
-        yield f"{q.name}: reports counted", q.reports, f"{of.store}: histogram, all versions"
-        yield f"{q.name}: devices that reported", q.devices, f"{of.store}: report numbers"
+        yield f"{q.name}: first asked", str(q.since), f"{at}, its first serial"
+        yield f"{q.name}: last day", str(q.version.expires or "none"), f"{at}, expires"
+        yield f"{q.name}: counts are kept", q.keep, f"{at}, keep"
+        yield f"{q.name}: reports counted", q.reports, "store: histogram, all versions"
+        yield f"{q.name}: devices that reported", q.devices, "store: report numbers"
         if q.epsilons is not None:
             how = f"worked out from {q.epsilons.reports:,} reports, {q.epsilons.own:,} of one device at most"
             yield (

@@ -26,8 +26,8 @@ HIDDEN = (
 )
 SEEN = (
     "Whoever runs the server or carries the messages can see that this device takes part, the random number "
-    "that it goes by, its network address, and when it sends. Hushmote keeps the number and how often it "
-    "answered; it keeps neither the address nor the time."
+    "that it goes by, its network address, and when it sends. Hushmote keeps that number and how often it "
+    "answered, but neither the address nor the time."
 )
 TOGETHER = (
     "What is true of many homes becomes known: that is the purpose. Several such devices in one home tell "

@@ -127,7 +127,11 @@ def test_each_number_is_that_of_store_and_policy(store: Store, tmp_path: Path):
     assert told["ε of all reports of a device"] == "8"
     assert told["δ of all reports of a device"] == "1e-06"
     assert all(source for _, source in numbers(made).values())
-    assert f"{tmp_path / 'main.py'}: POLICY sum" in {source for _, source in numbers(made).values()}
+    sources = {source for _, source in numbers(made).values()}
+    digest = version.experiment.digest.hex()
+    assert {"main.py: POLICY sum", f"store: experiment room_temp {digest}, expires"} <= sources
+    # What is published says nothing of the machine.
+    assert str(tmp_path) not in json.dumps(made)
 
 
 def test_a_question_that_nobody_answered_yet_has_no_numbers_of_counts(store: Store, tmp_path: Path):
@@ -264,6 +268,17 @@ def test_what_the_file_does_not_say_is_named_with_the_file(missing: str, store: 
     put = f'put {missing} = "{"400d" if missing == "keep" else "..."}" into its experiment\'s file'
     assert f"room_temp of fleet home says no {missing}: {put}" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_what_is_asked_no_more_is_told_even_where_its_words_are_gone(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    store.withdraw_experiment("home", "room_temp")
+    (version,) = store.experiments("home")
+    without = dataclasses.replace(version, owner="")
+    store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
+    label = statement(store, tmp_path)["label"]
+    assert label[words.WHO][0].startswith("[For the maker: its owner] asks, and sees")
+    assert label[words.LONG][0].startswith("room_temp is asked no more. The counts are kept")
 
 
 def test_a_fleet_of_which_nothing_is_asked_has_no_statement(store: Store, tmp_path: Path):

@@ -34,8 +34,8 @@ class FleetQuestion:
     """An experiment of a fleet, all its versions together.
 
     asked: whether boards are asked today. since: the day on which they first were. keep: how long counts are
-    kept, in words. most: reports of a board's life. devices: that reported.
-    epsilons: of a report, and of all ended windows' histograms; None before the first report.
+    kept, in words. most: reports of a board's life. devices: that reported. erased: reports of windows that
+    are no more. epsilons: of a report, and of all ended windows' histograms; None before the first report.
     """
 
     version: Version
@@ -45,6 +45,7 @@ class FleetQuestion:
     most: int
     reports: int
     devices: int
+    erased: int
     epsilons: TwoEpsilons | None
 
     @property
@@ -144,11 +145,9 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
     now, versions = selected.facts.at, selected.versions
     version = next((v for v in versions if v.current), selected.newest)
     described = [version, *sorted(versions, key=lambda v: -v.serial)]
-    kept = all(hasattr(v, "keep") for v in versions)  # stores of before know none
-    names = [name for name in _WORDS if kept or name != "keep"]
-    said = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in names}
+    said = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in _WORDS}
     asked, experiment = version.published_on(now.date()), version.experiment
-    endless = experiment.window == "all" or not kept  # it can have no keep
+    endless = experiment.window == "all"  # it can have no keep
     for name, text in said.items():
         if not text and asked and not (name == "keep" and endless):
             raise StatementError(
@@ -167,6 +166,7 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
         life if own is None else min(own, life),
         selected.reports,
         sent.devices if sent else 0,
+        sum(v.erased for v in versions),
         overview(selected.facts, selected.selection).all_windows if selected.reports else None,
     )
 

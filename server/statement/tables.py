@@ -167,10 +167,11 @@ def _numbers(of: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]:
         yield f"{q.name}: counts are kept", q.keep, f"{at}, keep"
         yield f"{q.name}: reports counted", q.reports, "store: histogram, all versions"
         yield f"{q.name}: devices that reported", q.devices, "store: report numbers"
+        yield f"{q.name}: reports of windows that were erased", q.erased, f"{at}, erased, all versions"
         if q.epsilons is not None:
             how = f"worked out from {q.epsilons.reports:,} reports, {q.epsilons.own:,} of one device at most"
             yield (
-                f"{q.name}: ε of the counts of all ended windows",
+                f"{q.name}: ε of the counts of all ended windows that are kept",
                 q.epsilons.histogram,
                 f"{how}; {q.epsilons.holds}",
             )

@@ -48,12 +48,3 @@ def ask(
 def facts_of(store: Store, folder: Path) -> FleetFacts:
     """The facts of fleet home at AT, for boards with firmware()."""
     return facts.read(store, "home", None, firmware(folder), AT)
-
-
-from hushmote.server.experiments.definition import Definition  # noqa: E402
-from hushmote.server.store.versions import Version  # noqa: E402
-
-KNOWS_KEEP = "keep" in Definition.model_fields
-if not KNOWS_KEEP:  # stores of before
-    setattr(Version, "keep", "400d")  # noqa: B010
-    KEPT = KEPT.replace('\nkeep = "400d"', "")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from experiments import experiment_json
-from statements import AT, KEPT, KNOWS_KEEP, POLICY, ask, facts_of, firmware
+from statements import AT, KEPT, POLICY, ask, facts_of, firmware
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.query import Facts, Selection
@@ -120,7 +120,8 @@ def test_each_number_is_that_of_store_and_policy(store: Store, tmp_path: Path):
     assert told["room_temp: counts are kept"] == "for 400 days, then erased"
     assert told["room_temp: reports counted"] == "1,000"
     assert told["room_temp: devices that reported"] == "20"
-    assert told["room_temp: ε of the counts of all ended windows"] == f"{seen.histogram:,.10g}"
+    assert told["room_temp: reports of windows that were erased"] == "0"
+    assert told["room_temp: ε of the counts of all ended windows that are kept"] == f"{seen.histogram:,.10g}"
     assert told["policy: Σε of a device's life"] == f"{POLICY.sum / 1e6:g}"
     assert Decimal(told["policy: Σε² of a device's life"]) == Decimal(POLICY.squares) / 10**12
     assert told["policy: ε of a report"] == "4"
@@ -137,14 +138,14 @@ def test_each_number_is_that_of_store_and_policy(store: Store, tmp_path: Path):
 def test_a_question_that_nobody_answered_yet_has_no_numbers_of_counts(store: Store, tmp_path: Path):
     ask(store)
     told = numbers(statement(store, tmp_path))
-    assert "room_temp: ε of the counts of all ended windows" not in told
+    assert "room_temp: ε of the counts of all ended windows that are kept" not in told
     assert told["room_temp: reports counted"][0] == "0"
 
 
 def test_while_a_window_runs_only_the_bound_of_the_answers_is_promised(store: Store, tmp_path: Path):
     ask(store, windows={"2026-11-26": 50})
     made = statement(store, tmp_path)
-    assert numbers(made)["room_temp: ε of the counts of all ended windows"][0] == "none holds"
+    assert numbers(made)["room_temp: ε of the counts of all ended windows that are kept"][0] == "none holds"
     assert (
         "From the counts (room_temp): no more than from the answers themselves." in made["label"][words.LEARN]
     )
@@ -257,8 +258,6 @@ def test_the_entry_of_the_registry_is_by_its_schema(store: Store, tmp_path: Path
 
 @pytest.mark.parametrize("missing", ["owner", "purpose", "keep"])
 def test_what_the_file_does_not_say_is_named_with_the_file(missing: str, store: Store, tmp_path: Path):
-    if not KNOWS_KEEP and missing == "keep":
-        pytest.skip("stores do not know for how long counts are kept yet")
     ask(store)
     (version,) = store.experiments("home")
     without = dataclasses.replace(version, **{missing: ""})

@@ -89,6 +89,19 @@ def test_the_label_says_what_is_asked_no_more_and_how_often_once_is():
     assert words.who(["a", "b"], ()) == "a, b ask, and see the counts of all devices together."
 
 
+def test_the_label_tells_what_is_asked_today_from_whatever_may_be_asked_later():
+    today, later = words.learns_of_all([2, 2], 8, 0)
+    # e^4 / (9 + e^4) is 0.858, e^8 / (9 + e^8) 0.997.
+    assert today.startswith("From all its answers to what is asked today: someone 10 % sure")
+    assert "at most 86 % sure by seeing all of them." in today
+    assert later.startswith(
+        "Whatever else is asked later, from all answers of the device's life together: someone"
+    )
+    assert "all but certain" in later
+    (limit,) = words.learns_of_all([8, 2], 8, 0)
+    assert limit.startswith("From all answers of the device's life together: someone")
+
+
 def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path: Path):
     folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
     asks_first = facts.Consent()

@@ -96,7 +96,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
     assert registered == "complete -o default -F _hushmote_completion hushmote"
     assert found == [
         "estimate",
-        "upgrade backup check seal merge",
+        "upgrade backup check seal erase merge",
         "broker aggregator new-aggregator door boards ca master signing",
         "--quantile",
         "--open --out",

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import datetime
 import os
+import sqlite3
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,6 +123,9 @@ def _alone(store: Store) -> Generator[Connection, None, None]:
                 "open, then try again"
             ) from None
         finally:
+            if connection.dialect.name == "sqlite":
+                with suppress(sqlite3.Error):  # as it was, so that two that start at once need not both do it
+                    connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # pyright: ignore
             connection.invalidate()  # with its locks
 
 

@@ -234,6 +234,8 @@ def test_who_does_not_agree_keeps_everything(store):
     with pytest.raises(KeyboardInterrupt):
         erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS, agree=no)
     assert rows(store) == before
+    if store.engine.dialect.name == "sqlite":
+        assert Path(store.where).read_bytes()[18:20] == b"\2\2"  # in WAL mode, as every store
 
 
 def test_it_is_refused_while_somebody_counts_and_counting_waits_for_it(store, store_url):

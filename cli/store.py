@@ -138,12 +138,7 @@ def store_erase(
     experiment: Annotated[
         str | None, typer.Option(metavar="NAME", help="Erase this experiment.", show_default=False)
     ] = None,
-    fleet: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Whose; with nothing else, erase all of this fleet.", show_default=False
-        ),
-    ] = None,
+    fleet: FleetName = None,
     master_key: Annotated[
         Path | None,
         typer.Option(
@@ -156,8 +151,8 @@ def store_erase(
 ) -> None:
     """Erase a device, an experiment or a fleet for good, and write the database's files anew.
 
-    Stop the aggregators first. A device's counts cannot be told apart any more and stay; its old reports do
-    not count again. Says what is left elsewhere: in backups, logs and at the broker.
+    With --fleet alone all of it goes. Stop the aggregators first. A device's counts stay, as nobody can tell
+    them apart; its old reports do not count again. Says what is left elsewhere: in backups, logs, the broker.
     """
     if (device is None) == (experiment is None) and (device or experiment or fleet is None):
         raise UsageError("say what is erased: --device ID, --experiment NAME, or --fleet NAME alone")

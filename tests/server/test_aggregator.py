@@ -17,10 +17,13 @@ from traffic import counted, crowd, full_disk, listening, needs_mosquitto, publi
 
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting
+from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.pacing import Backoff
-from hushmote.server.store import StoreError
+from hushmote.server.store import Description, Store, StoreError
+from hushmote.server.store.database import StoreLocked
+from hushmote.server.store.erase import erase
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto, free_port
 
@@ -49,6 +52,28 @@ def test_reports_are_counted_and_duplicates_under_new_packet_ids_are_not(store, 
         assert aggregator.counters.batches < 30
     assert list(store.histogram("open", experiment().digest)) == counts
     assert store.rejects() == {"open": {"duplicate": 200}}
+
+
+def test_it_erases_windows_that_are_not_kept_and_nobody_erases_while_it_counts(store, tmp_path):
+    store.add_experiment("open", payload_of(experiment()), description=Description(keep="2d"))
+    messages, _ = crowd(10)
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=4)
+    assert ingest.ingest(store, messages, ingest.fleets(store), then).accepted == 10
+    with EmbeddedBroker() as broker, running(store, broker) as aggregator:
+        until(lambda: store.experiments()[0].erased == 10, aggregator.counters)
+        publish(broker, crowd(30, prefix="new")[0])
+        until(lambda: total(aggregator) == 30, aggregator.counters)
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        with Store(url) as other, pytest.raises(StoreLocked, match="is in use, and nothing was erased"):
+            erase(other, "open", device="new1")
+        publish(broker, messages + crowd(1, prefix="last")[0])
+        until(lambda: total(aggregator) == 41, aggregator.counters)
+        assert (aggregator.counters.accepted, aggregator.counters.failures) == (31, 0)
+    assert counted(store) == 31
+    assert erase(store, "open", device="new1").reports == 1
+    devices = {device for device, _, _ in store.seen("open")}
+    assert "new1" not in devices
+    assert devices >= {"new10", "d1", "last0"}
 
 
 def test_an_aggregator_finds_out_that_a_broker_speaks_only_3_1_1(store):

@@ -59,7 +59,7 @@ def reporters(count: int, port: int, context: ssl.SSLContext, **settings: int) -
     made = []
     for number in range(count):
         storage = MemoryStorage()
-        ldp_client.provision(storage)
+        ldp_client.provision(storage, consent=True)
         client = ldp_client.Client(POLICY, storage, f"board{number}", fleet=FLEET)
         kept = KeptExperiments(client, None)
         made.append(Counted(client, "127.0.0.1", port, ssl=context, kept=kept, **settings))

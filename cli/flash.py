@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +41,7 @@ class FlashOptions:
             show_default=False,
         ),
     ] = None
+    yes: Annotated[bool, "Somebody at the board said yes to taking part: do not ask."] = False
     as_json: AsJson = False
 
 
@@ -48,11 +50,19 @@ def flash_board(options: FlashOptions) -> None:
     done = flash(
         options.port,
         options.settings,
-        Load(options.source, options.provision_again, options.main, options.further or ()),
+        Load(options.source, options.provision_again, options.main, options.further or (), options.yes),
+        ask=_ask,
         say=(lambda _line: None) if options.as_json else (lambda line: show.out.print(line, soft_wrap=True)),
     )
     if options.as_json:
         print_json(dataclasses.asdict(done))
+
+
+def _ask() -> bool:
+    """Ask whether somebody at the board takes part; nobody does where there is no terminal."""
+    if not sys.stdin.isatty():
+        return False
+    return typer.confirm("Does whoever this board measures say yes to taking part?", err=True)
 
 
 flash_command = command(FlashOptions, flash_board)

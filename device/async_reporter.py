@@ -121,17 +121,20 @@ class AsyncReporter(base.BaseReporter):
         self._stopping = False
 
     async def run(self):
-        """Connect and report until stop(); a task that is cancelled leaves "offline" to the last will."""
+        """Connect and report until stop(), while there is consent.
+
+        A task that is cancelled leaves "offline" to the last will.
+        """
         self._stopping = False
         try:
             while not self._stopping:
-                wait_ms = self._wait_ms()
+                wait_ms = self._wait_ms() if self._client.consent else _SLICE_MS
                 if wait_ms:
                     await asyncio.sleep(min(wait_ms, _SLICE_MS) / 1000)
                     continue
                 try:
                     await self._connect()
-                    while not self._stopping:
+                    while self._client.consent and not self._stopping:
                         await self._step()
                     await self._publish(self._status_topic, self._health("offline"), True)
                     await self._write(b"\xe0\x00")

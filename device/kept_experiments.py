@@ -74,6 +74,8 @@ class KeptExperiments:
         self.fault = None
         self.waiting = []  # [name, payload]: the newest message of each topic, until consider() takes it
         self._refused = {}  # name -> SHA-256 of the last payload that was refused, and why
+        self.asking = {}  # name -> payload that waits for a yes of its own: policy "ask": "each"
+        self._agreed = None
         if folder is None:
             return
         try:
@@ -98,15 +100,25 @@ class KeptExperiments:
         if payload[:1] <= b"\x00":  # a withdrawal has no JSON: it is empty, or a serial and a signature
             self._client.withdraw(name, payload)
             self.known.pop(name, None)
+            self.asking.pop(name, None)
         else:
             called = _name_in(payload)
             if called is not None and called != name:
                 # Else it could take the place of another one, and outlive its own topic.
                 raise ldp_client.ExperimentRefused("it calls itself %s" % called)
+            if self._client._policy.get("ask") == "each" and name not in self.known and name != self._agreed:
+                self.asking[name] = payload
+                raise ldp_client.ExperimentRefused("nobody has said yes to it: agree(name) says it")
             self._enroll(name, payload, False)
             self.known[name] = digest
         self._last[name] = digest
         self._write(name, payload)
+
+    def agree(self, name):
+        """Somebody at the board says yes to a question that waits in asking; raises as take() does."""
+        self._refused.pop(name, None)
+        self._agreed = name
+        self.take(name, self.asking.pop(name))
 
     def put_aside(self, name, payload):
         """Let a message wait for consider(), in place of an older one; quick, however many come."""

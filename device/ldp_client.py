@@ -9,6 +9,7 @@ squared, numbers are milli-units. From index to code, and in the budget, there i
 
     provision("/ldp")                      once, by somebody who holds the board
     client = Client(POLICY, "/ldp", device_id="k3f9x1")
+    client.consent = True                  somebody at the board says yes; until then it is silent
     client.enroll(payload)                 an experiment, as the server published it
     report = client.report("room_temp", 21.4)      bytes to publish, or None
     client.sent(report)                    the broker acknowledged it
@@ -508,15 +509,17 @@ class Experiment:
 
 # Storage has two slots, written in turn, so a write that fails leaves the record in force alone. A record,
 # big-endian:
-#     1 format   1 enabled << 7 | number of experiments   4 sequence number
+#     1 format + consent (0 not asked, 1 no, 2 yes)   1 number of experiments   4 sequence number
 #     16 seed   6 sum of epsilon   8 sum of epsilon**2, over the board's whole life
 #     per experiment: 4 first bytes of SHA-256(name)   4 last report number
 #                     7 rule << 54 | pinned cap   7 spent (rule count: the pinned epsilon)
 #     per unsent report, oldest first: 1 length   the report
 #     4 CRC-32
+# Format - 1 is of clients that did not ask: enabled << 7 | number. An opt-out stays, others are asked anew.
 # That is 127 bytes with 3 experiments and one unsent report. littlefs stores up to 128 inline, which wears
 # the flash 20 to 40 times less than a block of its own; in an outage the record is longer.
-_FORMAT = const(0x4D)
+_FORMAT = const(0x4E)
+_CONSENT = (None, False, True)
 _HEAD_BYTES = const(36)
 _SEED_BYTES = const(16)
 _MAX_UNSENT = const(16)
@@ -573,7 +576,7 @@ class _State:
     """What a ledger record says. Changes are made to a copy, and hold once the copy is in flash."""
 
     def __init__(self, seed):
-        self.enabled = True
+        self.consent = None
         self.seed = seed
         self.sequence = self.sum = self.squares = 0
         # key -> (number of the last report, rule, pinned cap, spent); a line of the record above
@@ -582,14 +585,15 @@ class _State:
 
     def copy(self):
         new = _State(self.seed)
-        new.enabled, new.sum, new.squares = self.enabled, self.sum, self.squares
+        new.consent, new.sum, new.squares = self.consent, self.sum, self.squares
         new.entries, new.unsent = dict(self.entries), self.unsent
         return new
 
     def encode(self):
         """The record's bytes."""
-        out = bytes((_FORMAT, self.enabled << 7 | len(self.entries))) + self.sequence.to_bytes(4, "big")
-        out += self.seed + self.sum.to_bytes(6, "big") + self.squares.to_bytes(8, "big")
+        out = bytes((_FORMAT + _CONSENT.index(self.consent), len(self.entries)))
+        out += self.sequence.to_bytes(4, "big") + self.seed
+        out += self.sum.to_bytes(6, "big") + self.squares.to_bytes(8, "big")
         for key, (number, rule, cap, spent) in self.entries.items():
             out += key + number.to_bytes(4, "big")
             out += (_RULES.index(rule) << 54 | cap).to_bytes(7, "big") + spent.to_bytes(7, "big")
@@ -600,14 +604,20 @@ class _State:
     @classmethod
     def decode(cls, record):
         """The state in a record, None unless every byte of it is right."""
-        if len(record) < _HEAD_BYTES + 4 or record[0] != _FORMAT or _crc(record[:-4]) != record[-4:]:
+        if len(record) < _HEAD_BYTES + 4 or _crc(record[:-4]) != record[-4:]:
+            return None
+        consent, count = record[0] - _FORMAT, record[1]
+        before = consent == -1
+        if before:
+            consent, count = 1 - (count >> 7), count & 127
+        if not 0 <= consent < 3:
             return None
         self = cls(record[6:22])
         self.sequence = _uint(record, 2, 4)
-        self.enabled = record[1] >= 128
+        self.consent = _CONSENT[consent]
         self.sum, self.squares = _uint(record, 22, 6), _uint(record, 28, 8)
         at, end = _HEAD_BYTES, len(record) - 4
-        for _ in range(record[1] & 127):
+        for _ in range(count):
             number, cap, spent = _uint(record, at + 4, 4), _uint(record, at + 8, 7), _uint(record, at + 15, 7)
             self.entries[record[at : at + 4]] = (number, _RULES[cap >> 54], cap & (_MAX_CAP - 1), spent)
             at += 22
@@ -615,6 +625,8 @@ class _State:
             report = record[at + 1 : at + 1 + record[at]]
             self.unsent += (report,)
             at += 1 + len(report) if report else end
+        if before:  # what was made before anybody said yes is not sent
+            self.unsent = ()
         return self if at == end else None
 
 
@@ -675,11 +687,12 @@ class _Ledger:
         self.state = state
 
 
-def provision(storage: object, replace=False):
+def provision(storage: object, replace=False, consent=None):
     """Make the empty ledger, once, with the board in hand; raises LedgerExists where there is one.
 
     storage: as Client's. replace=True overwrites a ledger, whole or damaged. That starts the privacy bound
-    again for whoever this board measures, so it needs a new device id and a reason.
+    again for whoever this board measures, so it needs a new device id and a reason. consent=True: whoever
+    is measured has said yes already, as on a signed form.
     """
     if isinstance(storage, str):
         try:
@@ -695,6 +708,7 @@ def provision(storage: object, replace=False):
     # Both slots, numbers 1 and 2: the first report has 3, so a ledger that lost it is no fresh one.
     ledger.locked = None
     ledger.state = _State(b"")
+    state.consent = consent
     ledger.commit(state)
     ledger.commit(state)
 
@@ -707,14 +721,15 @@ class Client:
 
     policy        what this firmware allows, whatever a server asks. sum, squares: reports go on while the
                   life's sum of epsilon <= sum, or that of epsilon**2 <= squares; epsilon: the most one
-                  report may cost; rules, experiments: names that may be asked for
+                  report may cost; rules, experiments: names that may be asked for. It may
+                  have ask and consent_from, of which the files beside this one know
     storage       a folder, or an object with read(slot) and write(slot, data), slots 0 and 1
     device_id     1 to 32 of a-z, 0-9 and -; new whenever the board is provisioned, never a MAC
     key           the device's 32-byte key; None in an open fleet
     announce_key  the fleet's 64-byte public key, which signed experiments are checked with; it needs fleet
     fleet         the fleet's name
 
-    One client on one ledger, used by one thread. A call of report(), sent() or enabled that comes while
+    One client on one ledger, used by one thread. A call of report(), sent() or consent that comes while
     another is under way (from a timer's callback, a second thread) spends nothing and does nothing. Where
     processes share a disk a folder has one client at a time; elsewhere, of two the one that notices locks.
 
@@ -727,7 +742,7 @@ class Client:
     def __init__(
         self, policy, storage: object = "/ldp", device_id=None, key=None, announce_key=None, fleet=None
     ):
-        good = type(policy) is dict and len(policy) == 5  # `hushmote flash` checks the rest
+        good = type(policy) is dict and len(policy) - ("ask" in policy) - ("consent_from" in policy) == 5
         for name in ("sum", "squares", "epsilon"):
             good = good and type(policy.get(name)) is int
         for name in ("rules", "experiments"):  # in the str ("bath"), a forgotten comma, "at" would be found
@@ -750,7 +765,7 @@ class Client:
         self._refusals = {}
         self.serials = {}
         self._error = None
-        self._muted = False  # opted out since the start, whether or not the flash has it
+        self._muted = False  # somebody said no since the start, whether or not the flash has it
         self._lock = allocate_lock()  # held while a call is under way
         self._ledger = _Ledger(storage)
         seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + unique_id()
@@ -828,22 +843,22 @@ class Client:
     def report(self, name, value):
         """Randomize a reading; returns a report to publish, already debited, or None.
 
-        None: the coin of `every` said no, the budget is spent, the outbox is full, the experiment is not
-        there, the client is disabled or locked, another call is under way, or the storage failed (status()
-        says which). Which of these it is never depends on the value. Raises TypeError for a value of the
-        wrong type and EntropyError for a stuck random source; then nothing was spent.
+        None: nobody said yes, the coin of `every` said no, the budget is spent, the outbox is full, the
+        experiment is not there, the client is locked, another call is under way, or the storage failed
+        (status() says which). Which of these it is never depends on the value. Raises TypeError for a value
+        of the wrong type and EntropyError for a stuck random source; then nothing was spent.
         """
         if not self._lock.acquire(False):
             return None
         try:
             exp = self._experiments.get(name)
-            if exp is None:
+            if exp is None or not self.consent:  # before a coin, and before the value is looked at
                 return None
             self._drbg.reseed(_entropy(_RESEED_BYTES))
             silent = exp.every > 1 and self.rng.below(exp.every) != 0  # before the value is looked at
             index = exp.bucket(value)
             state = self._ledger.state
-            if silent or not self.enabled or self._left(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:
+            if silent or self._left(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:
                 return None
             new = state.copy()
             number, rule, cap, spent = self._entry(exp)
@@ -898,7 +913,7 @@ class Client:
 
     def outbox(self):
         """Reports that no broker has acknowledged, oldest first; send them again as they are."""
-        return list(self._ledger.state.unsent) if self.enabled and not self._ledger.locked else []
+        return list(self._ledger.state.unsent) if self.consent and not self._ledger.locked else []
 
     def sent(self, report):
         """Drop a report that the broker acknowledged; LedgerError where the storage fails: then it stays."""
@@ -912,24 +927,26 @@ class Client:
             finally:
                 self._lock.release()
 
-    # Opt-out and status
+    # Consent and status
 
     @property
-    def enabled(self):
-        """Whether this board reports at all. Kept in flash; setting False drops unsent reports.
+    def consent(self):
+        """Whether this board takes part: None where nobody was asked, else True or False. Kept in flash.
 
-        Setting it raises LedgerError where the ledger is locked or cannot be written, or another call is
-        under way; after a failed False the client is silent all the same until it is started again.
+        Only True makes reports. Somebody at the board sets it, to True or False, which drops what was not
+        sent. Raises LedgerError where the ledger is locked or cannot be written, or another call is under
+        way; after a failed False the client is silent all the same until it is started again.
         """
-        return self._ledger.state.enabled and not self._muted
+        return False if self._muted else self._ledger.state.consent
 
-    @enabled.setter
-    def enabled(self, value):
+    @consent.setter
+    def consent(self, value):
+        check(type(value) is bool, "consent is True or False", SettingsError)
         self._muted |= not value
         check(self._lock.acquire(False), "another call is under way", LedgerError)
         try:
             new = self._ledger.state.copy()
-            new.enabled = bool(value)
+            new.consent = value
             if not value:
                 new.unsent = ()
             self._ledger.commit(new)
@@ -940,7 +957,7 @@ class Client:
     def status(self):
         """What this board does and why, as a dict of plain values.
 
-        locked, error: None or a line of text; enabled; pending: unsent reports; sum, squares: spent in the
+        locked, error: None or a line of text; consent; pending: unsent reports; sum, squares: spent in the
         board's life; experiments: name -> state (reporting, spent, refused, absent), reports made, left
         (reports the budget still holds), digest, epsilon, reason (of a refusal); refused: why the last
         experiment that is not among these was refused, or None.
@@ -961,7 +978,7 @@ class Client:
         return {
             "locked": self._ledger.locked,
             "error": self._error,
-            "enabled": self.enabled,
+            "consent": self.consent,
             "pending": len(self.outbox()),
             "sum": state.sum,
             "squares": state.squares,

@@ -46,6 +46,8 @@ POLICY = {
     "rules": ("sum", "squares", "count"),
     "experiments": ("room_temp",),
 }
+BUTTON = None  # pin of a button to ground: held for 3 s it says yes, and held again no
+LED = None  # pin of a light that asks: two flashes; a long one for yes, three short ones for no
 INTERVAL_S = 3600  # from one reading to the next: by the clock, never because something changed
 REFRESH_S = 86_400  # from one connection that has nothing to send to the next, on average
 START_DELAY_S = 10  # after power-up, so that ctrl-C and `hushmote flash` can take hold of the board
@@ -130,6 +132,30 @@ def make_client(settings):
     if locked:
         raise NeedsPerson(locked + " (`hushmote flash`)")
     return client
+
+
+def yes():
+    """Somebody at the prompt says yes: this board takes part."""
+    answer(True)
+
+
+def no():
+    """Somebody at the prompt says no: what was not sent is dropped, and the board is silent."""
+    answer(False)
+
+
+def answer(value):
+    make_client(load_settings()).consent = value
+    print("hushmote: " + ("yes: ctrl-D starts the board" if value else "no: this board is silent"))
+
+
+def button():
+    return machine.Pin(BUTTON, machine.Pin.IN, machine.Pin.PULL_UP)
+
+
+def pressed():
+    """Whether the button is down."""
+    return BUTTON is not None and not button().value()
 
 
 def connect_wifi(wlan, settings, timeout_s=20):
@@ -248,6 +274,14 @@ class Application:
         self.make_mqtt = None
         brokers = self.settings["mqtt_host"].count(",") + 1
         self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed, brokers)
+        self.reporter.on_report = lambda words: print("hushmote: " + words)
+
+    def attend(self):
+        """See to whoever stands before the board: a button that is held, and whether anybody said yes."""
+        if not self.client.consent or pressed():  # or there is no need of the module
+            text = ldp_client._beside("consent").attend(self.client, BUTTON, LED, feed)
+            if text:
+                raise NeedsPerson(text)
 
     def first_wait_s(self):
         """How long a start that was not planned waits for its first reading."""
@@ -262,6 +296,8 @@ class Application:
     def wake_up(self):
         """One reading of each sensor, one chance of a report each; the radio only where it is needed."""
         client = self.client
+        if not client.consent:
+            return
         # Coins alone decide whether the radio goes on: neither a reading nor a failed sensor can.
         refresh = INTERVAL_S >= REFRESH_S or client.rng.bernoulli(INTERVAL_S * ldp_client.ONE // REFRESH_S)
         unknown = {}
@@ -310,8 +346,6 @@ class Application:
                 text = "no such experiment at the broker yet: `hushmote experiment add`"
             if line["state"] != "absent" or reporter.error is None:
                 print("hushmote: %s: %s" % (name, text))
-        if not status["enabled"]:
-            print("hushmote: this board has opted out; client.enabled = True ends that")
         problems = [reporter.error, reporter.fault, self.kept.fault, status["error"]]
         for problem in problems + list(reporter.mistyped.values()):
             if problem:
@@ -348,15 +382,19 @@ def planned():
     return woke and (not hasattr(machine, "wake_reason") or machine.wake_reason() == machine.TIMER_WAKE)
 
 
-def sleep(ms):
+def sleep(ms, board=None):
     """Sleep; a board that can start again from deep sleep does not return."""
     if hasattr(machine, "DEEPSLEEP_RESET"):
+        if BUTTON is not None and hasattr(esp32, "wake_on_ext0"):
+            esp32.wake_on_ext0(button(), esp32.WAKEUP_ALL_LOW)
         machine.deepsleep(ms)
     # An RP2040 cannot tell such a start from others, sleeps 4,294 s at most, less where its radio stirs.
     while ms > 0:
         feed()
+        if board is not None and pressed():
+            board.attend()
         since = ticks_ms()
-        nap_ms = min(ms, 5_000)
+        nap_ms = min(ms, 5_000 if BUTTON is None else 1_000)
         machine.lightsleep(nap_ms)
         if ticks_diff(ticks_ms(), since) < min(nap_ms, 10):
             sleep_ms(min(nap_ms, 100))
@@ -367,7 +405,7 @@ def main():
     """Wake up, then sleep until the next reading; back to the REPL where a person is needed."""
     board = None
     first = not planned()
-    if first and START_DELAY_S:
+    if first and START_DELAY_S and not pressed():
         print("hushmote: starts in %d s; ctrl-C stops it" % START_DELAY_S)
         time.sleep(START_DELAY_S)
     while True:
@@ -376,10 +414,11 @@ def main():
             if board is None:
                 board = Application()
                 watch()
+                board.attend()
                 wait_s = board.first_wait_s() if first else 0
                 if wait_s:
                     print("hushmote: first reading in %d s" % wait_s)
-                    sleep(wait_s * 1000)
+                    sleep(wait_s * 1000, board)
                     since = ticks_ms()
             board.wake_up()
         except (NeedsPerson, ldp_client.SettingsError) as e:
@@ -393,7 +432,7 @@ def main():
             print("hushmote: %s; next try in %d s" % (e, INTERVAL_S))
         except Exception as e:  # a board in the field has nobody to restart it
             print("hushmote: %s: %s; next try in %d s" % (type(e).__name__, e, INTERVAL_S))
-        sleep(max(INTERVAL_S * 1000 - ticks_diff(ticks_ms(), since), 1000))
+        sleep(max(INTERVAL_S * 1000 - ticks_diff(ticks_ms(), since), 1000), board)
 
 
 if __name__ == "__main__":

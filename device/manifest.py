@@ -13,6 +13,8 @@ if options.library:
 for name in sorted(os.listdir(".")):  # the client, and what enters further mechanisms
     if name.startswith("ldp_") and name.endswith(".py"):
         module(name, opt=3)
+module("consent.py", opt=3)
+module("preview.py", opt=3)
 module("kept_experiments.py", opt=3)
 module("reporter_base.py", opt=3)
 module("mqtt_reporter.py", opt=3)

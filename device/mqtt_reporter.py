@@ -223,9 +223,15 @@ class Reporter(base.BaseReporter):
     def poll(self):
         """Do what is due: connect, receive, keep alive, send one report; returns whether connected.
 
+        Without consent it says "offline" where it is connected, and no more.
+
         Call it in the main loop. Without work it takes well under a millisecond; a publication waits
         one round trip, and a broker that has gone silent may hold it for timeout_s, once per outage.
         """
+        if not self._client.consent:
+            if self.connected:
+                self.close()
+            return False
         if not self.connected and self._wait_ms() > 0:
             return False
         # umqtt.simple meets what it does not expect with AssertionError, IndexError or TypeError as well
@@ -249,8 +255,11 @@ class Reporter(base.BaseReporter):
         readings: experiment's name -> value. Everything ends within timeout_ms, but for the name look-up
         and what the connection itself takes (at most timeout_s). Returns whether nothing is left to send;
         what is left stays in flash. There is no random delay here: when a report comes tells when the board
-        woke, so wake it by the clock, never by what it measures.
+        woke, so wake it by the clock, never by what it measures. Without consent it does nothing.
         """
+        if not self._client.consent:
+            self.close()
+            return True
         self._end_ms = ticks_add(ticks_ms(), timeout_ms)
         try:
             if not self.connected:

@@ -1,9 +1,8 @@
 """What Hushmote's two reporters share: everything but the sockets.
 
 mqtt_reporter.Reporter (umqtt.simple, blocking) and async_reporter.AsyncReporter (asyncio) move bytes; which
-bytes, in which order, when to try again, and what to say of it stands here.
-
-Time is the millisecond counter's alone: no wall clock, so a wrong one changes nothing here.
+bytes, in which order, when to try again, and what to say of it stands here. Time is the millisecond counter's
+alone: no wall clock, so a wrong one changes nothing here.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -22,10 +21,7 @@ else:
 try:
     from micropython import const
 except ImportError:  # CPython
-
-    def const(x):
-        return x
-
+    const = int
 
 try:
     ticks_ms = time.ticks_ms  # type: ignore
@@ -168,10 +164,10 @@ class BaseReporter:
     settle_s    1 to 16,000: an experiment that was known, and that the broker has not repeated so long
                 after a reconnect, was withdrawn meanwhile
 
-    connected, error (of the network) and fault (of the flash or the random source; each None or a line
-    of text), connects, sent (reports), refused and mistyped (name -> reason) may be read.
-    Raises ldp_client.SettingsError for settings out of range; later on nothing that a broker, a network
-    or a reading does raises anything.
+    connected, error (of the network) and fault (of the flash or the random source; each None or a line of
+    text), connects, sent, refused and mistyped (name -> reason) may be read, on_report be set. Raises
+    ldp_client.SettingsError for settings out of range; later on nothing that a broker, a network or a
+    reading does raises anything.
     """
 
     def __init__(
@@ -215,8 +211,8 @@ class BaseReporter:
         self.connected = self._pinged = False
         self.error = self.fault = None
         self.connects = self.sent = 0
-        self.refused = {}
-        self.mistyped = {}
+        self.refused, self.mistyped = {}, {}
+        self.on_report = None  # called with each report in words, as it is made
 
     # The application's side
 
@@ -240,6 +236,8 @@ class BaseReporter:
             return None
         if self._storage_ms is None:
             self.fault = None
+        if made is not None and self.on_report is not None:
+            self.fault = ldp_client._beside("preview").show(self.on_report, self._client, made) or self.fault
         return made
 
     def status(self):
@@ -248,6 +246,8 @@ class BaseReporter:
         waiting = "; %d sent, %d waiting" % (self.sent, client["pending"])
         if self.connected:
             line = "connected" + waiting
+        elif not client["consent"]:
+            line = "silent: " + ("nobody said yes yet" if client["consent"] is None else "somebody said no")
         else:
             line = "not connected, next attempt in %d s" % ((self._wait_ms() + 999) // 1000) + waiting
         for problem in (client["locked"], client["error"], self.fault, self._kept.fault, self.error):

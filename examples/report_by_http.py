@@ -19,7 +19,7 @@ reading = {"true": True, "false": False}[value] if value in ("true", "false") el
 folder = f"ledger-{device}"
 if not os.path.isdir(folder):
     os.mkdir(folder)
-    ldp_client.provision(folder)
+    ldp_client.provision(folder, consent=True)
 
 # What this board allows, whatever a server asks: a sum of ε of 8 in its life, 4 in one report.
 policy = {

@@ -38,9 +38,9 @@ class Witness:
         self.seen = {}  # name, number -> bytes
         self.last = dict.fromkeys(EXPERIMENTS, 0)  # name -> highest number seen
         self.unsent = []  # handed out, and sent() was not even begun
-        self.dropped = []  # whatever was made before an opt-out came into force
-        self.enabled = True  # None: the change was under way
-        self.opted_out = False  # ever begun
+        self.dropped = []  # whatever was made before a no came into force
+        self.consent = None  # as client.consent; "changing" while an answer is under way
+        self.refused = False  # a no was ever begun
         self.names = {}
         for name, text in EXPERIMENTS.items():
             self.names[ldp_client.Experiment.parse(text.encode()).digest] = name
@@ -70,22 +70,25 @@ class Witness:
         if report in self.unsent:
             self.unsent.remove(report)
 
-    def enabling(self):
-        """A change of `enabled` is under way."""
-        self.enabled = None
-        self.opted_out = True
-        self.unsent = []
+    def answering(self, value):
+        """An answer to "do you take part?" is under way."""
+        self.consent = "changing"
+        if not value:
+            self.refused = True
+            self.unsent = []
 
-    def enabling_done(self, value):
-        self.enabled = value
+    def answered(self, value):
+        self.consent = value
         if not value:
             self.drop()
 
     def drop(self):
-        """Opting out is in force: nothing that was ever made may be seen again."""
+        """A no is in force: nothing that was ever made may be seen again."""
         self.dropped = list(self.seen.values())
 
     def handed_out(self, report):
+        if self.consent in (None, False):
+            raise AssertionError("a report that nobody said yes to")
         _, number = self.see(report)
         if number > REPORTS:
             raise AssertionError("more reports than the budget holds")
@@ -129,25 +132,27 @@ class Board:
         for report in self.see_outbox():
             self.send(report)
 
-    def enable(self, value):
+    def answer(self, value):
         witness = self.witness
-        witness.enabling()
+        witness.answering(value)
         try:
-            self.client.enabled = value
-            witness.enabling_done(value)
+            self.client.consent = value
+            witness.answered(value)
         except LedgerError:
             pass
         witness.after_a_call()
 
 
 def life(client_class, storage, witness):
-    """Provision, enroll, report, send, an outage, opting out and in, reboots, more reports."""
+    """Provision, enroll, report, send, an outage, a no and a yes, reboots, more reports."""
     try:
         ldp_client.provision(storage)
     except LedgerError:
         return  # whoever holds the board sees it
     witness.provisioning_done()
     board = Board(client_class, storage, witness)
+    board.report("door")
+    board.answer(True)
     board.report("door")
     board.send_all()
     board.report("temperature", "mode")
@@ -160,11 +165,11 @@ def life(client_class, storage, witness):
     for report in reports[1:3] + reports[:1] + reports[3:]:
         board.send(report)
     board.report("mode", "door")
-    board.enable(False)
+    board.answer(False)
     board.report("door")
     board = Board(client_class, storage, witness)
     board.report("temperature")
-    board.enable(True)
+    board.answer(True)
     board.report("mode")
     board = Board(client_class, storage, witness)
     board.report("temperature", "door")
@@ -188,15 +193,15 @@ def check(client_class, storage, witness):
     client = board.client
     outbox = board.see_outbox()
     _check_budget(client.status(), witness)
-    if witness.enabled is not None and client.enabled != witness.enabled:
-        raise AssertionError("opting out or in was forgotten")
-    if not client.enabled:
+    if witness.consent != "changing" and client.consent is not witness.consent:
+        raise AssertionError("an answer was forgotten")
+    if not client.consent:
         witness.drop()
         board.report("door")
         if board.client.outbox():
-            raise AssertionError("reports in spite of opting out")
-        board.enable(True)
-    elif witness.enabled:
+            raise AssertionError("reports without a yes")
+        board.answer(True)
+    elif witness.consent is True:
         for report in witness.unsent:
             if report not in outbox:
                 raise AssertionError("an unsent report is lost")
@@ -214,8 +219,8 @@ def _check_budget(status, witness):
             raise AssertionError("a report was handed out and not debited")
         if status["experiments"][name]["left"] > REPORTS - last:
             raise AssertionError("more budget than before")
-        # Every debit is a report that somebody saw, unless an opt-out may have dropped it unseen.
-        if made > last and not witness.opted_out:
+        # Every debit is a report that somebody saw, unless a no may have dropped it unseen.
+        if made > last and not witness.refused:
             raise AssertionError("a debit without a report")
     if status["sum"] < total * EPSILON or status["squares"] < total * EPSILON * EPSILON:
         raise AssertionError("the life's total is too small")

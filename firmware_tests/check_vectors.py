@@ -188,12 +188,17 @@ def check_withdrawals(case, experiments):
     refused(lambda: client.enroll(payload), "ExperimentRefused", "not a JSON object")
 
 
+LOCKED = {"consent": None, "sum": 0, "squares": 0, "reports": [0, 0], "outbox": []}
+
+
 def check_ledgers(case, experiments):
+    if case["locked"]:
+        case.update(LOCKED)
     client = ldp_client.Client(POLICY, Storage(case["slots"]), "board-1")
     status = client.status()
     same(status["locked"], case["locked"], "locked")
-    same(status["enabled"], bool(case["enabled"]), "enabled")
-    same(client.enabled, bool(case["enabled"]), "enabled")
+    same(status["consent"], case["consent"], "consent")
+    same(client.consent, case["consent"], "consent")
     for name in ("sum", "squares"):
         same(status[name], case[name], name)
     reports = [status["experiments"][name]["reports"] for name in ("e", "f")]

@@ -144,7 +144,7 @@ def cost_of_report(name, text, modules):
             __import__(module)
     value = json.loads(text)
     value = tuple(value) if isinstance(value, list) else value
-    ldp_client.provision("ledger_of_" + name)
+    ldp_client.provision("ledger_of_" + name, consent=True)
     before = allocated()
     client = board("ledger_of_" + name, (name,))
     report_once(client, name, value)
@@ -154,7 +154,7 @@ def cost_of_report(name, text, modules):
     room = smallest_room(name, value)
 
     storage = Memory()
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     client = board(storage, (name,))
     sha256 = most_sha256(client, name, value)
     length = len(report_once(client, name, value))
@@ -185,7 +185,7 @@ def life(with_reporter):
     import ldp_client
 
     folder = "ledger_of_life"
-    ldp_client.provision(folder)
+    ldp_client.provision(folder, consent=True)
     running = power_up(folder, with_reporter)
     for turn in range(16):  # the broker is away
         if running[0].report(NAMES[turn % 3], VALUES[turn % 3]) is None:

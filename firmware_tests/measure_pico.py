@@ -72,7 +72,7 @@ def reports():
     for name in names:
         for key in (bytes(32), None):
             storage = Memory()
-            ldp_client.provision(storage)
+            ldp_client.provision(storage, consent=True)
             client = ldp_client.Client(policy, storage, "board-1", key)
             text = given["experiments"][name].encode()
             timed(10 + names.index(name), lambda client=client, text=text: client.enroll(text))
@@ -84,7 +84,7 @@ def reports():
                 timed(number + 1, lambda client=client, report=report: client.sent(report))
             number += 2
     storage = ldp_client.FileStorage("/ldp")
-    ldp_client.provision("/ldp")
+    ldp_client.provision("/ldp", consent=True)
     client = ldp_client.Client(policy, storage, "board-1", bytes(32))
     client.enroll(given["experiments"]["hh"].encode())
     for _ in range(TURNS):

@@ -79,7 +79,7 @@ def boot(storage, policy=POLICY):
 
 def new_board(policy=POLICY):
     storage = Memory()
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     return boot(storage, policy), storage
 
 

@@ -24,7 +24,7 @@ class Memory:
 
 def board(storage):
     """A client with three experiments whose budget does not end, an old report of each in the ledger."""
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     client = ldp_client.Client(POLICY_WITHOUT_END, storage, "board-1", KEY)
     for text in EXPERIMENTS.values():
         start = text.index('"cap":')
@@ -68,7 +68,7 @@ FURTHER = {
 
 def test_further_mechanisms_fit_as_well():
     check_vectors.load_further()
-    ldp_client.provision("ledger_of_more")
+    ldp_client.provision("ledger_of_more", consent=True)
     client = ldp_client.Client(POLICY_WITHOUT_END, "ledger_of_more", "board-1", KEY)
     for name, (_, text) in FURTHER.items():
         ends = '"epsilon":1000000,"budget":{"rule":"sum","cap":10000000000000000},"window":"day"}'

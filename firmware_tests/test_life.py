@@ -25,7 +25,7 @@ def boot(folder, key=KEY):
 
 def test_a_provisioned_board_reports_until_its_budget_is_spent():
     folder = new_folder()
-    ldp_client.provision(folder)
+    ldp_client.provision(folder, consent=True)
     client = boot(folder)
     for name, reading in READINGS.items():
         for number in range(1, REPORTS + 1):
@@ -42,7 +42,7 @@ def test_a_provisioned_board_reports_until_its_budget_is_spent():
 
 def test_unsent_reports_survive_reboots_with_the_same_bytes_and_in_order():
     folder = new_folder()
-    ldp_client.provision(folder)
+    ldp_client.provision(folder, consent=True)
     made = []
     for name in ("door", "temperature", "mode", "door"):
         made.append(boot(folder).report(name, READINGS[name]))
@@ -55,16 +55,16 @@ def test_unsent_reports_survive_reboots_with_the_same_bytes_and_in_order():
 
 def test_opting_out_is_kept_and_drops_what_was_not_sent():
     folder = new_folder()
-    ldp_client.provision(folder)
+    ldp_client.provision(folder, consent=True)
     client = boot(folder)
     client.report("door", True)
     client.report("door", False)
-    client.enabled = False
+    client.consent = False
     client = boot(folder)
-    assert not client.enabled
+    assert not client.consent
     assert client.outbox() == []
     assert client.report("door", True) is None
-    client.enabled = True
+    client.consent = True
     assert boot(folder).outbox() == []
     assert boot(folder).report("door", True)[5:9] == b"\x00\x00\x00\x03"
 
@@ -74,7 +74,7 @@ def test_a_board_without_a_ledger_is_locked_and_provision_will_not_do_it_twice()
     client = boot(folder)
     assert "provision" in client.status()["locked"], client.status()
     assert client.report("door", True) is None
-    ldp_client.provision(folder)
+    ldp_client.provision(folder, consent=True)
     assert raises(ldp_client.LedgerExists, ldp_client.provision, folder)
     with open(folder + "/ledger0", "wb") as f:
         f.write(b"not a ledger")
@@ -86,7 +86,9 @@ def test_a_board_without_a_ledger_is_locked_and_provision_will_not_do_it_twice()
 
 
 def test_readings_of_every_kind_are_taken():
-    client = boot(new_folder())
+    folder = new_folder()
+    ldp_client.provision(folder, consent=True)
+    client = boot(folder)
     door = ldp_client.Experiment.parse(DOOR.encode())
     assert [door.bucket(x) for x in (True, 0, None, float("nan"))] == [1, 0, None, None]
     temperature = ldp_client.Experiment.parse(EXPERIMENTS["temperature"].encode())
@@ -97,7 +99,7 @@ def test_readings_of_every_kind_are_taken():
 
 def test_a_seed_is_never_used_twice():
     folder = new_folder()
-    ldp_client.provision(folder)
+    ldp_client.provision(folder, consent=True)
     client = boot(folder)
     seeds = set()
     for _ in range(REPORTS):

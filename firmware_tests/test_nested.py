@@ -37,7 +37,7 @@ def board(storage):
 
 def use_up(storage, start, stop):
     """Report and send until long silent, while callbacks report too; compare with the ledger."""
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     client = board(storage)
     handed_out = []
     answers = [0, 0]  # of callbacks: None, a report
@@ -105,14 +105,14 @@ def test_a_report_that_a_timer_brings_into_another():
 
 def test_opting_out_in_a_callback_silences_at_once():
     storage = Slots()
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     client = board(storage)
     told = []
 
     def between():
         storage.between = lambda: None
         try:
-            client.enabled = False
+            client.consent = False
         except ldp_client.LedgerError as e:
             told.append(str(e))
 
@@ -121,7 +121,7 @@ def test_opting_out_in_a_callback_silences_at_once():
     assert told, "it was not told that another call is under way"
     assert client.report("door", True) is None
     assert client.outbox() == []
-    assert not client.enabled
+    assert not client.consent
 
 
 on_device.run(globals())

@@ -15,7 +15,7 @@ from on_device import DOOR, KEY, POLICY
 data = os.urandom(384)
 print("period", data.find(data[:32], 1))
 try:
-    ldp_client.provision("/ldp")
+    ldp_client.provision("/ldp", consent=True)
     client = ldp_client.Client(POLICY, "/ldp", "board-1", KEY)
     client.enroll(DOOR.encode())
     print("report", binascii.hexlify(client.report("door", True)).decode())

@@ -37,7 +37,7 @@ def test_two_threads_spend_the_budget_once():
     for i in range(ROUNDS):
         folder = f"threads{i}"
         os.mkdir(folder)
-        ldp_client.provision(folder)
+        ldp_client.provision(folder, consent=True)
         client = ldp_client.Client(POLICY, folder, "board-1", KEY)
         client.enroll(TEXT)
         made = [[], []]

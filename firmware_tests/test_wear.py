@@ -17,7 +17,7 @@ def wear(medium, limit):
     """Report and send, three experiments in turn; prints and checks erases per report."""
     chip = medium.chip()
     folder = medium.mount(chip)
-    ldp_client.provision(folder)
+    ldp_client.provision(folder, consent=True)
     client = ldp_client.Client(_POLICY, folder, "board-1", KEY)
     names = []
     for name, text in EXPERIMENTS.items():

@@ -230,7 +230,7 @@ class SimulatedFleet:
 
     def _make(self, position: int) -> _Device:
         storage = MemoryStorage()
-        ldp_client.provision(storage)
+        ldp_client.provision(storage, consent=True)
         id = self.ids[position]
         late = self.faults.late > 0 and self._rng.random() < self.faults.late
         return _Device(id, storage, self._start(id, storage), True, late)

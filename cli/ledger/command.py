@@ -139,7 +139,9 @@ def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
     yield COUNTED
     if ledger.policy is None:
         yield "The boards' policy may hold less: give their firmware file as --policy."
-    elif len(lines) > 1:
+    elif ledger.policy.consent_from == "network":
+        yield "Boards may be started over the network: their policy says so."
+    if ledger.policy is not None and len(lines) > 1:
         yield (
             "Experiments share a board's life. The dates are from boards drawn with all of them; left in all "
             "is for each experiment alone."
@@ -196,5 +198,9 @@ def _spent(status: BoardStatus, life: dict[str, Any] | None) -> Iterator[str]:
         yield f"{status.pending} made and not yet sent"
     if status.locked:
         yield f"no reports: {status.locked}"
-    elif not status.enabled:
-        yield "no reports: this board has opted out"
+    elif not status.consent:
+        yield "no reports: " + (
+            "nobody has said yes at this board"
+            if status.consent is None
+            else "somebody at this board said no"
+        )

@@ -42,6 +42,12 @@ from .roster import list_command, revoke_command
 from .rotate import rotate_command
 
 
+class ConsentGiven(enum.StrEnum):
+    """What --consent takes."""
+
+    GIVEN = "given"
+
+
 class BrokerProgram(enum.StrEnum):
     """What --broker takes."""
 
@@ -52,6 +58,8 @@ class BrokerProgram(enum.StrEnum):
 provision_app = typer.Typer(
     help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
 )
+ASKS_FIRST = "each board is silent until somebody at it says yes"
+CONSENT_GIVEN = "given elsewhere: {}"
 _ALONE = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # one host with its port
 # What `--set` takes: the fields of FleetSpec that have no option of their own.
 FIELDS = (
@@ -80,6 +88,13 @@ class FleetOptions:
     broker_folder: Annotated[
         str, "Where broker/ will lie on the broker's machine; else in the folder itself."
     ] = ""
+    consent: Annotated[
+        ConsentGiven | None,
+        typer.Option(help="Whoever is measured said yes elsewhere, so boards do not ask; give --because."),
+    ] = None
+    because: Annotated[
+        str, typer.Option(help="Where they said yes, such as signed forms; the fleet's statement shows it.")
+    ] = ""
     fields: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,7 +111,10 @@ class FleetOptions:
 
     def spec(self) -> FleetSpec:
         """The fleet that these options describe; raises UsageError."""
+        if (self.consent is None) != (not self.because.strip()):
+            raise UsageError('--consent given takes --because "..." with it: where they said yes')
         said: dict[str, Any] = {
+            "consent": self.because.strip(),
             "fleet": self.fleet,
             "hosts": tuple(dict.fromkeys(self.host)),
             "broker": self.broker.value,
@@ -145,6 +163,7 @@ def fleet_command(options: FleetOptions) -> None:
         "  broker/      for the broker's machine" + ("s, each its own" if spec.broker == NATS else ""),
         f"  aggregator/  for the aggregators' machines; master and signing key {where}",
         "  devices/     boards' settings",
+        f"  consent      {CONSENT_GIVEN.format(spec.consent) if spec.consent else ASKS_FIRST}",
         *first_steps(made, in_environment),
     ):
         show.out.print(line, soft_wrap=True)
@@ -240,7 +259,8 @@ def device_command(options: DeviceOptions) -> None:
             network = dataclasses.replace(network, mqtt_user=device, mqtt_password=password)
         else:
             network = dataclasses.replace(network, certificate=opened.issue_device(device, now_utc()))
-    settings = provision.provision_device(fleet_keys, fleet, device, network, path=path)
+    given = bool(opened and opened.fleet.consent)
+    settings = provision.provision_device(fleet_keys, fleet, device, network, path=path, consent_given=given)
     if options.as_json:
         print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
         return

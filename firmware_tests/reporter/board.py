@@ -102,7 +102,7 @@ class Board:
         self.settings = settings
         self.storage = settings.get("folder") or Slots()
         if not settings.get("again"):
-            ldp_client.provision(self.storage)
+            ldp_client.provision(self.storage, consent=None if settings.get("asks") else True)
         key, announce_key = settings.get("key"), settings.get("announce_key")
         policy = settings["policy"]
         for name in ("rules", "experiments"):  # JSON has no tuples
@@ -276,8 +276,12 @@ class Board:
         self.loop.run_until_complete(self.task)
         self.start()
 
-    def enable(self, enabled):
-        self.client.enabled = enabled
+    def overwrite(self):
+        """Another client writes this ledger."""
+        self.storage.slots[0] = self.storage.slots[1] = b"other"
+
+    def consent(self, value):
+        self.client.consent = value
 
     def full(self, full):
         self.storage.full = full

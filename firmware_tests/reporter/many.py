@@ -25,6 +25,7 @@ class Outbox:
     """What a reporter needs of a client: report number i is i, until all are sent. No flash to wait for."""
 
     device_id = "many"
+    consent = True
     fleet = "many"
     next = 1
 

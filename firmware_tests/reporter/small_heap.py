@@ -37,7 +37,7 @@ class Slots:
 
 
 storage = Slots()
-ldp_client.provision(storage)
+ldp_client.provision(storage, consent=True)
 client = ldp_client.Client(POLICY, storage, "k3f9x1", key=bytes(32), fleet="house")
 reporter = mqtt_reporter.Reporter(
     client,

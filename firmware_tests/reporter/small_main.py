@@ -46,7 +46,7 @@ main.READINGS = {"room_temp": lambda: 21.4}
 with open(main.SETTINGS, "w") as f:
     json.dump(settings, f)
 try:
-    main.ldp_client.provision(main.LEDGER)
+    main.ldp_client.provision(main.LEDGER, consent=True)
 except main.ldp_client.LedgerExists as e:
     print(e)
 application = main.Application()

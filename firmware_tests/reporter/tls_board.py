@@ -25,7 +25,7 @@ class Slots(dict):
 with open(sys.argv[1]) as f:
     settings = json.load(f)
 slots = Slots()
-ldp_client.provision(slots)
+ldp_client.provision(slots, consent=True)
 client = ldp_client.Client(
     main.POLICY,
     slots,

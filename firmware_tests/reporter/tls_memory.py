@@ -46,7 +46,7 @@ def step(name):
 with open(sys.argv[1]) as f:
     settings = json.load(f)
 slots = Slots()
-ldp_client.provision(slots)
+ldp_client.provision(slots, consent=True)
 keys = [binascii.unhexlify(settings[name]) for name in ("key", "announce_key")]
 client = ldp_client.Client(main.POLICY, slots, settings["device_id"], *keys, fleet=settings["fleet"])
 step("before")

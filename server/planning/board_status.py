@@ -44,7 +44,7 @@ class BoardStatus(_Status):
     """A board's own ledger. sum: Σε in micro-nats, squares: Σε² in micro-nats squared, of its whole life."""
 
     locked: str | None
-    enabled: bool
+    consent: bool | None
     pending: Count
     sum: Count
     squares: Count

@@ -37,7 +37,9 @@ class Policy:
     """What `ldp_client.Client` takes as its policy.
 
     sum: micro-nats, squares: micro-nats squared; reports go on while the life's Σε <= sum or Σε² <= squares.
-    epsilon: micro-nats, the most that one report may cost. rules, experiments: what may be asked for.
+    epsilon: micro-nats, the most that one report may cost. rules, experiments: what may be asked for. ask:
+    "each" for a yes to each experiment, "once" for one to all. consent_from: "network" if what comes over the
+    network may start a board, "board" if only somebody at it can.
     Raises PolicyError if a device would not accept it, or could never do what it says.
     """
 
@@ -46,6 +48,8 @@ class Policy:
     epsilon: int
     rules: tuple[str, ...]
     experiments: tuple[str, ...]
+    ask: str = "once"
+    consent_from: str = "board"
 
     def __post_init__(self) -> None:
         _check(self)
@@ -73,6 +77,9 @@ def _check(policy: Policy) -> None:
         value = getattr(policy, name)
         if not isinstance(value, tuple):
             raise PolicyError(f"policy: {name} must be a tuple of str")
+    for name, words in (("ask", ("once", "each")), ("consent_from", ("board", "network"))):
+        if getattr(policy, name) not in words:
+            raise PolicyError(f"policy: {name} must be {' or '.join(words)}")
     for rule in policy.rules:
         if rule not in (*RULES, "unlimited"):
             raise PolicyError(f"policy: rules must be of unlimited, {', '.join(RULES)}")
@@ -147,6 +154,8 @@ def literal(policy: Policy, comment: Iterable[str] = ()) -> str:
     lines.append(f"{_NAME} = {{")
     for field in fields(policy):
         value = getattr(policy, field.name)
+        if value == field.default:
+            continue
         lines.append(f'    "{field.name}": {_python(value)},')
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -229,8 +238,10 @@ def _assignments(text: str, name: str) -> list[ast.Assign]:
     ]
 
 
-def _python(value: int | tuple[str, ...]) -> str:
+def _python(value: int | str | tuple[str, ...]) -> str:
     if isinstance(value, int):
         return f"{value:_}"
+    if isinstance(value, str):
+        return json.dumps(value)
     inside = ", ".join(json.dumps(x) for x in value)
     return f"({inside}{',' if len(value) == 1 else ''})"

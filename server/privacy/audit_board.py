@@ -52,7 +52,7 @@ def sampler(payload, name, whole):
         "experiments": (name,),
     }
     storage = Memory()
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     client = ldp_client.Client(policy, storage, device_id="audit")
     exp = client.enroll(payload)
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import refusing
 from . import settings as provision
@@ -23,7 +24,8 @@ from .further import further_files
 from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 
-MODULES = ("ldp_client", "ldp_p256", "kept_experiments", "reporter_base", "mqtt_reporter", "async_reporter")
+MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "kept_experiments", "reporter_base")
+MODULES += ("mqtt_reporter", "async_reporter")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
 """The application of a board that is given no other."""
@@ -101,7 +103,7 @@ if PROVISION:
         import network
         network.WLAN(network.STA_IF).active(True)
     try:
-        ldp_client.provision(LEDGER, replace=REPLACE)
+        ldp_client.provision(LEDGER, REPLACE, CONSENT)
         r['ledger'] = 'made'
     except Exception as e: r['error'] = type(e).__name__ + ': ' + str(e)
 if not r['error']:
@@ -146,13 +148,15 @@ class Load:
     privacy bound and needs settings that no board has used. main: an application other than the
     example. further: files with mechanisms and types, which the board's settings then name: words of those in
     device/ (sw), paths, or package.module:Class; or a umqtt/simple.py, which is copied instead of the bundled
-    one where the firmware has none.
+    one where the firmware has none. yes: somebody at the board has said yes, which a
+    new ledger then holds.
     """
 
     source: bool = False
     provision_again: bool = False
     main: Path | None = None
     further: Sequence[str] = ()
+    yes: bool = False
 
     @property
     def umqtt(self) -> Path | None:
@@ -174,14 +178,16 @@ def flash(
     load: Load = Load(),
     *,
     reset: bool = True,
+    ask: Callable[[], bool] = lambda: False,
     timeout_s: float = 60.0,
     say: Callable[[str], None] = print,
 ) -> Flashed:
     """Put Hushmote and one board's settings on the board at port, and make its ledger if it has none.
 
-    port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: a file that `hushmote provision` wrote.
-    reset: start the application afterwards. timeout_s: for each of the five or so steps. say: gets a line for
-    each thing done.
+    port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: a file that `hushmote provision`
+    wrote. reset: start the application afterwards. ask: whether somebody at the board says yes, asked
+    before it makes a ledger. timeout_s: for each of the five or so steps. say: gets a line for each thing
+    done.
 
     Raises FlashError or provision.ProvisionError with one line; the board's content is then unchanged,
     unless the line says otherwise.
@@ -198,6 +204,7 @@ def flash(
     say(f"{board.name}, MicroPython {firmware}")
     check_board(board, wifi=load.main is None)
     make_ledger = check_ledger(board, settings, load.provision_again)
+    consent = True if make_ledger and (settings.consent_given or load.yes or ask()) else None
     wanted = _wanted_files(board, settings, load, more)
     changed = [f for f in wanted if board.files.get(f.path) != f.sha256]
     unchanged = tuple(f.path for f in wanted if f not in changed)
@@ -212,17 +219,18 @@ def flash(
         if changed:
             say("copied and read back: " + ", ".join(f"{f.path} ({len(f.content):,} bytes)" for f in changed))
         _install_modules(link, changed, "py" if load.source else "mpy", (*MODULES, *more))
-        _finish_marked(link, changed, settings_path, settings, make_ledger, load.provision_again)
+        ledger = {"PROVISION": make_ledger, "REPLACE": load.provision_again, "CONSENT": consent}
+        _finish_marked(link, changed, settings_path, settings, ledger)
     except FlashError:
         with contextlib.suppress(FlashError):  # a board that does not answer: the next flash cleans up
             link.run("exec", f"STAGE={_STAGE!r}\n" + _CLEAN)
         raise
-    ledger = "kept"
-    if make_ledger:
-        ledger = "made again" if board.ledger or board.device_id is not None else "made"
+    made = ("made again" if board.ledger or board.device_id else "made") if make_ledger else "kept"
     if unchanged:
         say("already there: " + ", ".join(unchanged))
-    say(_LEDGER_LINES[ledger])
+    say(_LEDGER_LINES[made])
+    if make_ledger and not consent:
+        say("silent until somebody at the board says yes: its button, held 3 s, or yes() at its prompt")
     if board.fat:
         say("note: this file system is FAT, where a power cut may lock the board; littlefs has no such risk")
     if reset:
@@ -231,7 +239,7 @@ def flash(
         )
         say("restarted")
     copied, took_s = tuple(f.path for f in changed), time.monotonic() - started_s
-    return Flashed(settings.device_id, board.name, firmware, copied, unchanged, size, ledger, took_s)
+    return Flashed(settings.device_id, board.name, firmware, copied, unchanged, size, made, took_s)
 
 
 _LEDGER_LINES = {
@@ -363,8 +371,7 @@ def _finish_marked(
     changed: Sequence[_File],
     path: Path,
     settings: DeviceSettings,
-    make_ledger: bool,
-    replace: bool,
+    ledger: Mapping[str, Any],
 ) -> None:
     """Finish, with a mark in the settings' file before the board makes a ledger.
 
@@ -372,13 +379,13 @@ def _finish_marked(
     """
     marked = provision.mark_ledger(path, settings, True)
     try:
-        _finish(link, changed, make_ledger, replace)
+        _finish(link, changed, ledger)
     except _NothingProvisioned:
         provision.mark_ledger(path, marked, settings.ledger_made)
         raise
 
 
-def _finish(link: UsbLink, changed: Sequence[_File], make_ledger: bool, replace: bool) -> None:
+def _finish(link: UsbLink, changed: Sequence[_File], ledger: Mapping[str, Any]) -> None:
     """Make the ledger if asked to, then put settings and application in their places."""
     said = link.ask(
         # The application last: a board that loses power in between starts the old one, or none.
@@ -387,8 +394,7 @@ def _finish(link: UsbLink, changed: Sequence[_File], make_ledger: bool, replace:
         STAGE=_STAGE,
         LEDGER=LEDGER,
         FILES=[(f.name, f.path) for f in changed if not f.path.startswith("/lib/")],
-        PROVISION=make_ledger,
-        REPLACE=replace,
+        **ledger,
     )
     if said["error"]:
         raise _NothingProvisioned(f"the board could not make its ledger ({said['error']}); {_HALF_DONE}")

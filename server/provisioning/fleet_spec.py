@@ -84,7 +84,8 @@ class FleetSpec:
     the port on which aggregators speak NATS, by default 4222. broker: "mosquitto" or "nats".
     cluster_port: where NATS servers reach each other. monitor_port: where a NATS server tells its own machine
     how it is. board_host: one more name for all NATS servers, or "". device_days: lifetime of devices'
-    certificates.
+    certificates. consent: where those who are measured said yes, so that boards do not ask; "" if each board
+    asks first.
     """
 
     fleet: str
@@ -100,6 +101,7 @@ class FleetSpec:
     monitor_port: Port = 8222
     board_host: str = ""
     device_days: Annotated[int, Field(ge=1)] = DEVICE_DAYS
+    consent: str = ""
 
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:

@@ -31,7 +31,7 @@ from . import authority
 from .fleet_spec import what_is_wrong
 
 _BROKER = re.compile(r"([^\s,:/@]+)(?::([0-9]{1,5}))?", re.ASCII)
-_MAY_BE_MISSING = {"mqtt_cert", "mqtt_key", "ledger_made"}  # in files from before these fields existed
+_MAY_BE_MISSING = {"mqtt_cert", "mqtt_key", "ledger_made", "consent_given"}  # in older files
 
 
 def _by(check: Callable[[str], object]) -> AfterValidator:
@@ -92,12 +92,13 @@ def broker_names(mqtt_host: str) -> tuple[str, ...]:
 class DeviceSettings:
     """What one device must know, as its settings file holds it.
 
-    key: 64 hex digits; announce_key: 128, the public key that checks experiments; both None in an
-    open fleet. mqtt_ca: the broker's CA certificate, base64 of its DER; None for a connection without TLS.
+    key: 64 hex digits; announce_key: 128, the public key that checks experiments; both None in an open
+    fleet. mqtt_ca: the broker's CA certificate, base64 of its DER; None for a connection without TLS.
     mqtt_host: host or host:port, for a cluster several with commas between: if one does not answer, the
-    device tries the next. mqtt_port: for hosts without one. mqtt_cert, mqtt_key: the device's own certificate
-    and its key, base64 of DER, or both None. ledger_made: whether these settings have made a ledger already;
-    boards never see it.
+    device tries the next. mqtt_port: for hosts without one. mqtt_cert, mqtt_key: the device's own
+    certificate and its key, base64 of DER, or both None. ledger_made: whether these settings have made a
+    ledger already; boards never see it. consent_given: those whom the board measures said yes elsewhere;
+    its ledger then holds a yes from the start.
     """
 
     fleet: Annotated[str, _by(check_fleet)]
@@ -117,6 +118,7 @@ class DeviceSettings:
     mqtt_cert: str | None = None
     mqtt_key: str | None = dataclasses.field(default=None, repr=False)
     ledger_made: bool = False
+    consent_given: bool = False
 
     @model_validator(mode="after")
     def _certificate_of_this_board(self) -> Self:
@@ -136,7 +138,7 @@ class DeviceSettings:
     def board_json(self, further: tuple[str, ...] = ()) -> bytes:
         """Return what goes to the board as /settings.json; further: modules that main.py imports first."""
         values = dataclasses.asdict(self) | ({"with": further} if further else {})
-        del values["ledger_made"]
+        del values["ledger_made"], values["consent_given"]
         return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode()
 
 
@@ -167,6 +169,7 @@ def provision_device(
     network: Network = Network(),
     *,
     path: Path | None = None,
+    consent_given: bool = False,
 ) -> DeviceSettings:
     """Make a device's settings; if path is given, write them to a new file that only its owner can read.
 
@@ -179,8 +182,8 @@ def provision_device(
     if network.mqtt_port is None:
         given["mqtt_port"] = 8883 if ca else 1883
     device_id = check_device(secrets.token_hex(8) if device_id is None else device_id)
-    values = {"fleet": check_fleet(fleet), "device_id": device_id} | given
-    settings = _made(values | _secrets(fleet_keys, fleet, device_id, ca, certificate), "these settings")
+    given |= {"fleet": check_fleet(fleet), "device_id": device_id, "consent_given": consent_given}
+    settings = _made(given | _secrets(fleet_keys, fleet, device_id, ca, certificate), "these settings")
     if path is not None:
         exists = f"{path} exists: it may be the only copy of a device's keys; take another path"
         with refusing(ProvisionError, f"write {path}", exists):

@@ -186,13 +186,8 @@ def _check(question: FleetQuestion, policy: Policy, firmware: Path) -> None:
 
 def consent_of(folder: FleetFolder | None, policy: Policy) -> Consent:
     """How boards come to take part; where nothing is said they ask, and are silent until then."""
-    because = "" if folder is None else getattr(folder.fleet, "consent", "")
-    return Consent(
-        bool(because),
-        because,
-        getattr(policy, "consent_from", "") == "network",
-        getattr(policy, "ask", "") == "each",
-    )
+    because = "" if folder is None else folder.fleet.consent
+    return Consent(bool(because), because, policy.consent_from == "network", policy.ask == "each")
 
 
 def board_contents(firmware: Path, asked: Sequence[Version]) -> tuple[BoardFile, ...]:

@@ -39,7 +39,7 @@ cap = 2
 
 STATUS = {
     "locked": "[/locked] \x1b[2J",
-    "enabled": True,
+    "consent": True,
     "sum": 0,
     "squares": 0,
     "pending": 0,

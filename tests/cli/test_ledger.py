@@ -34,7 +34,7 @@ def ledger(*arguments: str):
 
 def boot(device: str, storage: Any, payloads=(A, B)) -> Any:
     if not storage.slots:
-        provision(storage)
+        provision(storage, consent=True)
     client = Client(asdict(POLICY), storage, device_id=device)
     for payload in payloads:
         client.enroll(payload)

@@ -39,7 +39,7 @@ ANNOUNCE_KEY = keys.public_key_bytes(SIGNING_KEY)
 def board(policy=None, storage: Any = None, **arguments) -> Any:
     if storage is None:
         storage = memory()
-        provision(storage)
+        provision(storage, consent=True)
     return Client({**POLICY, **(policy or {})}, storage, **{"device_id": "board-1", **arguments})
 
 
@@ -393,7 +393,7 @@ def test_an_announce_key_needs_its_fleets_name(fleet):
 @pytest.mark.parametrize("every", [1, 2, 3, 7, 90])
 def test_every_makes_a_report_with_exactly_one_chance_in_every(every):
     storage = memory()
-    provision(storage)
+    provision(storage, consent=True)
 
     def run(rng):
         client = board(storage=memory(storage.slots))
@@ -687,7 +687,7 @@ def test_what_was_verified_before_is_not_verified_again_but_keeps_its_serial():
 
 def test_a_call_from_within_a_call_spends_nothing_and_returns_nothing():
     storage = memory()
-    provision(storage)
+    provision(storage, consent=True)
     inner: list = []
 
     class CallsBack(type(storage)):
@@ -697,7 +697,7 @@ def test_a_call_from_within_a_call_spends_nothing_and_returns_nothing():
             inner.append(client.report("e", True))
             inner.append(client.sent(waiting))
             with pytest.raises(LedgerError, match="another call is under way"):
-                client.enabled = True
+                client.consent = True
             super().write(slot, data)
 
     waiting = b""
@@ -784,7 +784,7 @@ def test_without_threads_a_call_inside_a_call_comes_to_nothing_too(monkeypatch):
     alone: Any = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
     spec.loader.exec_module(alone)  # pyright: ignore[reportOptionalMemberAccess]
     storage = memory()
-    alone.provision(storage)
+    alone.provision(storage, consent=True)
     client = alone.Client(POLICY, storage, device_id="d")
     client.enroll(budget("sum", 9 * EPSILON))
     inner = []
@@ -809,11 +809,11 @@ def test_opting_out_while_a_call_is_under_way_is_refused_and_silences_at_once():
     client.enroll(budget("sum", 30 * EPSILON))
     assert client._lock.acquire(False)
     with pytest.raises(LedgerError, match="another call is under way"):
-        client.enabled = False
+        client.consent = False
     client._lock.release()
-    assert (client.enabled, client.report("e", True), client.outbox()) == (False, None, [])
-    client.enabled = False
-    client.enabled = True
+    assert (client.consent, client.report("e", True), client.outbox()) == (False, None, [])
+    client.consent = False
+    client.consent = True
     assert client.report("e", True) is not None
 
 
@@ -858,7 +858,7 @@ def test_status_is_plain_values_and_says_what_is_left():
     client.report("e", True)
     status = client.status()
     assert json.loads(json.dumps(status)) == status
-    assert (status["locked"], status["error"], status["enabled"], status["pending"]) == (None, None, True, 1)
+    assert (status["locked"], status["error"], status["consent"], status["pending"]) == (None, None, True, 1)
     assert status["experiments"]["e"] == {
         "state": "reporting",
         "reports": 1,

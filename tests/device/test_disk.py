@@ -43,7 +43,7 @@ def boot(folder: Path) -> Client:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    provision(str(tmp_path / "ldp"))
+    provision(str(tmp_path / "ldp"), consent=True)
     return tmp_path / "ldp"
 
 
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 def test_two_processes_that_start_at_once_never_spend_more_than_the_budget(tmp_path: Path):
     folders = [tmp_path / str(i) for i in range(TRIALS)]
     for folder in folders:
-        provision(str(folder))
+        provision(str(folder), consent=True)
     command = [sys.executable, "-c", RACER, str(Path(enumeration.__file__).parent), PAYLOAD.hex()]
     racers = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
@@ -89,16 +89,16 @@ def test_no_ledger_is_made_anew_under_a_client(folder: Path):
     client = boot(folder)
     for replace in (False, True):
         with pytest.raises(LedgerError, match="another client uses this ledger"):
-            provision(str(folder), replace=replace)
+            provision(str(folder), replace=replace, consent=True)
     assert client.report("e", True) is not None
 
 
 def test_provisioning_leaves_no_lock_behind_whatever_comes_of_it(folder: Path):
     try:
-        provision(str(folder))
+        provision(str(folder), consent=True)
     except LedgerExists:
         assert boot(folder).status()["locked"] is None  # as an application that starts for the first time
-    provision(str(folder), replace=True)
+    provision(str(folder), replace=True, consent=True)
     assert boot(folder).status()["locked"] is None
 
 

@@ -129,14 +129,14 @@ def test_bernoulli_is_certain_at_both_ends():
 
 def test_two_clients_on_one_ledger_draw_differently():
     storage = memory()
-    provision(storage)
+    provision(storage, consent=True)
     first, second = (Client(POLICY, storage, device_id="d")._drbg for _ in range(2))
     assert [first.below(2**24) for _ in range(8)] != [second.below(2**24) for _ in range(8)]
 
 
 def test_the_seed_in_the_ledger_changes_with_every_debit():
     storage = memory()
-    provision(storage)
+    provision(storage, consent=True)
     client = Client(POLICY, storage, device_id="d")
     client.enroll(experiment_json())
     seeds = {storage.slots[0][6:22]}
@@ -153,7 +153,7 @@ def test_the_seed_in_the_ledger_reaches_the_generator(monkeypatch):
     fixed = hashlib.shake_256(b"fixed").digest(4096)
     monkeypatch.setattr(ldp_client.os, "urandom", lambda n: fixed[:n])
     storage, other = memory(), memory()
-    provision(storage)
+    provision(storage, consent=True)
     other.slots = dict(storage.slots)
 
     def first_draw(slots, device_id="d"):
@@ -208,9 +208,9 @@ def test_a_stuck_source_is_an_error_and_not_a_report_and_nothing_is_spent(name, 
     with monkeypatch.context() as patch:
         patch.setattr(ldp_client.os, "urandom", source)
         with pytest.raises(EntropyError, match=r"os\.urandom"):
-            provision(storage)
+            provision(storage, consent=True)
         assert storage.slots == {}
-    provision(storage)
+    provision(storage, consent=True)
     client = Client(POLICY, storage, device_id="d")
     client.enroll(experiment_json())
     before = dict(storage.slots)
@@ -229,7 +229,7 @@ def test_a_stuck_source_is_an_error_and_not_a_report_and_nothing_is_spent(name, 
 def test_a_port_without_urandom_gets_one_clear_line(monkeypatch):
     monkeypatch.delattr(ldp_client.os, "urandom")
     with pytest.raises(EntropyError, match=r"^no os\.urandom in this firmware$"):
-        provision(memory())
+        provision(memory(), consent=True)
 
 
 @pytest.mark.parametrize("period", [1, 2, 32, 93, 255, 352])
@@ -241,14 +241,14 @@ def test_any_cycle_within_what_is_read_is_seen_wherever_it_starts(period, monkey
             continue
         monkeypatch.setattr(ldp_client.os, "urandom", lambda n, data=data: data[:n])
         with pytest.raises(EntropyError, match="stuck"):
-            provision(memory())
+            provision(memory(), consent=True)
 
 
 def test_two_fresh_boards_on_a_stuck_rp2040_send_nothing_alike(monkeypatch):
     monkeypatch.setattr(ldp_client.os, "urandom", stuck_sources()["rp2040-with-its-bit-stuck"])
     for _ in range(2):
         with pytest.raises(EntropyError):
-            provision(memory())
+            provision(memory(), consent=True)
 
 
 def test_a_healthy_source_passes_for_years():

@@ -60,7 +60,7 @@ def start(
 ) -> KeptExperiments:
     """A board's start."""
     storage = memory()
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     announce = None if key is None else keys.public_key_bytes(key)
     client = Client(POLICY | policy, storage, "board-1", announce_key=announce, fleet=fleet)
     return KeptExperiments(client, None if folder is None else str(folder))

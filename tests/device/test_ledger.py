@@ -28,7 +28,7 @@ PAYLOAD = experiment_json(budget={"rule": "sum", "cap": CAP_REPORTS * EPSILON})
 
 def fresh_slots():
     storage = MemoryStorage()
-    provision(storage)
+    provision(storage, consent=True)
     return storage.slots
 
 
@@ -268,7 +268,7 @@ def test_two_clients_on_one_ledger_do_not_spend_twice():
     assert clients[1].outbox() == []
     for change in (True, False):
         with pytest.raises(LedgerError, match="another client"):
-            clients[1].enabled = change
+            clients[1].consent = change
     assert boot(storage).status()["locked"] is None, "with one client it goes on"
 
 
@@ -423,9 +423,9 @@ def locked_reason(slots):
     assert client.outbox() == []
     client.sent(b"x")
     with pytest.raises(LedgerError, match="locked"):
-        client.enabled = True
+        client.consent = True
     with pytest.raises(LedgerError, match="locked"):
-        client.enabled = False
+        client.consent = False
     assert storage.slots == dict(slots), "a locked board writes nothing"
     status = client.status()
     assert status["experiments"]["e"]["left"] == 0
@@ -477,7 +477,7 @@ def test_provision_refuses_a_ledger_whole_or_damaged():
     for existing in (slots, used.slots, *damaged):
         storage = FailingStorage(existing)
         with pytest.raises(LedgerExists, match=r"^a ledger is there; replace=True"):
-            provision(storage)
+            provision(storage, consent=True)
         assert storage.slots == existing
         assert storage.writes == []
 
@@ -487,17 +487,17 @@ def test_provision_with_replace_starts_the_bound_again_and_keeps_nothing_of_the_
     client = boot(storage)
     for _ in range(4):
         client.report("e", True)
-    client.enabled = False
+    client.consent = False
     for damage in ({}, {0: b"x"}, {1: b""}, {0: b"x", 1: b"y"}):
         replaced = MemoryStorage({**storage.slots, **damage})
-        provision(replaced, replace=True)
+        provision(replaced, replace=True, consent=True)
         records = [parse_record(replaced.slots[slot]) for slot in (0, 1)]
         assert [(r["sequence"], r["sum"], r["entries"], r["unsent"]) for r in records] == [
             (1, 0, {}, []),
             (2, 0, {}, []),
         ]
         client = boot(replaced)
-        assert client.enabled
+        assert client.consent
         assert client.outbox() == []
         assert client.report("e", True)[5:9] == b"\x00\x00\x00\x01"
 
@@ -508,7 +508,7 @@ def test_a_power_cut_while_replacing_leaves_the_old_ledger_the_new_one_or_a_lock
         for at, fault in ((0, "cut-before"), (0, "cut-after"), (1, "cut-before"), (1, "cut-after")):
             cut = FailingStorage(storage.slots, fault, at)
             with pytest.raises(PowerCut):
-                provision(cut, replace=True)
+                provision(cut, replace=True, consent=True)
             again = boot(MemoryStorage(cut.slots))
             if (at, fault) == (0, "cut-before"):
                 assert again.status()["sum"] == spent * EPSILON
@@ -516,7 +516,7 @@ def test_a_power_cut_while_replacing_leaves_the_old_ledger_the_new_one_or_a_lock
                 assert (again.status()["locked"], again.status()["sum"]) == (None, 0)
             else:
                 assert again.status()["locked"] or again.status()["sum"] in (0, spent * EPSILON)
-                provision(again._ledger._storage, replace=True)
+                provision(again._ledger._storage, replace=True, consent=True)
         assert boot(storage).report("e", True) is not None
 
 
@@ -525,17 +525,17 @@ def test_an_interrupted_first_provisioning_is_no_ledger_and_is_repeated_without_
     for at, empty in ((0, None), (0, 0), (1, None), (1, 1)):
         cut = FailingStorage({}, "cut-before", at)
         with pytest.raises(PowerCut):
-            provision(cut)
+            provision(cut, consent=True)
         storage = MemoryStorage(cut.slots if empty is None else {**cut.slots, empty: b""})
         assert boot(storage).status()["locked"] == "locked: no ledger; provision this board"
-        provision(storage)
+        provision(storage, consent=True)
         assert boot(storage).report("e", True) is not None
 
 
 def test_provision_on_a_storage_that_fails_says_so():
     for fault in ("raise", "full", "lost"):
         with pytest.raises(LedgerError, match=r"^storage failed: "):
-            provision(FailingStorage({}, fault, 0))
+            provision(FailingStorage({}, fault, 0), consent=True)
 
 
 # --- Opt-out -----------------------------------------------------------------------------------------
@@ -545,17 +545,17 @@ def test_opting_out_is_kept_in_flash_and_makes_no_report_and_no_debit():
     storage = FailingStorage(fresh_slots())
     client = boot(storage)
     client.report("e", True)
-    client.enabled = False
+    client.consent = False
     before = dict(storage.slots)
     for board in (client, boot(storage)):
-        assert board.enabled is False
+        assert board.consent is False
         assert board.report("e", True) is None
         assert board.outbox() == []
-        assert board.status()["enabled"] is False
+        assert board.status()["consent"] is False
         assert board.status()["sum"] == EPSILON
     assert storage.slots == before
-    board.enabled = True
-    assert boot(storage).enabled is True
+    board.consent = True
+    assert boot(storage).consent is True
     assert board.report("e", True)[5:9] == b"\x00\x00\x00\x02"
 
 
@@ -565,7 +565,7 @@ def test_dropped_reports_never_come_back(reports):
     client = boot(storage)
     for _ in range(reports):
         client.report("e", True)
-    client.enabled = False
+    client.consent = False
     for rotten in (None, 0, 1):
         slots = dict(storage.slots)
         if rotten is not None:
@@ -575,8 +575,8 @@ def test_dropped_reports_never_come_back(reports):
         if rotten is not None:
             assert board.status()["locked"]
             continue
-        assert board.enabled is False
-        board.enabled = True
+        assert board.consent is False
+        board.consent = True
         assert board.outbox() == []
         again = boot(board._ledger._storage)
         assert again.outbox() == []
@@ -592,15 +592,15 @@ def test_dropped_reports_never_come_back_after_a_power_cut_in_the_middle():
             cut = FailingStorage(storage.slots, fault, switch)
             board = boot(cut)
             try:
-                board.enabled = False
-                board.enabled = True
+                board.consent = False
+                board.consent = True
             except PowerCut:
                 pass
             again = boot(MemoryStorage(cut.slots))
-            if again.enabled and again.outbox():
+            if again.consent and again.outbox():
                 assert again.outbox() == reports, "either nothing was dropped yet or everything"
-            if not again.enabled:
-                again.enabled = True
+            if not again.consent:
+                again.consent = True
                 assert again.outbox() == []
 
 
@@ -609,16 +609,16 @@ def test_after_a_failed_opt_out_the_client_is_silent_all_the_same():
     client = boot(storage)
     client.report("e", True)
     with pytest.raises(LedgerError, match="storage failed: errno 5"):
-        client.enabled = False
-    assert client.enabled is False
+        client.consent = False
+    assert client.consent is False
     assert client.report("e", True) is None
     assert client.outbox() == []
     with pytest.raises(LedgerError, match="storage failed: errno 5"):
-        client.enabled = True  # which the flash has not taken either
-    assert client.enabled is False
+        client.consent = True  # which the flash has not taken either
+    assert client.consent is False
     assert client.report("e", True) is None
     storage.fault = None
-    client.enabled = True
+    client.consent = True
     assert client.report("e", True) is not None
 
 
@@ -627,9 +627,9 @@ def test_after_a_failed_opt_out_the_client_is_silent_all_the_same():
 
 def test_a_folder_is_made_provisioned_and_survives_reboots(tmp_path):
     folder = str(tmp_path / "ldp")
-    provision(folder)
+    provision(folder, consent=True)
     with pytest.raises(LedgerExists):
-        provision(folder)
+        provision(folder, consent=True)
     witness = Witness()
     for _ in range(7):
         life(boot(folder), witness)
@@ -647,7 +647,7 @@ def test_a_missing_folder_is_a_locked_board(tmp_path):
 
 
 def test_a_folder_that_cannot_be_read_is_a_locked_board(tmp_path):
-    provision(str(tmp_path))
+    provision(str(tmp_path), consent=True)
     os.remove(tmp_path / "ledger0")
     os.mkdir(tmp_path / "ledger0")  # reading a directory fails for every user, root included
     client = boot(str(tmp_path))
@@ -656,7 +656,7 @@ def test_a_folder_that_cannot_be_read_is_a_locked_board(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_makes_no_report(tmp_path):
-    provision(str(tmp_path))
+    provision(str(tmp_path), consent=True)
     client = boot(str(tmp_path))
     if os.geteuid() == 0:  # permissions do not bind root: a directory in the new file's place does
         os.mkdir(tmp_path / "ledger0.new")
@@ -670,7 +670,7 @@ def test_a_folder_that_cannot_be_written_makes_no_report(tmp_path):
 
 def test_a_killed_process_leaves_a_whole_slot(tmp_path):
     # Systems with fsync empty a file when it is opened: killed then, the board would be locked for good.
-    provision(str(tmp_path))
+    provision(str(tmp_path), consent=True)
     script = """if True:
         import os, signal, sys
         sys.path.insert(0, sys.argv[2])
@@ -692,7 +692,7 @@ def test_a_killed_process_leaves_a_whole_slot(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 def test_a_full_disk_makes_no_report(tmp_path):
-    provision(str(tmp_path))
+    provision(str(tmp_path), consent=True)
     client = boot(str(tmp_path))
     for name in ("ledger0.new", "ledger1.new"):
         os.symlink("/dev/full", tmp_path / name)
@@ -774,7 +774,7 @@ class BoardLife(RuleBasedStateMachine):
     @rule()
     def reboot(self):
         self.boot()
-        self.opted_out = not self.client.enabled
+        self.opted_out = not self.client.consent
 
     @rule(
         fault=st.sampled_from(["raise", "raise-after", "lost", "full"]),
@@ -799,14 +799,14 @@ class BoardLife(RuleBasedStateMachine):
             elif action == "sent" and reports:
                 self.client.sent(reports[0])
             elif action == "off":
-                self.client.enabled = False
+                self.client.consent = False
                 self.dropped.update(reports)
         except PowerCut:
             pass
         except LedgerError:
             pass
         self.boot()
-        self.opted_out = not self.client.enabled
+        self.opted_out = not self.client.consent
 
     @precondition(lambda self: not self.opted_out)
     @rule()
@@ -814,7 +814,7 @@ class BoardLife(RuleBasedStateMachine):
         reports = self.client.outbox()
         self.opted_out = True
         try:
-            self.client.enabled = False
+            self.client.consent = False
         except LedgerError:
             return  # silent until it is started again; nothing was promised about the flash
         self.dropped.update(reports)
@@ -823,7 +823,7 @@ class BoardLife(RuleBasedStateMachine):
     @rule()
     def opt_in(self):
         try:
-            self.client.enabled = True
+            self.client.consent = True
         except LedgerError:
             return
         self.opted_out = False

@@ -88,7 +88,7 @@ def test_indices_outside_the_domain_are_a_programming_error():
 
 def provisioned():
     storage = memory()
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     return storage.slots
 
 
@@ -176,7 +176,7 @@ def test_whether_a_report_is_made_never_depends_on_the_value():
     while client.report("e", None) is None:
         pass
     off = memory(fresh)
-    Client(POLICY, off, device_id="d").enabled = False
+    Client(POLICY, off, device_id="d").consent = False
     locked = {0: b"no ledger", 1: b"none here"}
     for slots, chance in ((fresh, 2), (spent.slots, 3), (off.slots, 3), (locked, 3)):
         for outputs in report_distributions(payload, values, slots=slots).values():

@@ -100,7 +100,7 @@ def test_an_experiment_that_does_not_fit_is_refused_with_the_reason(changes, rea
 
 def enrolled(payload: bytes) -> Client:
     storage = memory()
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     client = Client(POLICY, storage, device_id="b")
     client.enroll(payload)
     return client

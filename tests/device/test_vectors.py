@@ -111,7 +111,7 @@ EXPECTATIONS = {
     "reports": ["report", "after"],
     "signatures": ["refused"],
     "withdrawals": ["refused", "least"],
-    "ledgers": ["locked", "sum", "squares", "reports", "outbox"],
+    "ledgers": ["locked", "consent", "sum", "squares", "reports", "outbox"],
     "malformed": ["text", "error"],
     "settings": ["text"],
 }
@@ -121,7 +121,7 @@ EXPECTATIONS = {
 def test_a_wrong_expectation_fails_the_check(checker, section):
     sections = json.loads(FURTHER) | json.loads(TEXT)
     for field in EXPECTATIONS[section]:
-        case = dict(sections[section][1 if section in ("signatures", "withdrawals") else -1])
+        case = dict(sections[section][1 if section in ("signatures", "withdrawals", "ledgers") else -1])
         case[field] = altered(case[field])
         needed = {"experiments": sections["experiments"]} if section != "experiments" else {}
         _, failures = checker.run(as_lines({**needed, section: [case]}))

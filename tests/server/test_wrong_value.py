@@ -86,14 +86,14 @@ def test_an_experiments_file_is_told_what_a_field_must_be(line, text):
 
 
 def test_a_boards_status_is_told_what_is_wrong():
-    text = '{"locked": null, "enabled": true, "pending": -1, "sum": 0, "squares": 0, "experiments": {}}'
+    text = '{"locked": null, "consent": true, "pending": -1, "sum": 0, "squares": 0, "experiments": {}}'
     with pytest.raises(board_status.StatusRefused, match=r"pending must be 0 or more, not -1$"):
         board_status.parse(text)
 
 
 def test_a_null_is_offered_where_there_may_be_none():
     with pytest.raises(ValidationError) as refused:
-        FleetSpec(fleet="home", hosts=("a",), password_port=[1])
+        FleetSpec(fleet="home", hosts=("a",), password_port=[1])  # pyright: ignore[reportArgumentType]
     assert (
         what_is_wrong(refused.value, FleetSpec) == "password_port must be a whole number or null, not a list"
     )

@@ -87,7 +87,7 @@ def test_what_was_made_and_acknowledged_is_known_exactly():
 def test_a_shared_parse_leaves_a_client_as_enroll_would():
     fleet = fleet_of(2, TEMP, DOOR)
     storage: Any = MemoryStorage()
-    provision(storage)
+    provision(storage, consent=True)
     policy = {**faithful.BOUNDS, "rules": faithful.RULES, "experiments": ("temp", "door")}
     client = Client(policy, storage, device_id="plain")
     client.enroll(TEMP)

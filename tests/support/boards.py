@@ -50,7 +50,7 @@ def client(device, exp, *, key=None, storage=None):
         "experiments": (exp.name,),
     }
     if not storage:
-        ldp_client.provision(storage)
+        ldp_client.provision(storage, consent=True)
     board = Client(policy, storage, device_id=device, key=key)
     board.enroll(payload_of(exp))
     return board

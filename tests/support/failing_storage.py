@@ -54,20 +54,20 @@ def parse_record(data: bytes) -> Any:
     """Fields of a ledger record as a dict, None where its CRC-32 is wrong."""
     if len(data) < 40 or zlib.crc32(data[:-4]) != struct.unpack(">I", data[-4:])[0]:
         return None
-    form, flags, sequence, seed, sum_high, sum_low, squares = struct.unpack(">BBI16sHIQ", data[:36])
-    assert form == 0x4D
+    form, count, sequence, seed, sum_high, sum_low, squares = struct.unpack(">BBI16sHIQ", data[:36])
+    assert 0x4E <= form <= 0x50
     entries = {}
-    for i in range(flags & 127):
+    for i in range(count):
         key, number, pinned, spent = struct.unpack(">4sI7s7s", data[36 + 22 * i : 58 + 22 * i])
         word = int.from_bytes(pinned, "big")
         rule = ("unlimited", "sum", "squares", "count")[word >> 54]
         entries[key] = (number, rule, word & (2**54 - 1), int.from_bytes(spent, "big"))
-    reports, rest = [], data[36 + 22 * (flags & 127) : -4]
+    reports, rest = [], data[36 + 22 * count : -4]
     while rest:
         reports.append(rest[1 : 1 + rest[0]])
         rest = rest[1 + rest[0] :]
     return {
-        "enabled": flags >> 7 == 1,
+        "consent": (None, False, True)[form - 0x4E],
         "sequence": sequence,
         "seed": seed,
         "sum": sum_high << 32 | sum_low,

@@ -101,7 +101,9 @@ class Bench:
     def flash(self, board: SoftwareBoard, settings: Path | None = None, **options: Any):
         how = {"reset": False, "say": self.lines.append}
         how |= {name: options.pop(name) for name in ("reset", "timeout_s") if name in options}
-        return flash(board.port, settings or self.settings, Load(**options), **how)
+        return flash(
+            board.port, settings or self.settings, Load(yes=options.pop("yes", True), **options), **how
+        )
 
     def contents(self) -> dict[str, str]:
         """Every file on the board, in hex, read from its flash by another MicroPython while it is idle."""

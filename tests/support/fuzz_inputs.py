@@ -340,7 +340,7 @@ def _boot(slots: Slots) -> Any:
 def _ledgers() -> list[Slots]:
     """Ledgers of a board's life: new, one report, an outage, its end, opted out."""
     slots = Slots()
-    ldp_client.provision(slots)
+    ldp_client.provision(slots, consent=True)
     ledgers = [Slots(slots)]
     client = _boot(slots)
     for payload in PAYLOADS[:2]:
@@ -349,7 +349,7 @@ def _ledgers() -> list[Slots]:
         client.report(f"e{made % 2}", "a" if made % 2 else True)
         if made in (1, 4, 8):
             ledgers.append(Slots(slots))
-    client.enabled = False
+    client.consent = False
     ledgers.append(Slots(slots))
     return ledgers
 
@@ -418,7 +418,7 @@ def check_ledger(made: tuple[Slots, Slots, bool]) -> str:
     try:
         for payload in client.outbox():
             client.sent(payload)
-        client.enabled = not client.enabled
+        client.consent = not client.consent
     except LDPError as e:
         _one_line(e)
         return "failed"

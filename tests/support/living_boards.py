@@ -90,7 +90,7 @@ class LivingBoards:
 
 def _client(settings: DeviceSettings, name: str) -> ldp_client.Client:
     storage = MemoryStorage()
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     assert settings.key is not None
     assert settings.announce_key is not None
     return ldp_client.Client(

@@ -361,8 +361,10 @@ def ledgers() -> list[dict[str, Any]]:
     cases = []
 
     def add(slots: Sequence[bytes | None], **says: Any) -> None:
-        fields = {"locked": None, "enabled": 1, "sum": 0, "squares": 0, "reports": [0, 0], "outbox": []}
+        fields = {"locked": None, "consent": True, "sum": 0, "squares": 0, "reports": [0, 0], "outbox": []}
         assert set(says) <= set(fields)
+        if says.get("locked"):  # it knows nothing, and no yes either: check_vectors.py has the rest
+            fields = {}
         hexed = [slot if slot is None else slot.hex() for slot in slots]
         cases.append({"slots": hexed, **fields, **says})
 
@@ -381,8 +383,14 @@ def ledgers() -> list[dict[str, Any]]:
     add([full, newer], **less)
     last = ref.ledger_record(2**32 - 1, unsent=[r[0][:10]])
     add([last, ref.ledger_record(2**32 - 2)], outbox=[r[0][:10].hex()])
-    off = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, r[:1], enabled=False)
-    add([full, off], **{**less, "enabled": 0, "outbox": []})
+    off = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, r[:1], consent=False)
+    add([full, off], **{**less, "consent": False, "outbox": []})
+    add([ref.ledger_record(3, unsent=r[:1], consent=None), second], consent=None)
+    # Of a client that did not ask: budgets go on, opting out stays, the others are asked and drop what waits.
+    for before, now in ((True, None), (False, False)):
+        old = ref.ledger_record(3, entries[:1], 7, 9, r[:1], before, asked=False)
+        add([old, second], sum=7, squares=9, reports=[3, 0], consent=now)
+    add([ref.ledger_record(3), ref.ledger_record(2, asked=False)])
     for reports in ([], r[:1], r[:4], [r[0]] * 16):
         add([ref.ledger_record(3, unsent=reports), second], outbox=[x.hex() for x in reports])
     # What provision() leaves where it is cut short: nothing to lose.
@@ -403,7 +411,8 @@ def ledgers() -> list[dict[str, Any]]:
         bad = full[:at] + bytes([full[at] ^ 0x10]) + full[at + 1 :]
         add([bad, neighbour], locked=DAMAGED)
     # A right CRC over a record that is short, long, of another format, or ends within a report.
-    for body in (b"\x4c" + full[1:-4], full[:-5], full[:-4] + b"\x01", full[:-4] + b"\x00", full[:36], b""):
+    forms = (b"\x4c" + full[1:-4], b"\x51" + full[1:-4])
+    for body in (*forms, full[:-5], full[:-4] + b"\x01", full[:-4] + b"\x00", full[:36], b""):
         add([ref.sealed(body), neighbour], locked=DAMAGED)
     for length in (1, 17, 19, 255):
         at = len(full) - 4 - len(r[2]) - 1

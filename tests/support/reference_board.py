@@ -294,11 +294,17 @@ def ledger_record(
     total: int = 0,
     squares: int = 0,
     unsent: Sequence[bytes] = (),
-    enabled: bool = True,
+    consent: bool | None = True,
     seed: bytes = bytes(16),
+    asked: bool = True,
 ) -> bytes:
-    """A ledger record; entries are (experiment name, last number, rule, pinned cap, spent)."""
-    out = struct.pack(">BBI16s", 0x4D, enabled << 7 | len(entries), sequence, seed)
+    """A ledger record; entries are (experiment name, last number, rule, pinned cap, spent).
+
+    asked: False for the record of a client that took part unasked, which could only opt out.
+    """
+    out = struct.pack(">BBI16s", 0x4E + (None, False, True).index(consent), len(entries), sequence, seed)
+    if not asked:
+        out = struct.pack(">BB", 0x4D, (consent is not False) << 7 | len(entries)) + out[2:]
     out += total.to_bytes(6, "big") + struct.pack(">Q", squares)
     for name, number, rule, cap, spent in entries:
         out += hashlib.sha256(name.encode()).digest()[:4] + struct.pack(">I", number)

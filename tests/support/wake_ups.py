@@ -88,7 +88,7 @@ def policy(*names: str) -> dict[str, Any]:
 
 def provisioned() -> dict[int, bytes]:
     storage = memory()
-    ldp_client.provision(storage)
+    ldp_client.provision(storage, consent=True)
     return storage.slots
 
 

@@ -57,7 +57,7 @@ def theorem_of(budget: str):
 
 def new_board(payload: bytes) -> Any:
     storage = MemoryStorage()
-    provision(storage)
+    provision(storage, consent=True)
     policy = {**POLICY, "rules": ("sum", "squares", "count", "unlimited"), "experiments": ("door",)}
     client: Any = Client({**policy, "sum": (1 << 48) - 1, "epsilon": 16_000_000}, storage, device_id="b")
     client.enroll(payload)

@@ -6,7 +6,7 @@ import ast
 import json
 import math
 from collections import defaultdict
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def run(*arguments: str):
 def boot(policy: Policy, storage: Any = None) -> Any:
     if storage is None:
         storage = MemoryStorage()
-        provision(storage)
+        provision(storage, consent=True)
     return Client(asdict(policy), storage, device_id="board-1")
 
 
@@ -140,9 +140,22 @@ def test_without_a_delta_only_the_sum_counts_and_everything_is_pure():
 # --- Written and read ------------------------------------------------------------------------------------
 
 
+ASKS_FIRST = {"ask": "once", "consent_from": "board"}
+
+
+def test_what_else_a_policy_may_say_of_consent_is_written_and_read(tmp_path):
+    told = replace(policy.policy_for(8, 1e-6, ("room_temp",)), ask="each", consent_from="network")
+    (tmp_path / "p.py").write_text(policy.literal(told), encoding="utf-8")
+    assert policy.read(tmp_path / "p.py") == told
+    with pytest.raises(policy.PolicyError, match=r"^policy: ask must be once or each$"):
+        replace(told, ask="never")
+    with pytest.raises(policy.PolicyError, match=r"^policy: consent_from must be board or network$"):
+        replace(told, consent_from="server")
+
+
 def test_the_example_firmware_allows_what_its_comment_says():
     made = policy.read(Path(main.__file__))
-    assert asdict(made) == main.POLICY
+    assert asdict(made) == main.POLICY | ASKS_FIRST
     best = policy.policy_for(8, 1e-6, made.experiments)
     assert (made.sum, made.epsilon, made.rules) == (best.sum, best.epsilon, best.rules)
     assert best.squares - 10**9 < made.squares <= best.squares
@@ -154,15 +167,15 @@ def test_the_command_prints_a_statement_that_the_client_takes_and_says_what_it_g
     assert "2 of ε = 4, 8 of ε = 1" in output.replace("\n# ", " ")
     assert max(map(len, output.splitlines())) <= 100
     found = ast.literal_eval(output[output.index("{") :])
-    assert found == asdict(policy.policy_for(8, 1e-6, ("room_temp", "door")))
+    assert found | ASKS_FIRST == asdict(policy.policy_for(8, 1e-6, ("room_temp", "door")))
     Client(found, MemoryStorage(), device_id="b")
     (tmp_path / "p.py").write_text(output, encoding="utf-8")
-    assert asdict(policy.read(tmp_path / "p.py")) == found
+    assert asdict(policy.read(tmp_path / "p.py")) == found | ASKS_FIRST
     fields = json.loads(
         run("--epsilon", "8", "--delta", "1e-6", "--experiments", "room_temp,door", "--json").output
     )
     (tmp_path / "p.json").write_text(json.dumps(fields["policy"]))
-    assert asdict(policy.read(tmp_path / "p.json")) == found
+    assert asdict(policy.read(tmp_path / "p.json")) == found | ASKS_FIRST
     assert (fields["guarantee"]["kind"], fields["reports"]["0.1"]) == ("(ε, δ)-LDP", 181)
 
 

@@ -109,7 +109,7 @@ def pem_of(board: settings.DeviceSettings, path: Path) -> Path:
 def one_report(board: settings.DeviceSettings, experiment: bytes) -> bytes:
     """What a board with these settings reports to the experiment as the broker retains it."""
     slots = MemoryStorage()
-    ldp_client.provision(slots)
+    ldp_client.provision(slots, consent=True)
     assert board.key is not None
     assert board.announce_key is not None
     key, announce_key = bytes.fromhex(board.key), bytes.fromhex(board.announce_key)

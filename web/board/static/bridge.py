@@ -107,7 +107,7 @@ def start(device, names):
 
 
 def provision(replace):
-    ldp_client.provision(BrowserSlots(), replace)
+    ldp_client.provision(BrowserSlots(), replace, True)
 
 
 def enroll(payload):
@@ -136,7 +136,7 @@ def sent(data):
 
 
 def enable(value):
-    client.enabled = value
+    client.consent = value
     return state()
 
 
@@ -159,7 +159,7 @@ def crowd(device, payload, value):
     """One report of a board of its own: provisioned, enrolled, at the reading that its coin lets through."""
     payload = binascii.unhexlify(payload)
     slots = MemorySlots()
-    ldp_client.provision(slots)
+    ldp_client.provision(slots, consent=True)
     one = ldp_client.Client(_policy([ldp_client.Experiment.parse(payload).name]), slots, device)
     exp = one.enroll(payload)
     if exp.every > 1:

@@ -116,7 +116,7 @@ async function choose(name) {
     const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `all ${number(all)} reports that its budget allows`)}` : '';
     $('learn').textContent = belief(board.exp.epsilon, 'one report') + together;
     showState();
-    if (!board.state.enabled) $('said').textContent = NOT_PART;
+    if (!board.state.consent) $('said').textContent = NOT_PART;
     drain();
   } catch (error) {
     if (!(error instanceof BoardError)) throw error;
@@ -146,9 +146,9 @@ function showState() {
   const more = line.left && life.left < exp.epsilon ? ' What is still reported keeps the bound on the sum of squares instead.' : '';
   $('life-text').textContent = `${words}. All its reports together have cost ε ${nats(state.sum)}.${more}`;
   $('waiting').textContent = state.pending ? `${number(state.pending)} waiting to be sent, as they are: ${state.outbox.join(', ')}` : '';
-  $('enabled').checked = state.enabled;
+  $('enabled').checked = state.consent;
   $('policy').textContent = JSON.stringify(state.policy, null, 1);
-  for (const id of ['report', 'until']) $(id).disabled = !state.enabled || !board.input.chosen();
+  for (const id of ['report', 'until']) $(id).disabled = !state.consent || !board.input.chosen();
   if (state.locked) trouble(lockedWords(state.locked), true);
 }
 
@@ -180,7 +180,7 @@ const onlyTheCoin = (now) => whyNone(now).startsWith('The coin');
 function whyNone({ state, exp }) {
   const line = state.experiments[exp.name];
   if (state.locked || state.error) return lockedWords(state.locked ?? state.error);
-  if (!state.enabled) return NOT_PART;
+  if (!state.consent) return NOT_PART;
   if (!line.left) return 'The budget is spent.';
   if (state.pending >= MOST_UNSENT) return 'The outbox is full.';
   return `The coin said no: it falls before the reading is looked at, and lets 1 reading in ${number(exp.every)} through.`;
@@ -372,8 +372,8 @@ $('enabled').addEventListener('change', () => {
   const waiting = board.state.outbox.length;
   try {
     board.state = board.call('enable', $('enabled').checked);
-    if (waiting && !board.state.enabled) sentSays('Dropped: this board no longer takes part.');
-    $('said').textContent = board.state.enabled ? 'This board takes part again.' : 'This board no longer takes part. It keeps that in mind; unsent reports are dropped.';
+    if (waiting && !board.state.consent) sentSays('Dropped: this board no longer takes part.');
+    $('said').textContent = board.state.consent ? 'This board takes part again.' : 'This board no longer takes part. It keeps that in mind; unsent reports are dropped.';
   } catch (error) {
     if (!(error instanceof BoardError)) throw error;
     board.state = board.call('state');

@@ -1,0 +1,97 @@
+"""Asking first: how somebody who stands before a board says yes or no, and how the network may.
+
+attend(client, 14, "LED", feed)     the button on a pin is down, or nobody has said yes
+from_network(client, False)         a stop that came over the network
+"""
+
+# pyright: reportMissingImports=false, reportOptionalMemberAccess=false
+
+if "." in __name__:  # the package on CPython; on a board the files lie side by side
+    from . import ldp_client
+    from .reporter_base import sleep_ms, ticks_diff, ticks_ms
+else:
+    import ldp_client
+    from reporter_base import sleep_ms, ticks_diff, ticks_ms
+
+try:
+    import machine
+except ImportError:  # CPython
+    machine = None
+
+_HOLD_MS = 3_000
+_ASKS = (80, 120, 80, 1_720)  # on, off, on, off
+_YES = (1_000, 0)
+_NO = (120, 120, 120, 120, 120, 0)
+
+
+def _dark(on):
+    pass
+
+
+def held(pin, feed):
+    """Whether a button that pulls its pin to 0 is down, and stays so for 3 s."""
+    since = ticks_ms()
+    while not pin.value():
+        if ticks_diff(ticks_ms(), since) >= _HOLD_MS:
+            return True
+        feed()
+        sleep_ms(20)
+    return False
+
+
+def blink(light, pattern, feed):
+    on = 1
+    for ms in pattern:
+        light(on)
+        feed()
+        sleep_ms(ms)
+        on ^= 1
+    light(0)
+
+
+def turn(client, pin, light, feed):
+    """Say no where there was a yes, else yes, and wait until the button is up."""
+    client.consent = not client.consent
+    print("hushmote: this board %s part" % ("takes" if client.consent else "no longer takes"))
+    blink(light, _YES if client.consent else _NO, feed)
+    while not pin.value():
+        feed()
+        sleep_ms(20)
+
+
+def attend(client, button, led, feed):
+    """See to whoever stands before a board: its button is down, or nobody has said yes.
+
+    button, led: pins, or None. Waits for a yes where there is a button; else returns what to do.
+    """
+    light, pin = _dark, None
+    if led is not None:
+        light = machine.Pin(led, machine.Pin.OUT).value
+    if button is not None:
+        pin = machine.Pin(button, machine.Pin.IN, machine.Pin.PULL_UP)
+    if client.consent and pin and held(pin, feed):
+        turn(client, pin, light, feed)
+    if client.consent:
+        return None
+    why = "somebody said no" if client.consent is False else "nobody has said yes yet"
+    names = ", ".join(client._policy["experiments"])
+    text = "silent, as %s; with a yes it answers %s" % (why, names)
+    if pin is None:
+        return text + ": yes() says it"
+    print("hushmote: %s: hold the button for 3 s" % text)
+    while not client.consent:
+        blink(light, _ASKS, feed)
+        if held(pin, feed):
+            turn(client, pin, light, feed)
+    return None
+
+
+def from_network(client, value):
+    """Set consent by what came over the network.
+
+    False always stops a board. True starts one where its policy has "consent_from": "network", else
+    SettingsError: only somebody at the board can say yes.
+    """
+    allowed = value is False or client._policy.get("consent_from") == "network"
+    ldp_client.check(allowed, "only somebody at the board can say yes", ldp_client.SettingsError)
+    client.consent = value

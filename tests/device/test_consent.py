@@ -1,0 +1,226 @@
+"""Nothing leaves a board before somebody said yes, and what it would send can be read before."""
+
+from typing import Any
+
+import pytest
+from enumeration import distribution, memory
+from experiments import experiment_json
+from failing_storage import FailingStorage
+
+from hushmote.device import consent, preview
+from hushmote.device.kept_experiments import KeptExperiments
+from hushmote.device.ldp_client import Client, ExperimentRefused, LedgerError, SettingsError, provision
+
+POLICY = {
+    "sum": 8_000_000,
+    "squares": 0,
+    "epsilon": 4_000_000,
+    "rules": ("sum", "squares", "count"),
+    "experiments": ("room_temp", "door"),
+}
+TEMPERATURE = {"type": "number", "low": 0, "high": 40_000, "bins": 100, "mechanism": "olh", "g": 3}
+
+
+class NoDraws:
+    """A random source that nobody may ask."""
+
+    def bernoulli(self, threshold: int) -> bool:
+        raise AssertionError("a coin was drawn")
+
+    def below(self, n: int) -> int:
+        raise AssertionError("a number was drawn")
+
+
+def board(slots: Any = None, **more: Any) -> Client:
+    storage = memory(slots)
+    if slots is None:
+        provision(storage)
+    client = Client(POLICY | more, storage, device_id="board-1", fleet="home")
+    client.enroll(experiment_json(name="room_temp", every=3, **TEMPERATURE))
+    return client
+
+
+def slots_of(client: Any) -> dict[int, bytes]:
+    return client._ledger._storage.slots
+
+
+@pytest.mark.parametrize("answers", [(), (False,), (True, False)])
+def test_before_a_yes_nothing_is_drawn_debited_or_kept(answers: tuple[bool, ...]):
+    client = board()
+    for answer in answers:
+        client.consent = answer
+    client.rng = NoDraws()
+    before = dict(slots_of(client))
+    assert client.consent is (answers[-1] if answers else None)
+    for value in (21.4, None, float("nan"), "warm", [1]):  # not even looked at
+        assert client.report("room_temp", value) is None
+    assert client.outbox() == []
+    assert slots_of(client) == before
+
+
+def test_the_chances_of_silence_and_of_each_code_are_those_of_the_answer_and_of_no_reading_before_it():
+    """Exact, with the answer as part of the state: every reading gives silence, surely."""
+    slots = slots_of(board())
+
+    def reported(rng: Any, value: float) -> Any:
+        client = board(slots)
+        client.rng = rng
+        return client.report("room_temp", value)
+
+    assert [distribution(lambda rng, v=v: reported(rng, v)) for v in (1.0, 39.0)] == [{None: 1}, {None: 1}]
+
+
+@pytest.mark.parametrize("answer", [1, 0, None, "yes", "given"])
+def test_only_true_and_false_are_answers(answer: Any):
+    client = board()
+    with pytest.raises(SettingsError, match=r"^consent is True or False$"):
+        client.consent = answer
+    assert client.consent is None
+
+
+@pytest.mark.parametrize("fault", ["raise", "lost", "torn"])
+def test_a_yes_that_the_flash_did_not_take_is_none(fault: str):
+    slots: dict[int, bytes] = {}
+    provision(memory(slots))
+    client = Client(POLICY, FailingStorage(slots, fault, 0), device_id="board-1")
+    client.enroll(experiment_json(name="room_temp", **TEMPERATURE))
+    with pytest.raises(LedgerError):
+        client.consent = True
+    assert client.consent is None
+    assert client.report("room_temp", 21.4) is None
+
+
+def test_the_network_stops_a_board_and_starts_one_only_where_the_policy_says_so():
+    client = board()
+    with pytest.raises(SettingsError, match=r"^only somebody at the board can say yes$"):
+        consent.from_network(client, True)
+    client.consent = True
+    consent.from_network(client, False)
+    assert client.consent is False
+    open_to_it = board(consent_from="network")
+    consent.from_network(open_to_it, True)
+    assert open_to_it.consent is True
+
+
+def test_a_question_that_is_new_waits_for_a_yes_of_its_own(tmp_path: Any):
+    slots = slots_of(board())
+    client = Client(POLICY | {"ask": "each"}, memory(slots), device_id="board-1", fleet="home")
+    client.consent = True
+    kept = KeptExperiments(client, str(tmp_path))
+    asked = experiment_json(name="room_temp", **TEMPERATURE)
+    kept.put_aside("room_temp", asked)
+    assert kept.consider() == ("room_temp", "nobody has said yes to it: agree(name) says it")
+    assert client.report("room_temp", 21.4) is None
+    assert list(kept.asking) == ["room_temp"]
+    kept.agree("room_temp")
+    assert client.report("room_temp", 21.4) is not None
+    # A version of a question that somebody said yes to is no new question; one that was withdrawn is.
+    again = KeptExperiments(client, str(tmp_path))
+    again.take("room_temp", experiment_json(name="room_temp", **TEMPERATURE | {"g": 5}))
+    again.take("room_temp", b"")
+    with pytest.raises(ExperimentRefused, match="nobody has said yes to it"):
+        again.take("room_temp", asked)
+
+
+class Button:
+    """A pin that is down for so many looks after each time that it was up."""
+
+    def __init__(self, *down: int) -> None:
+        self.looks = [x for n in down for x in (*[0] * n, 1)]
+
+    def value(self) -> int:
+        return self.looks.pop(0) if self.looks else 1
+
+
+def test_a_button_that_is_held_says_yes_and_held_again_no_and_a_touch_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    passed = 0
+    lit: list[int] = []
+
+    def sleep_ms(ms: int) -> None:
+        nonlocal passed
+        passed += ms
+
+    monkeypatch.setattr(consent, "sleep_ms", sleep_ms)
+    monkeypatch.setattr(consent, "ticks_ms", lambda: passed)
+    client = board()
+    pins = {14: Button(10, 0, 200), 2: type("Light", (), {"value": lambda _, on: lit.append(on)})()}
+    pin = type("Pin", (), {"IN": 0, "OUT": 1, "PULL_UP": 2, "__new__": lambda _, n, *_mode: pins[n]})
+    monkeypatch.setattr(consent, "machine", type("machine", (), {"Pin": pin}))
+    consent.attend(client, 14, 2, lambda: None)  # a touch, nothing, then held
+    assert client.consent is True
+    assert passed >= 3_000
+    assert lit[-1] == 0
+    pins[14] = Button(200, 0, 200)
+    consent.attend(client, 14, 2, lambda: None)  # held: no; then held: yes again, or it would wait on
+    said = capsys.readouterr().out
+    assert said.count("takes part") == 3
+    assert said.count("no longer takes part") == 1
+    client.consent = False
+    told = consent.attend(client, None, None, lambda: None)
+    assert told == "silent, as somebody said no; with a yes it answers room_temp, door: yes() says it"
+
+
+# --- What would be sent ---------------------------------------------------------------------------
+
+
+def test_a_preview_says_what_would_be_sent_and_spends_nothing():
+    client = board()
+    client.rng = NoDraws()
+    before = dict(slots_of(client))
+    said = preview.preview(client, "room_temp", 21.4).split("\n")
+    # e^1: 0.576 of the 1st 3 cells; 3^5 - 1 seeds with 3 cells each.
+    assert said == [
+        "room_temp: one of 726 codes, in 11 bytes.",
+        "242 codes speak for 21.4. One of these is sent with odds 1.3 to 1.",
+        "No code is more than 2.8 times as likely at one reading as at another.",
+        "One reading in 3 is reported, drawn before anything looks at it.",
+        "A report costs epsilon 1; 4 more reports left.",
+        "Nothing is sent: nobody at this board has said yes.",
+    ]
+    assert slots_of(client) == before
+    assert "a value drawn evenly" in preview.preview(client, "room_temp", None)
+    assert preview.preview(client, "door", True) == "door: nothing is asked yet."
+    with pytest.raises(SettingsError, match=r"^garage is not in the policy$"):
+        preview.preview(client, "garage", True)
+
+
+def test_the_odds_of_a_preview_are_those_of_the_randomizer():
+    """Exact: what speaks for a reading is what that reading makes likelier than any other does."""
+    client = board()
+    exp = client._experiments["room_temp"]
+    made, other = (distribution(lambda rng, i=i: exp.randomize(i, rng)) for i in (53, 54))
+    least = min(made.values())
+    speak = [code for code, chance in made.items() if chance > least]
+    truth = sum(made[code] for code in speak)
+    assert len(speak) == 242
+    assert int(10 * truth / (1 - truth)) == 13
+    assert max(made[code] / other[code] for code in made) <= 2.8
+
+
+def test_the_last_eight_reports_are_kept_in_words():
+    client = board()
+    client.consent = True
+    client.enroll(experiment_json(name="door", type="bool", mechanism="rr", epsilon=100_000))
+    shown = preview.LastReports()
+    for _ in range(10):
+        report = client.report("door", True)
+        assert report is not None
+        client.sent(report)
+        shown(preview.words(client, report))
+    assert len(shown.lines) == 8
+    assert shown.lines[-1].endswith(
+        f"door: code {report[9]} of 2, 10 bytes, epsilon 0.1; 30 more reports left"
+    )
+    assert preview.words(board(), report) == "a question that is no longer asked: 10 bytes"
+
+
+def test_a_display_that_fails_changes_nothing():
+    def broken(words: str) -> None:
+        raise OSError("no display")
+
+    client = board()
+    report = b"\x10" + bytes(10)
+    assert preview.show(broken, client, report) == "on_report: OSError: no display"
+    assert preview.show(lambda words: None, client, report) is None

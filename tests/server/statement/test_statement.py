@@ -106,12 +106,13 @@ def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path
     folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
     asks_first = facts.Consent()
     assert facts.consent_of(folder, POLICY) == facts.consent_of(None, POLICY) == asks_first
-    object.__setattr__(folder.fleet, "consent", "forms of study 7")
-    given = facts.consent_of(folder, POLICY)
+    signed = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",), consent="forms of study 7"))
+    given = facts.consent_of(signed, POLICY)
     assert given == facts.Consent(True, "forms of study 7")
     said = words.consent(**vars(given))
     assert said[0] == "The device was set up with your yes: forms of study 7."
-    network = " ".join(words.consent(False, "", True, True))
+    anyhow = dataclasses.replace(POLICY, consent_from="network", ask="each")
+    network = " ".join(words.consent(**vars(facts.consent_of(None, anyhow))))
     assert "sends nothing until somebody at it says yes" in network
     assert "The owner may also start it over the network." in network
     assert "Each new question needs a yes of its own." in network

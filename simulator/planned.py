@@ -61,7 +61,7 @@ class PlannedFleet:
         """What boards hold, as `hushmote simulate` says it."""
         if isinstance(self.places, OfMean):
             return "what the plan assumed"
-        return f"what the plan assumed, {self.places.share:.3g} where it asks"
+        return f"what the plan assumed: {100 * self.places.share:.3g} % of them what it asks about"
 
     def error(self, estimates: Estimates, truth: Floats, given: bool) -> PlannedError:
         """The planned error beside the measured one; given: the population is another than planned."""

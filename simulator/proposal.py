@@ -75,7 +75,7 @@ def proposed(source: str, wish: Wish) -> Proposal:
     filled, taken = _usual(filled)
     heading = f"{column} of {path} has {counted(len(readings), 'reading')}."
     if kind != "bool" and not said.labels:
-        words += " This is read straight from data that you have, and is published with the experiment."
+        words += " That comes straight from your data, and is published with the experiment."
     return Proposal(filled, f"file:{path}:{column}", " ".join(filter(None, (heading, words, taken))))
 
 
@@ -186,4 +186,4 @@ def _usual(wish: Wish) -> tuple[Wish, str]:
             taken[name] = value
             open_.remove(name)
     said = " ".join(f"--{name} {value:g}" for name, value in taken.items())
-    return replace(wish, **taken), f"Taken because nothing was said: {said}." if said else ""
+    return replace(wish, **taken), f"You did not say, so this is assumed: {said}." if said else ""

@@ -23,14 +23,14 @@ _AFTER = ("  5. after every new board: copy broker/ again, and send each nats-se
 def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
     """Return the lines; in_environment: whether the keys are in HUSHMOTE_MASTER_KEY.
 
-    Every path is absolute, so that no command makes a second, empty store where it happens to be run.
+    They are run in the folder that they were printed in: paths below it are relative to it.
     """
     folder, fleet = made.path.resolve(), made.fleet
     own = folder / "aggregator"
     shared = len(fleet.aggregators) > 1
     clustered = fleet.broker == NATS
     # Not in aggregator/, which is copied again after each rotation.
-    store = "--store " + _quoted(f"sqlite:///{folder}/hushmote.sqlite")
+    store = "--store " + shlex.quote(f"sqlite:///{_from_here(folder / 'hushmote.sqlite')}")
     serve = ["hushmote serve " + store, f"--broker {_quoted(own / 'aggregator_1.toml')}"]
     if not in_environment:
         serve.append(f"--master-key {_quoted(own / 'master.key')}")
@@ -38,7 +38,7 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
         first = _nats_servers(folder, fleet)
     else:
         first = [
-            "next, here if this is the machine; else copy broker/ and aggregator/ to theirs first:",
+            "next, in this folder if this is the machine; else copy broker/ and aggregator/ to theirs first:",
             "  1. the broker, in a terminal of its own:",
             *_commands(*_broker(folder, Path(fleet.broker_folder), fleet.broker_user)),
         ]
@@ -57,16 +57,16 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
 
 def _nats_servers(folder: Path, fleet: FleetSpec) -> list[str]:
     there = Path(fleet.broker_folder)
-    lines = ["next; leave out the copying where a server is on this machine:"]
+    lines = ["next, in this folder; leave out the copying where a server is on this machine:"]
     for number, host in enumerate(fleet.hosts, 1):
         here, own = folder / f"broker/{number}", there / str(number)
         lines.append(
             f"  1. a server on {host}, in a terminal of its own:" if number == 1 else f"    on {host}:"
         )
         if not fleet_spec.is_loopback(host):
-            at = shlex.quote(host)
-            lines += _commands(f"ssh {at} mkdir -p {_quoted(there)}")
-            lines += _commands(f"scp -rp {_quoted(here)} {at}:{_quoted(there)}/")
+            at, of_theirs = shlex.quote(host), shlex.quote(str(there))
+            lines += _commands(f"ssh {at} mkdir -p {of_theirs}")
+            lines += _commands(f"scp -rp {_quoted(here)} {at}:{of_theirs}/")
         elif own != here:
             lines += _commands(f"mkdir -p {_quoted(there)} && cp -r {_quoted(here)} {_quoted(there)}/")
         lines += _commands(f"nats-server -c {_quoted(own / 'nats.conf')}")
@@ -91,5 +91,10 @@ def _commands(*commands: str) -> list[str]:
     return [f"     {line}" for command in commands for line in command.split("\n")]
 
 
-def _quoted(what: Path | str) -> str:
-    return shlex.quote(str(what))
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(_from_here(path)))
+
+
+def _from_here(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if here in path.parents else path

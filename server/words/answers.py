@@ -167,7 +167,7 @@ def often(p: float, write: Numbers) -> str:
         return f"{write.number(math.ceil(p * 100), 0)} times in 100" if p <= 0.9 else "nearly always"
     if p < 1e-4:
         return f"less than 1 time in {write.number(10_000, 0)}"
-    return f"about 1 time in {write.number(math.floor(1 / p), 0)}"
+    return f"about 1 time in {two_digits(1 / p, write)}"
 
 
 def chance(p: float, write: Numbers = ENGLISH) -> str:

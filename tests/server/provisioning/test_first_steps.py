@@ -132,6 +132,7 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
     make = f"hushmote provision fleet fleet-home --host localhost --set port={free_port()}"
     text = shell(make + (f" --broker-folder {outside}/etc/hushmote" if elsewhere else ""), work)
     first = printed(text)
+    assert not any(str(work) in command for command in first if not command.startswith("chmod "))
     folder = fleet_folder.find(work / "fleet-home")
     own = context(folder, folder.path / "aggregator/aggregator_1.pem")
     commands = iter(first)
@@ -146,10 +147,10 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
             user = Path(f"/proc/{broker.pid}").stat().st_uid
             assert pwd.getpwuid(user).pw_name == "mosquitto"
         shell(next(commands), work)
-        aggregator = terminals.enter_context(running(next(commands), outside))
+        aggregator = terminals.enter_context(running(next(commands), work))
         assert aggregator.stdout is not None
         assert aggregator.stdout.readline().strip() == READY
-        shell(next(commands), outside)
+        shell(next(commands), work)
         assert next(commands, None) is None
         (path,) = (folder.path / "devices").glob("*.settings.json")
         board = settings.load_settings(path)
@@ -204,10 +205,10 @@ def test_the_printed_steps_work_on_three_nats_servers_and_a_revoked_board_is_cut
         for number in (1, 2, 3):
             until(lambda n=number: servers.healthy(n), "the servers are well")
         shell(ask, work)
-        aggregator = terminals.enter_context(running(serve, outside))
+        aggregator = terminals.enter_context(running(serve, work))
         assert aggregator.stdout is not None
         assert aggregator.stdout.readline().strip() == READY
-        shell(device, outside)
+        shell(device, work)
         servers.hang_up()
         (path,) = (folder.path / "devices").glob("*.settings.json")
         board = settings.load_settings(path)

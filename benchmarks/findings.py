@@ -35,10 +35,9 @@ def said_to_move(shares: np.ndarray, rng: np.random.Generator) -> tuple[bool, bo
             for part in thirds([str(i) for i in range(seen)])
         ]
         before, after = (FleetEstimate(one) for one in sides)
-        name = before.share(ask.text).rows[0].name
-        change = changed(ask, name, before, after, looks(seen))
+        change = changed(ask, before, after, looks(seen))
         assert change is not None
-        now = change.p_adjusted < 0.05
+        now = change[1] < 0.05
         moved |= now
     return moved, now
 

@@ -6,7 +6,9 @@ The store is that of `hushmote simulate`: a number over 1,024 bins (hh, ε = 1),
 4.1 million boards on 30 days. First view: a new Chromium each time, with nothing in its cache, opens the
 experiment with all 1,024 bins; from the start of the navigation to the end of the histogram's drawing, as the
 browser's own clock has it. The first of them finds a page that has just started, with nothing worked out.
-Beside it what Chromium needs for a page of NiceGUI with nothing on it but a word.
+The same of the page's first view, to the findings of all its tiles, and the CPU seconds that a finding takes
+anew after a commit into its newest window. Beside it what Chromium needs for a page of NiceGUI with nothing
+on it but a word.
 
 Readers: an aggregator drains a queue of the broker into another experiment of that fleet and store, alone,
 then while 20 readers follow the view over WebSockets as browsers do; four rounds, alternating which is first;
@@ -27,6 +29,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -42,12 +45,16 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.wait import WebDriverWait
 
 from hushmote.server.aggregator import Counting
+from hushmote.server.answers.finding import find
+from hushmote.server.answers.query import Facts, Kept, Selection
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker
 
 FLEET = "simulated"
 READERS = 20
 _DRAWN = "return performance.getEntriesByName('chart drawn').map(e => e.startTime)[0]"
+_TOLD = """const told = [...document.querySelectorAll('.tile-finding')].map(e => e.textContent.trim())
+return told.length && told.every(Boolean) ? performance.now() : 0"""
 _IDLE = "return performance.getEntriesByType('navigation')[0].loadEventEnd"
 
 
@@ -86,6 +93,22 @@ def first_view(url: str, done: str) -> float:
         driver.get("about:blank")
         driver.get(url)
         return WebDriverWait(driver, 60, 0.05).until(lambda d: d.execute_script(done)) / 1000
+
+
+def finding_cpu_s(url: str, commits: int) -> list[float]:
+    """CPU seconds of the finding at first, and after each commit."""
+    kept, selection, rows = Kept(), Selection("room_temp", FLEET), list[float]()
+    with Store(url) as store:
+        (version,) = (v for v in store.experiments(FLEET) if v.experiment.name == "room_temp")
+        for _ in range(1 + commits):
+            before = time.process_time()
+            facts = Facts(store, kept=kept)
+            find(facts, selection)
+            rows.append(time.process_time() - before)
+            newest = max(facts.reports(FLEET)[version.id])
+            with store.ingest() as transaction:
+                transaction.write({}, {(version.id, newest, code): 1 for code in range(10)}, {})
+    return rows
 
 
 async def _reader(base: str, path: str, stop: asyncio.Event, ready: asyncio.Semaphore) -> int:
@@ -173,6 +196,10 @@ def measured(options: argparse.Namespace) -> dict:
     with tempfile.TemporaryDirectory() as name:
         url = filled(Path(name), boards)
         with paged(url) as (base, pid):
+            tiles: dict = {"just_started_s": first_view(base, _TOLD)}
+            tiles["after_that_s"] = [first_view(base, _TOLD) for _ in range(views)]
+        tiles["finding_cpu_s"] = finding_cpu_s(url, views)
+        with paged(url) as (base, pid):
             view = f"{base}/experiment/{FLEET}/room_temp?rows=1024"
             first: dict = {"just_started_s": first_view(view, _DRAWN)}
             first["after_that_s"] = [first_view(view, _DRAWN) for _ in range(views)]
@@ -183,7 +210,7 @@ def measured(options: argparse.Namespace) -> dict:
             rows = drains(url, base, messages, rounds)
             page |= {"mib_with_readers": memory_mib(pid), "cpu_s_during_drains": cpu_s(pid) - before}
     alone, beside = (np.median([r["per_s"] for r in rows if bool(r["readers"]) == x]) for x in (False, True))
-    about = {"boards": boards, "messages": messages, "first_view": first, "drains": rows}
+    about = {"boards": boards, "messages": messages, "tiles": tiles, "first_view": first, "drains": rows}
     return about | {"ratio": float(beside / alone), "page": page}
 
 

@@ -18,7 +18,7 @@ from ..server.planning.five_questions import usual_bins
 from ..server.planning.wish import YES_NO, Wish
 from ..server.planning.wished import reading_of
 from ..server.words.numbers import counted
-from .population import BLANK, BOOLS, PopulationError, Reading, csv_rows, csv_table, read_csv
+from .population import BLANK, BOOLS, PopulationError, Reading, csv_rows, csv_table, read_cell, read_csv
 
 USUAL_EPSILON, USUAL_ERROR = 2.0, 0.05
 """Of a plan that says neither: ε of a report in nats, and half-width of the 95 % interval."""
@@ -60,8 +60,16 @@ def proposed(source: str, wish: Wish) -> Proposal:
         raise PopulationError(f"--input needs a column: --input {source}:{column_of(source)}")
     said = reading_of(wish)
     known = "bool" if said.yes_no else "choice" if said.labels else "number" if said.bins else ""
-    kind = known or _kind(path, column)
-    readings = [reading for reading in read_csv(path, column, kind).readings if reading is not None]
+    rows = csv_rows(path, (column,), PopulationError, numbers=(column,))
+    kind = known or _kind([cell for _, (cell,) in rows])
+    return _filled(f"{path}:{column}", kind, read_csv(path, column, kind).readings, wish)
+
+
+def _filled(source: str, kind: str, cells: Sequence[Reading], wish: Wish) -> Proposal:
+    """What readings of FILE:COLUMN propose, None for a cell without one; errors as proposed()."""
+    path, _, column = source.rpartition(":")
+    said, readings = reading_of(wish), [reading for reading in cells if reading is not None]
+    known = said.yes_no or said.labels or said.bins
     if not readings:
         raise PopulationError(f"{column} of {path} has no reading: all its cells are empty")
     if len(set(readings)) == 1 and not known and wish.low is None:
@@ -76,7 +84,7 @@ def proposed(source: str, wish: Wish) -> Proposal:
     heading = f"{column} of {path} has {counted(len(readings), 'reading')}."
     if kind != "bool" and not said.labels:
         words += " That comes straight from your data, and is published with the experiment."
-    return Proposal(filled, f"file:{path}:{column}", " ".join(filter(None, (heading, words, taken))))
+    return Proposal(filled, f"file:{source}", " ".join(filter(None, (heading, words, taken))))
 
 
 def column_of(path: str | Path) -> str:
@@ -85,17 +93,19 @@ def column_of(path: str | Path) -> str:
         columns = list(rows.fieldnames or ())
     if not columns:
         raise PopulationError(f"{path} is empty")
-    for column in columns:
-        with contextlib.suppress(PopulationError, PlanError):
-            proposed(f"{path}:{column}", Wish())
+    table = [cells for _, cells in csv_rows(path, columns, PopulationError, numbers=columns)]
+    for column, cells in zip(columns, zip(*table, strict=True), strict=True):
+        kind = _kind(cells)
+        with contextlib.suppress(PopulationError, PlanError, ValueError):  # of a cell of another kind
+            readings = [read_cell((cell or "").strip(), kind) for cell in cells]
+            _filled(f"{path}:{column}", kind, readings, Wish())
             return column
     return columns[0]
 
 
-def _kind(path: str, column: str) -> str:
+def _kind(texts: Sequence[str | None]) -> str:
     """What a column's cells are: a bool, numbers as soon as most of them are, or labels."""
-    rows = csv_rows(path, (column,), PopulationError, numbers=(column,))
-    cells = Counter((cell or "").strip().lower() for _, (cell,) in rows)
+    cells = Counter((text or "").strip().lower() for text in texts)
     for blank in BLANK:
         del cells[blank]
     if cells and all(text in BOOLS for text in cells):
@@ -143,7 +153,9 @@ def _ranged(readings: Floats, column: str, wish: Wish) -> tuple[Wish, str]:
     of = f" {unit}" if unit else ""
     beyond = int(((readings < low) | (readings > high)).sum())
     outside = f"; {counted(beyond, 'reading')} beyond that fall into the outer bins" if beyond else ""
-    words = f"They go from {readings.min():g} to {readings.max():g}{of}; taken are {low:g} to {high:g}{of}"
+    words = (
+        f"They go from {readings.min():g} to {readings.max():g}{of}; the plan takes {low:g} to {high:g}{of}"
+    )
     words += f" in {bins} bins of {(high - low) / bins:.3g}{of}{outside}."
     return replace(wish, values=bins, low=low, high=high, unit=unit), words
 

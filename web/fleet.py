@@ -50,6 +50,7 @@ class FleetView:
         self._rejects: dict[str, ui.label] = {}
         self._there: object = None
         self._seen: StoreOverview | None = None
+        self._told = asyncio.Event()
         with ui.element("p").classes("health").props('id="health"'):
             self._well = tag("span", "").classes("health-mark")
             self._health = tag("span", "…").props('id="reports"')
@@ -76,11 +77,14 @@ class FleetView:
             self._tiles[e.fleet, e.name].show(e, seen.day)
         self._say_health(seen)
         await asyncio.gather(*map(self._find, experiments))
+        self._told.set()
         self._say_health(seen)
+        await asyncio.gather(*(self._find(e, series=True) for e in experiments))
 
     async def spend(self) -> None:
         """Mark budgets of which little is left; apart, since all devices' rows are read for that."""
         page = self._page
+        await self._told.wait()  # findings first: nothing that takes seconds runs beside them
         if page.live.state.ready:
             seen = _chosen(await page.live.overview(), page.settings.fleet)
             for fleet in seen.fleets:
@@ -90,9 +94,9 @@ class FleetView:
             if self._seen is not None:  # what is shown may be older
                 self._say_health(self._seen)
 
-    async def _find(self, e: ExperimentOverview) -> None:
+    async def _find(self, e: ExperimentOverview, *, series: bool = False) -> None:
         try:
-            known = await self._page.asking.finding(Selection(e.name, e.fleet), self._reader)
+            known = await self._page.asking.finding(Selection(e.name, e.fleet), self._reader, series=series)
         except HushmoteError as error:
             known = sentence(visible(str(error)))
         self._tiles[e.fleet, e.name].find(known)

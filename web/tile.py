@@ -63,7 +63,8 @@ class Tile:
             return
         self._finding.text = known.sentence
         first = next((one for one in known.findings if one.series), None)
-        self._spark.set_content(spark(first) if first else "")
+        if first:  # it comes after the sentence; until then the one before stays
+            self._spark.set_content(spark(first))
         a_day = round(reports_a_day(known.windows, known.reports))
         self._a_day.text = f"{self._number(a_day)} reports a day" if a_day else ""
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...device.ldp_client import Experiment
 from ..experiments.asking import OF_VALUES, require
+from ..experiments.asks import asks_of
 from ..mechanisms.views.factors import parts_of
 from ..plain import plain
 from ..words import findings
@@ -160,6 +161,7 @@ class Reply:
 
 def ask(facts: Facts, question: EstimateQuestion) -> Reply:
     """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
+    question = _as_asked(facts, question)
     selection, shuffling = question.selection, question.shuffling
     estimate, answers = answered(facts, question)
     if question.trend:
@@ -188,7 +190,20 @@ def compared(answers: Answers, question: EstimateQuestion) -> str:
     before, after = question.against.fleet, question.selection.fleet
     unit = None if table.quantity == "share" else table.unit
     sides = ("before", "now") if before == after else (before, after)
-    return findings.compared(row, row.name, sides, row.p_adjusted, unit)
+    return findings.compared(row, row.name, sides, row.p_adjusted, unit, question.confidence)
+
+
+def _as_asked(facts: Facts, question: EstimateQuestion) -> EstimateQuestion:
+    """A comparison in which nothing is asked for is of what the experiment's file asks."""
+    newest = facts.selected(question.selection).newest
+    given = question.ranges or question.quantiles or question.cdf or question.rows
+    if question.against is None or given or newest.experiment.type in ("pair", "text"):
+        return question
+    asks = asks_of(newest.experiment, newest.asked.splitlines()) if newest.asked else ()
+    ranges = tuple(one.text for one in asks if one.kind == "share")
+    return replace(
+        question, ranges=ranges, quantiles=tuple(one.level for one in asks if one.kind == "quantile")
+    )
 
 
 def answered(facts: Facts, question: EstimateQuestion) -> tuple[FleetEstimate, Answers]:

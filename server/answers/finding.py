@@ -22,6 +22,7 @@ from ..plain_text import visible
 from ..words import answers as words
 from ..words import findings as said
 from ..words.numbers import ENGLISH, Numbers
+from .change import moved_quantile
 from .fleet_estimate import FleetEstimate
 from .periods import start_of, usual
 from .query import Facts, Selection
@@ -175,29 +176,39 @@ class _Asker:
         if ask.kind == "most common":  # which label is looked for among all, so each of them is compared
             names = index_names(of.experiment)
             asked, tries = replace(ask, text=names[int(np.argmax(of.frequencies))], kind="share"), len(names)
-        row, quantity = _row(asked, of)
+        moved, shown, tail = self._moved(asked, tries, of)
+        row, quantity = _row(asked, shown)
         title = self._title(row, of, ask.kind in ("most common", "texts"))
         unit = None if quantity == "share" else self.unit
         known = Finding(ask.text, title, "", quantity=quantity, unit=unit or "")
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(of.experiment)))
         if _width(row) > WIDEST * scale:
-            needed = of.reports * (_width(row) / 2 / (_TARGET * scale)) ** 2
+            needed = shown.reports * (_width(row) / 2 / (_TARGET * scale)) ** 2
             return replace(known, sentence=self._too_few(of.reports, needed, scale, unit))
-        moved: Moved = ""
-        tail = ""
-        windows = self.selection.windows
-        if len(windows) > 1 and ask.kind != "texts":
-            before, after = map(self._estimate, thirds(windows))
-            if (change := changed(asked, row.name, before, after, looks(len(windows)) * tries)) is not None:
-                moved, tail = _moved(change.value, change.p_adjusted), f", {said.STEADY}"
-                if moved != "steady":
-                    row, _ = _row(asked, after)
-                    apart = said.apart(_hours(windows))
-                    tail = f", {said.moved(change, change.p_adjusted, unit, apart, self.write)}"
         sentence = f"{title}: {said.amount(row, unit, self.write)}{tail}."
         told = {"value": row.value, "low": row.low, "high": row.high, "moved": moved}
         series = self._series(asked) if self.series and ask.kind != "texts" else ()
         return replace(known, sentence=sentence, series=series, **told)
+
+    def _moved(self, ask: Ask, tries: int, of: FleetEstimate) -> tuple[Moved, FleetEstimate, str]:
+        """Whether it moved, what is shown of it, the newest third or all, and how a sentence says that."""
+        windows = self.selection.windows
+        if len(windows) < 2 or ask.kind == "texts":
+            return "", of, ""
+        oldest, newest = thirds(windows)
+        try:
+            after = self._estimate(newest)
+            change = changed(ask, self._estimate(oldest), after, looks(len(windows)) * tries)
+        except EstimateError:  # too few reports in a third
+            change = None
+        if change is None:
+            return "", of, ""
+        moved = _moved(*change)
+        if moved == "steady":
+            return moved, of, f", {said.STEADY}"
+        unit = None if ask.kind == "share" else self.unit
+        lengths = said.newest(len(newest), "T" in newest[-1]), said.apart(_hours(windows))
+        return moved, after, said.moved(*change, unit, *lengths, self.write)
 
     def _title(self, row: Row, of: FleetEstimate, most: bool) -> str:
         if row.lower is not None and row.upper is not None:
@@ -244,7 +255,7 @@ class _Asker:
         unit = None if less.quantity == "share" else less.unit
         title = both.title.removesuffix(" given")
         p = min(1.0, row.p * tries)
-        sentence = said.pair([(one.name, one) for one in both.rows], title, unit, p, self.write)
+        sentence = said.pair([(one.name, one) for one in both.rows], title, unit, p, CONFIDENCE, self.write)
         told = {"value": row.value, "low": row.low, "high": row.high, "moved": _moved(row.value, p)}
         return Finding(ask.text, row.name, sentence, quantity=less.quantity, unit=unit or "", **told)
 
@@ -282,12 +293,12 @@ def _hours(windows: Sequence[str]) -> float:
     return (after - before) / 3600
 
 
-def changed(ask: Ask, name: str, before: FleetEstimate, after: FleetEstimate, tries: int) -> ChangeRow | None:
-    """What changed of an answer between estimates, p_adjusted for so many tries; None if none can tell."""
-    if ask.kind == "share":
-        changes = after.change_since(before, ask.text)
-    else:
-        changes = after.change_since(before, quantiles=(ask.level,) if ask.kind == "quantile" else ())
+def changed(ask: Ask, before: FleetEstimate, after: FleetEstimate, tries: int) -> tuple[float, float] | None:
+    """By how much an answer rose between estimates, and p, for so many tries; None if none can tell."""
+    if ask.kind == "quantile":
+        rise, p = moved_quantile(before.estimates, after.estimates, ask.level)
+        return rise, min(1.0, p * tries)
+    changes = after.change_since(before, *([ask.text] if ask.kind == "share" else []))
     rows = [one for table in changes for one in table.rows if isinstance(one, ChangeRow)]
-    row = next((one for one in rows if one.name == name), None)
-    return row and replace(row, p_adjusted=min(1.0, row.p * tries))
+    row = next((one for one in rows if ask.kind == "share" or one.name == "mean"), None)
+    return row and (row.value, min(1.0, row.p * tries))

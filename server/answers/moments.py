@@ -66,7 +66,7 @@ class BinQuantile:
     @property
     def value(self) -> float:
         """The middle of the quantile's bin, in whole units."""
-        return float(bin_middles(self.estimate)[self.estimate.quantile(self.q).index])
+        return float(bin_middles(self.estimate)[self.estimate.quantile_index(self.q)])
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Outer edges of the bins of Estimates.quantile()'s interval, in whole units."""

@@ -153,7 +153,8 @@ def solve(
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
         text = "give three of devices, epsilon, values and error, to get the fourth"
-        wrong = f"{', '.join(missing)} are missing" if missing else "one must be left open"
+        names = ["values" if name == "domain" else name for name in missing]
+        wrong = f"{', '.join(names)} are missing" if missing else "one must be left open"
         raise PlanError(f"{text}: {wrong}")
     check_sizes(question, devices, domain)
     if epsilon is not None:

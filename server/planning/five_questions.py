@@ -158,6 +158,7 @@ def next_steps(answer: PlanAnswer, path: Path, name: str) -> list[str]:
         f"\nWhat next: {file} is written. Put its owner into it, and then",
         f"  hushmote experiment show {file}",
         f"  hushmote simulate {file}",
+        f"  hushmote experiment add {file} --keys",
         f"  hushmote budget policy --epsilon {total} --experiments {name}",
     ]
 

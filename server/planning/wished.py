@@ -160,6 +160,8 @@ def wanted_error(wish: Wish, question: Question, unit: float | None) -> float | 
         check_error(question, error)
         return error
     assert error is not None
+    if in_unit in ("%", "point", "points") and unit is None:
+        raise PlanError(f"±{error:g} points is --error {error / 100:g}", "error")
     if in_unit != wish.unit or unit is None:
         raise PlanError(
             f"--error {wish.error} is for a mean or a quantile with --low, --high and --unit {in_unit}",

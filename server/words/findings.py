@@ -40,11 +40,18 @@ def _percent(share: float, of: Interval, write: Numbers) -> str:
     return write.percent(share, _places(100 * low, 100 * high))
 
 
-def moved(by: Interval, p: float, unit: str | None, apart: str, write: Numbers = ENGLISH) -> str:
-    """That it moved, and how often chance alone does that: "up 12 points in 20 days; chance alone: ..."."""
+def moved(rise: float, p: float, unit: str | None, newest: str, apart: str, write: Numbers = ENGLISH) -> str:
+    """Of when it is, and how it moved: " in the newest 10 days, up 12 points in 20 days; chance ..."."""
     scale, of = scaled(unit)
-    size = two_digits(abs(by.value) * scale, write)
-    return f"{'up' if by.value > 0 else 'down'} {size} {of}".rstrip() + f" in {apart}; {chance(p, write)}"
+    size = two_digits(abs(rise) * scale, write)
+    by_how_much = f"{'up' if rise > 0 else 'down'} {size} {of}".rstrip()
+    return f" in the newest {newest}, {by_how_much} in {apart}; {chance(p, write)}"
+
+
+def newest(windows: int, hours: bool) -> str:
+    """So many of the newest windows, each an hour or a day: "10 days", "day"."""
+    noun = "hour" if hours else "day"
+    return noun if windows == 1 else counted(windows, noun)
 
 
 def apart(hours: float) -> str:
@@ -53,17 +60,28 @@ def apart(hours: float) -> str:
 
 
 def pair(
-    cases: Sequence[tuple[str, Interval]], of: str, unit: str | None, p: float, write: Numbers = ENGLISH
+    cases: Sequence[tuple[str, Interval]],
+    of: str,
+    unit: str | None,
+    p: float,
+    confidence: float,
+    write: Numbers = ENGLISH,
 ) -> str:
     """What holds in two cases: "crashed=yes: 12 % (10 to 14 %) with version=1.2; 4 % (3 to 5 %) with ..."."""
     told = "; ".join(
         f"{amount(row, unit, write).replace(' of devices', '')} with {name}" for name, row in cases
     )
-    return f"{of}: {told}; {chance(p, write) if p < 0.05 else 'chance alone could make that difference'}."
+    return f"{of}: {told}; {_verdict(p, confidence, write)}."
 
 
 def compared(
-    by: Change, name: str, sides: tuple[str, str], p: float, unit: str | None, write: Numbers = ENGLISH
+    by: Change,
+    name: str,
+    sides: tuple[str, str],
+    p: float,
+    unit: str | None,
+    confidence: float,
+    write: Numbers = ENGLISH,
 ) -> str:
     """Two sides under their names: "24 and above: office 12 %, home 24 %: 12 points more; chance ..."."""
     scale, of = scaled(unit)
@@ -73,9 +91,12 @@ def compared(
         for x in (by.before, by.after)
     ]
     size = f"{two_digits(abs(by.value) * scale, write)} {of}".rstrip()
-    less = f"{size} {'more' if by.value > 0 else 'less'}; {chance(p, write)}"
-    verdict = less if p < 0.05 else "no difference that chance alone would not make"
-    return f"{name}: {sides[0]} {told[0]}, {sides[1]} {told[1]}: {verdict}."
+    less = f"{size} {'more' if by.value > 0 else 'less'}"
+    return f"{name}: {sides[0]} {told[0]}, {sides[1]} {told[1]}: {less}; {_verdict(p, confidence, write)}."
+
+
+def _verdict(p: float, confidence: float, write: Numbers) -> str:
+    return chance(p, write) if p < 1 - confidence else "chance alone could make that difference"
 
 
 def too_few(

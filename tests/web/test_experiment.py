@@ -248,6 +248,8 @@ def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: 
     week_is_shown()
     drawn(browser, f"{page}/recent?last=7d#how-private")
     week_is_shown()
+    browser.until(lambda: "--last=7d" in browser.text_of("command-estimate"))
+    assert "--window" not in browser.text_of("command-estimate")
     browser.until(lambda: browser.script("return scrollY") > 0, "the link leads to no part")
     browser.named("7 days, with those before").click()
     browser.until(lambda: f"since={days_ago(AGO[2])}" in browser.driver.current_url)
@@ -258,6 +260,10 @@ def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: 
     browser.until(
         lambda: f"Mean fell by {-mean.value:.{digits(mean.low, mean.high)}f} °C" in browser.text_of("change")
     )
+    browser.until(lambda: "--against-last=7d" in browser.text_of("command-change"))
+    command = browser.text_of("command-change")
+    assert "--window" not in command
+    assert "--against=" not in command
     browser.named("all").click()
     browser.until(lambda: "last=" not in browser.driver.current_url)
     drawn(browser, f"{page}/temp")

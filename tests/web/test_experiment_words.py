@@ -297,11 +297,11 @@ def test_the_command_line_hides_a_password_and_quotes_labels(store):
     grow("mode", DAYS[0], 3000)
     with StoreReader(url) as reader:
         of = described(reader, "home", "mode")
-        question = files.question("estimate", Choices(ranges=("a", "b, c")), of)
-    line = files.command_line(question, "postgresql+psycopg://u:s3cret@host/db")
+        choices = Choices(ranges=("a", "b, c"))
+    line = files.command_line("estimate", choices, of, "postgresql+psycopg://u:s3cret@host/db")
     assert "s3cret" not in line
     assert line == "hushmote estimate mode --fleet home --range=a '--range=b, c' --together"
-    assert files.command_line(question, url).endswith(f"--store {url}")
+    assert files.command_line("estimate", choices, of, url).endswith(f"--store {url}")
 
 
 def test_a_pictures_javascript_holds_nothing_of_the_store(store):

@@ -65,11 +65,11 @@ class Asking:
         facts = await self.facts_now()
         return await self.live.ask(question, lambda _: answered(facts, question)[1], slow=slow)
 
-    async def finding(self, selection: Selection, write: Numbers) -> Findings:
-        """What is known now, in a reader's numbers; errors as find()."""
+    async def finding(self, selection: Selection, write: Numbers, *, series: bool = False) -> Findings:
+        """What is known now, in a reader's numbers, and with series how it went; errors as find()."""
         facts = await self.facts_now()
-        work = functools.partial(find, facts, selection, write, series=True)
-        return await self.live.ask(("finding", selection, write), lambda _: work())
+        work = functools.partial(find, facts, selection, write, series=series)
+        return await self.live.ask(("finding", selection, write, series), lambda _: work(), slow=series)
 
     async def epsilons(self, selection: Selection) -> BothEpsilons:
         """Both ε, at most EPSILONS_S old."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shlex
 import tempfile
 import threading
@@ -15,6 +16,7 @@ from nicegui import app, ui
 from sqlalchemy.engine import make_url
 
 from ...server.answers.ask import EstimateQuestion, Reply, ask
+from ...server.answers.periods import last
 from ...server.answers.query import Facts, Selected, Selection
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
@@ -34,11 +36,19 @@ def question(asked: str, choices: Choices, of: Selected) -> EstimateQuestion:
     return {"estimate": choices.question, "trend": choices.over_time, "change": choices.change}[asked](of)
 
 
-def command_line(asked: EstimateQuestion, store: str) -> str:
+def command_line(asked: str, choices: Choices, of: Selected, store: str) -> str:
     """The command that gives the same; a store's password is not shown: it stays in HUSHMOTE_STORE."""
     secret = make_url(store).password is not None
     where = [] if secret else ["--store", store]
-    return shlex.join(["hushmote", "estimate", *asked.arguments(), *where])
+    one, period = question(asked, choices, of), list[str]()
+    if choices.last and not choices.earlier and not one.trend:
+        before = last(choices.last, tuple(of.there), datetime.datetime.now(datetime.UTC), before=1)
+        both = one.against is not None and choices.since == before
+        period = [f"--against-last={choices.last}" if both else f"--last={choices.last}"]
+        one = replace(
+            one, selection=replace(one.selection, windows=()), against=None if both else one.against
+        )
+    return shlex.join(["hushmote", "estimate", *one.arguments(), *period, *where])
 
 
 def file_of(reply: Reply, kind: str) -> bytes:
@@ -134,7 +144,7 @@ class ExportPanel:
         for asked, row in self._rows.items():
             row.visible = there[asked]
             if row.visible:
-                self._commands[asked].text = command_line(question(asked, choices, of), self._store)
+                self._commands[asked].text = command_line(asked, choices, of, self._store)
                 for kind in KINDS:
                     link = self._links[asked, kind]
                     link.props["href"] = address(of.selection, asked, kind, choices)

@@ -29,6 +29,7 @@ WIDE = "Numbers that these reports tell too little about are not shown."
 ANEW = "and anew when reports come, at most once a minute"
 WATCHING = f"Watching live: {LIVE}."
 _MOST_LEFT_OUT = 5  # that are named
+_COUNTED_DAYS = 3650  # of a last day that is further away, its date is said
 
 
 def span(row: Row, experiment: Experiment, unit: str, reader: Numbers) -> str:
@@ -134,6 +135,8 @@ def _until(of: Selected, today: datetime.date, reader: Numbers) -> str:
     if expires is None:
         return "It has no last day."
     left = days_left(expires, today)
+    if left > _COUNTED_DAYS:
+        return f"It is asked until {reader.day(expires)}."
     if left == 0:
         return f"It ended on {reader.day(expires)}."
     return "Today is its last day." if left == 1 else f"{reader.number(left, 0)} days left."

@@ -1,6 +1,7 @@
 """One question to a store: its versions are read once, whatever is asked and whoever asks."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def reader(tmp_path: Path) -> Iterator[StoreReader]:
         name="temp", type="number", low=0, high=32_000, bins=32, mechanism="grr", epsilon=3_000_000
     )
     with Store(url) as store:
-        fill(store, "home", temp, dict.fromkeys(DAYS, 500), unit="°C")
+        fill(store, "home", temp, dict.fromkeys(DAYS, 500), unit="°C", asked="18:\nmedian")
     with StoreReader(url) as opened:
         yield opened
 
@@ -47,6 +48,17 @@ def test_a_question_reads_versions_and_counts_once(
         )
     ask(Facts(reader.store), question)
     assert sorted(read) == ["experiments", "window_reports"]
+
+
+def test_a_comparison_without_a_range_is_of_what_the_file_asks(reader: StoreReader) -> None:
+    reply = ask(
+        Facts(reader.store),
+        EstimateQuestion(replace(HOME, windows=DAYS[2:]), replace(HOME, windows=DAYS[:1])),
+    )
+    shares, readings = reply.answers
+    assert [row.name for row in shares.rows] == ["18 and above"]
+    assert readings.rows[-1].name == "median"
+    assert reply.finding.startswith("18 and above: before ")
 
 
 def test_python_reads_versions_once_for_an_estimate(

@@ -240,7 +240,10 @@ class ExperimentView:
             with contextlib.suppress(NotAnswered, UsageError):
                 answers = await self._ask.answers(asked, slow=True)
             if self._still(choices):
-                main.show(answers, files.command_line(asked, self._page.settings.store))
+                assert self._of is not None  # what is asked is of it
+                main.show(
+                    answers, files.command_line("estimate", choices, self._of, self._page.settings.store)
+                )
             return
         readings = await self._tables(asked, "moments")
         if isinstance(main, MeanPanel):

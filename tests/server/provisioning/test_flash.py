@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -429,6 +430,26 @@ def test_from_a_blank_board_to_reports_that_verify(bench: Bench):
         assert r.digest == experiment.digest
         assert report.verify(r, key, "board1", experiment.sha256)
         assert not report.verify(r, key[::-1], "board1", experiment.sha256)
+
+
+def test_a_board_opens_no_connection_before_somebody_at_its_prompt_says_yes(bench: Bench):
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        bench.settings.unlink()
+        bench.settings = bench.new_settings("board1", mqtt_port=broker.getsockname()[1])
+        with bench.board(wifi=WIFI, sleep_scale=1e-4) as board:
+            bench.flash(board, yes=False, main=quick(bench), reset=True)
+            silent = b"silent, as nobody has said yes yet; with a yes it answers room_temp: yes() says it\r\n"
+            assert board.wait_for(silent, 20), board.output[-2000:]
+            assert bench.lines[-2] == (
+                "silent until somebody at the board says yes: its button, held 3 s, or yes() at its prompt"
+            )
+            broker.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                broker.accept()
+            say_yes = ["resume", "exec", "yes()", "+", "reset"]
+            subprocess.run([sys.executable, "-m", "mpremote", "connect", board.port, *say_yes], check=True)
+            broker.settimeout(60)
+            broker.accept()[0].close()
 
 
 WIRINGS = [

@@ -130,7 +130,9 @@ def _reported(
         )
         epsilon = asked.epsilon / MICRO
         private = f"ε = {epsilon:g}. {belief(epsilon, thing)}"
-        place.say("devices", f"take the experiment from the broker. {private}")
+        place.say(
+            "devices", f"take the experiment from the broker; simulated ones are made with a yes. {private}"
+        )
         reported = stage.report(asked, readings)
         made = estimate(asked, stage.store.histogram(FLEET, asked.digest))
     if asked.type == "text":

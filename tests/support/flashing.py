@@ -10,11 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hushmote.server.provisioning import usb
 from hushmote.server.provisioning.flash import Load, flash
 from hushmote.server.provisioning.settings import Network, ProvisionError, provision_device
 from hushmote.server.provisioning.usb import FlashError
@@ -31,6 +33,7 @@ FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
 FLEET = "garden"
 WIFI = "home:correct horse"
 NEEDS = {"littlefs", "urandom", "mpy", "socket", "room"}
+HANGS_S = 600.0  # only a step that waits for ever takes so long
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +51,7 @@ class DisturbedBoard(SoftwareBoard):
     """A board at a bad cable or a bad socket.
 
     noise: flip one bit of the n-th escaped byte that the computer sends. brownout_bytes: the power fails
-    for a moment once the computer has sent this many bytes.
+    for a moment once the computer has sent this many bytes; cut is set then.
     """
 
     def __init__(
@@ -57,12 +60,14 @@ class DisturbedBoard(SoftwareBoard):
         super().__init__(*arguments, **options)
         self._noise = noise
         self._brownout_bytes = brownout_bytes
+        self.cut = threading.Event()
 
     def received(self, data: bytes) -> bytes | None:
         if self._brownout_bytes is not None:
             self._brownout_bytes -= len(data)
             if self._brownout_bytes < 0:
                 self._brownout_bytes = None
+                self.cut.set()
                 return None
         if self._noise is None:
             return data
@@ -95,11 +100,11 @@ class Bench:
         provision_device(FLEET_KEYS, FLEET, device_id, Network(**(values | changes)), path=path)
         return path
 
-    def board(self, wifi: str = WIFI, **options: Any) -> SoftwareBoard:
+    def board(self, wifi: str = WIFI, **options: Any) -> DisturbedBoard:
         return DisturbedBoard(self._interpreter, self.folder / "board.img", wifi=wifi, **options)
 
     def flash(self, board: SoftwareBoard, settings: Path | None = None, **options: Any):
-        how = {"reset": False, "say": self.lines.append}
+        how = {"reset": False, "say": self.lines.append, "timeout_s": HANGS_S}
         how |= {name: options.pop(name) for name in ("reset", "timeout_s") if name in options}
         return flash(
             board.port, settings or self.settings, Load(yes=options.pop("yes", True), **options), **how
@@ -128,6 +133,22 @@ class Bench:
         assert "\n" not in line
         assert "Traceback" not in line
         return line
+
+
+def give_up_at_the_cut(board: DisturbedBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the time of an mpremote that copies be up once the board's power has failed: it waits for ever."""
+    run = subprocess.run
+
+    def watched(command: list[str], **how: Any) -> Any:
+        if "fs" not in command or board.cut.is_set():
+            return run(command, **how)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            happened = board.cut.wait(HANGS_S)
+            process.kill()
+        assert happened, "the power has not failed"
+        raise subprocess.TimeoutExpired(command, how["timeout"])
+
+    monkeypatch.setattr(usb.subprocess, "run", watched)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from unittest import mock
 import paho.mqtt.client as paho
 import pytest
 from experiments import experiment_json, number_json
-from flashing import FLEET, FLEET_KEYS, MASTER, ROOT, WIFI, Bench, on_board
+from flashing import FLEET, FLEET_KEYS, MASTER, ROOT, WIFI, Bench, give_up_at_the_cut, on_board
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushmote.device import ldp_client
@@ -178,10 +178,11 @@ def test_a_bit_flipped_on_the_way_is_noticed(used: Bench):
         assert bytes.fromhex(used.contents()["/main.py"]) == other.read_bytes()
 
 
-def test_a_power_cut_while_copying_leaves_the_board_as_it_was(used: Bench):
+def test_a_power_cut_while_copying_leaves_the_board_as_it_was(used: Bench, monkeypatch: pytest.MonkeyPatch):
     before = used.contents()
     with used.board(brownout_bytes=30_000) as board:
-        line = used.fails(board, source=True, timeout_s=2)
+        give_up_at_the_cut(board, monkeypatch)
+        line = used.fails(board, source=True)
         assert line.startswith("copying failed")
         assert line.endswith("the board's files are unchanged")
         # The power was gone: the folder for new files may be left, if the board was not back in time for it
@@ -194,9 +195,12 @@ def test_a_power_cut_while_copying_leaves_the_board_as_it_was(used: Bench):
         assert ledger(used.contents()) == ledger(before)
 
 
-def test_a_power_cut_at_a_first_flash_makes_no_ledger_and_wastes_no_id(bench: Bench):
+def test_a_power_cut_at_a_first_flash_makes_no_ledger_and_wastes_no_id(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
     with bench.board(brownout_bytes=20_000) as board:
-        assert bench.fails(board, timeout_s=2).startswith("copying failed")
+        give_up_at_the_cut(board, monkeypatch)
+        assert bench.fails(board).startswith("copying failed")
         assert ledger(bench.contents()) == {}
         assert not load_settings(bench.settings).ledger_made
         assert bench.flash(board).ledger == "made"

@@ -29,6 +29,7 @@ from ..server.provisioning.mosquitto import MOST_PACKET_BYTES
 
 _START_S = 10.0
 _STOP_S = 5.0
+_HANGS_S = 60.0  # what is killed before it has saved loses reports, and a busy computer takes its time
 
 
 class BrokerError(HushmoteError):
@@ -265,7 +266,7 @@ class MosquittoBroker(Broker):
                 stdout=output,
                 stderr=output,
             )
-        end = time.monotonic() + _START_S
+        end = time.monotonic() + _HANGS_S
         while time.monotonic() < end:
             if self._process.poll() is not None:
                 break
@@ -282,6 +283,12 @@ class MosquittoBroker(Broker):
     def pid(self) -> int | None:
         """Its process id, None if it is not running."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def saved_ns(self) -> int:
+        """When it last saved what it keeps: time of its file, 0 where it has none."""
+        file = None if self._folder is None else self._folder / "mosquitto.db"
+        return file.stat().st_mtime_ns if file is not None and file.exists() else 0
 
     def terminate(self) -> None:
         """End it in good order; what it keeps is on disk, and back after start()."""
@@ -308,7 +315,7 @@ class MosquittoBroker(Broker):
             return
         self._process.send_signal(number)
         try:
-            self._process.wait(_STOP_S)
+            self._process.wait(_HANGS_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

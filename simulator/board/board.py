@@ -22,6 +22,7 @@ import time
 import tty
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 IMAGE_BYTES = 512 * 1024
 ANY_WIFI = "*"
@@ -79,7 +80,7 @@ class SoftwareBoard:
         # join() takes a thread for ended that a Ctrl-C came upon, and then its files were closed below it.
         self._ended = threading.Event()
 
-    def __enter__(self) -> SoftwareBoard:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -189,6 +189,17 @@ def test_stop_commits_what_has_arrived(store, mosquitto):
 
 
 @needs_mosquitto
+def test_what_a_killed_broker_had_sent_is_counted_though_it_never_returns(store):
+    messages, counts = crowd(40)
+    with MosquittoBroker() as broker, running(store, broker, batch_s=1000.0) as aggregator:
+        publish(broker, messages)
+        until(lambda: aggregator.condition.uncommitted == 40, lambda: aggregator.condition)
+        broker.kill()
+        until(lambda: aggregator.counters.accepted == 40, aggregator.counters)
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+@needs_mosquitto
 def test_a_broker_that_is_down_at_the_start_and_restarts_later_loses_nothing(store, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "hushmote")
     waits, next_s = [], Backoff.next_s

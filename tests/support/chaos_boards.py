@@ -79,7 +79,7 @@ class Board:
     on the same connection, to a PINGREQ sent at least hold_s after its PUBACK.
 
     published: payload of each number that was ever written to a socket. told: numbers the board was told were
-    received. sendings: how often a report was written in all. gap_s may be changed.
+    received. sendings: how often a report was written in all. paused: while it is set no report is made.
     """
 
     def __init__(
@@ -100,7 +100,8 @@ class Board:
         self._ports = ports
         self._source = source
         self._rng = rng
-        self.gap_s = gap_s
+        self.paused = False
+        self._gap_s = gap_s
         self._in_flight = in_flight
         self._hold_s = hold_s
         self._unsent: deque[int] = deque()
@@ -116,6 +117,11 @@ class Board:
     def finish(self) -> None:
         """Make live() return once everything that was made has been told."""
         self._finishing = True
+
+    @property
+    def waits(self) -> bool:
+        """Whether it was not yet told of all that it made."""
+        return len(self.told) < len(self.published)
 
     @property
     def _finished(self) -> bool:
@@ -194,7 +200,9 @@ class Board:
     async def _make(self) -> None:
         """Make a burst of reports, as many as have room, unless the client's outbox is full."""
         count = int(self._rng.integers(1, self._in_flight + 1))
-        await asyncio.sleep(self._rng.uniform(0, 2 * self.gap_s * count))
+        await asyncio.sleep(self._rng.uniform(0, 2 * self._gap_s * count))
+        if self.paused:
+            return
         for _ in range(count):
             number = self._next_number()
             payload = self._source.make(number)

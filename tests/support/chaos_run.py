@@ -45,10 +45,7 @@ _READY_S = 240.0
 _END_S = 240.0
 _QUIET_S = 0.7
 _COMMIT_S = 20.0
-_CALM = 10  # times slower: the smallest batches are committed as they come
-_AHEAD = 50  # twice the smallest batch is 100, less what is published until the kill strikes
 _AT_ONCE = 6  # faults under way
-_SAVED_S = 3.0  # autosave_interval 1 means every two seconds, at times
 _RETRY_S = 25.0  # an aggregator that lost its broker may wait as long as 15 s
 
 
@@ -99,8 +96,8 @@ class _Chaos:
                 for aggregator in self._aggregators:
                     aggregator.start()
                 await self._all_ready()
-                # A session that is not saved yet goes with a broker that is killed, and what it would get.
-                await asyncio.sleep(_SAVED_S if any("kill broker" in f.kind for f in faults) else 0)
+                if any("kill broker" in f.kind for f in faults):
+                    await self._sessions_saved()
                 boards = self._boards = self._make_boards()
                 if isinstance(broker, NatsServers):
                     if self._setting.limits:
@@ -118,11 +115,13 @@ class _Chaos:
                 for proxy in self._all_proxies():
                     await proxy.close()
             verdict = judge(store, boards)
+            unanswered = sum(len(boards[name].published) - len(boards[name].told) for name in self._living)
         servers, held = (0, 0) if self._nodes is None else (self._nodes.killed, self._nodes.held)
         return replace(
             verdict,
             faults=dict(self._done),
             unseen=self._unseen,
+            unanswered=unanswered,
             servers=servers,
             held=held,
             seconds=round(time.monotonic() - start, 1),
@@ -301,29 +300,40 @@ class _Chaos:
                     await asyncio.sleep(0.1)
 
     async def _strike_connected_broker(self, fault: Fault) -> None:
-        """Kill the broker while all else works; what only an aggregator's memory holds needs a store, too."""
+        """Kill the broker while all else works and all that boards were told of is counted."""
         assert isinstance(self._broker, MosquittoBroker)
         things = [self._broker, *self._aggregators, "aggregators"]
         things += [self._database, "database"] if self._database is not None else []
         async with self._hold(things):
             await self._all_ready()
-            # The aggregators' sessions have been saved then, or nobody would keep what comes after the kill.
-            await asyncio.sleep(_SAVED_S)
-            for board in self._boards.values():
-                board.gap_s *= _CALM
+            await self._sessions_saved()
+            self._pause(True)
             await until(self._caught_up, "caught up", _END_S)
             before = [aggregator.logged_bytes for aggregator in self._aggregators]
             await asyncio.to_thread(self._broker.kill)
-            for board in self._boards.values():
-                board.gap_s /= _CALM
+            self._pause(False)
             await asyncio.sleep(fault.lasts_s)
             await asyncio.to_thread(self._broker.start)
             for aggregator, logged in zip(self._aggregators, before, strict=True):
                 await until(lambda a=aggregator, n=logged: a.subscribed_since(n), "connected", _READY_S)
 
+    async def _sessions_saved(self) -> None:
+        """Wait for a save that began after this: a killed broker keeps nothing for a session it did not save."""
+        broker = self._broker
+        assert isinstance(broker, MosquittoBroker)
+        for _ in range(2):  # the first may have begun before
+            before = broker.saved_ns
+            await until(lambda since=before: broker.saved_ns > since, "saved", _READY_S)
+
+    def _pause(self, paused: bool) -> None:
+        for board in self._boards.values():
+            board.paused = paused
+
     def _caught_up(self) -> bool:
-        """Whether aggregators hold all that is not counted yet, as they do when it fits their windows."""
-        return self._told() - self._processed()[0] < _AHEAD
+        """Whether living boards, which are paused, wait for nothing, and all they were told of is counted."""
+        if any(self._boards[name].waits for name in self._living) or self._processed()[0] < self._told():
+            return False
+        return not judge(self._store, self._boards).lost
 
     async def _strike_unseen(self, fault: Fault) -> None:
         """Kill all aggregators, and servers once boards were told of reports that none of them had."""

@@ -22,8 +22,9 @@ class Verdict:
     lost: reports that a board was told were received and that are not counted. strange: counted and never
     published. miscounted: distance of the histogram from that of the counted reports; it is 0 only if each is
     counted once and under its own code. untold: counted, but its board never heard of it. unseen: told while
-    no aggregator ran, before servers of the cluster were killed. servers: of its processes, killed. held:
-    messages that the cluster still has at the end; what is lost and held was not delivered.
+    no aggregator ran, before servers of the cluster were killed. unanswered: published by boards that lived
+    to the end and were not told of them. servers: of its processes, killed. held: messages that the cluster
+    still has at the end; what is lost and held was not delivered.
     """
 
     published: int
@@ -38,6 +39,7 @@ class Verdict:
     rejected: Mapping[str, int]
     faults: Mapping[str, int] = field(default_factory=dict)
     unseen: int = 0
+    unanswered: int = 0
     servers: int = 0
     held: int = 0
     seconds: float = 0.0

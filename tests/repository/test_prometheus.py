@@ -76,7 +76,7 @@ class Prometheus:
         """Whether a query has a value; False also while it starts."""
         try:
             return bool(self.values(query))
-        except OSError:
+        except (OSError, ValueError):  # nobody listens, or it answers "Service Unavailable"
             return False
 
 

@@ -3,6 +3,7 @@
 import datetime
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of, reports
@@ -27,14 +28,14 @@ GONE, STAYS = "gone-0123456789abcdef", "stays-0123456789abcdef"
 REVOKED = "revoked-0123456789abcdef"
 
 
-def sent(device, exp=TEMP, count=3, fleet="home", master=MASTER):
+def sent(device, exp=TEMP, count=3, fleet="home", master: bytes | None = MASTER):
     """A device's first reports; master: None in an open fleet."""
     key = None if master is None else keys.device_key(master, fleet, device)
     topic = topics.report_topic(fleet, device)
     return [(topic, payload) for payload in reports(device, exp, count, key=key, value=21.5)]
 
 
-def count(store, messages, fleet_keys=FLEET_KEYS, now=NOW):
+def count(store, messages, fleet_keys: FleetKeys | None = FLEET_KEYS, now=NOW):
     """Count reports; returns how many were accepted, and rejects by reason."""
     tally = ingest.ingest(store, messages, ingest.fleets(store, fleet_keys), now)
     return tally.accepted, {reason: n for (_, reason), n in tally.rejected.items()}
@@ -209,14 +210,15 @@ def test_what_is_not_there_or_still_asked_is_refused_in_a_line_and_changes_nothi
     wrong = FleetKeys((bytes(32),), SIGNING)
     store.set_master_check("home", keys.master_check(MASTER, "home"))
     before = rows(store)
-    for what, error, text in (
+    asked: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
         ({"device": "nobody", "fleet_keys": FLEET_KEYS}, VersionRefused, "fleet home knows no device nobody"),
         ({"device": GONE}, MasterKeyError, "give it as a file or in HUSHMOTE_MASTER_KEY"),
         ({"device": GONE, "fleet_keys": wrong}, MasterKeyError, "this is not the master key of fleet home"),
         ({"experiment": "hall"}, VersionRefused, "there is no experiment hall in fleet home"),
         ({"experiment": "temp"}, VersionRefused, "are still asked temp: `hushmote experiment withdraw temp`"),
         ({}, VersionRefused, "still asked"),
-    ):
+    )
+    for what, error, text in asked:
         with pytest.raises(error, match=text):
             erase(store, "home", **what)
     with pytest.raises(VersionRefused, match="there is no fleet away"):
@@ -302,9 +304,11 @@ def test_a_window_is_erased_once_its_time_after_its_end_is_over_and_not_before(s
     store, exp, step = kept(store_url, keep, window)
     with store:
         first, *later = store.windows("home", exp.digest)
-        end = NOW.replace(minute=0, **({"hour": 0} if window == "day" else {})) + step
+        end = NOW.replace(minute=0, hour=0 if window == "day" else NOW.hour) + step
         assert expire(store, end + 2 * step - datetime.timedelta(seconds=1)) is None
-        version, gone, reports = expire(store, end + 2 * step)
+        due = expire(store, end + 2 * step)
+        assert due is not None
+        version, gone, reports = due
         assert (version.experiment.digest, gone, reports) == (exp.digest, first, 1)
         assert expire(store, end + 2 * step) is None
         assert list(store.windows("home", exp.digest)) == later
@@ -321,19 +325,21 @@ def test_what_is_kept_for_good_stays_and_the_newest_version_says_for_all(store_u
         new = experiment(window="day", budget={"rule": "unlimited"}, epsilon=500_000)
         store.add_experiment("home", payload_of(new), description=Description(keep="1d"))
         for left in (2, 1, 0):
-            assert expire(store, far)[0].experiment.digest == exp.digest
+            due = expire(store, far)
+            assert due is not None
+            assert due[0].experiment.digest == exp.digest
             assert len(store.windows("home", exp.digest)) == left
         assert expire(store, far) is None
         assert check(store).violations == ()
 
 
-def test_an_aggregator_erases_one_window_a_turn_and_looks_once_an_hour(store_url, caplog):
+def test_an_aggregator_erases_one_window_a_turn_and_looks_once_an_hour(store_url, caplog, monkeypatch):
     store, exp, _ = kept(store_url, "1d")
     clock = itertools.chain([NOW + datetime.timedelta(days=9)] * 5, [NOW + datetime.timedelta(days=9.1)])
     with store, caplog.at_level("INFO"):
         looks = []
         read = store.experiments
-        store.experiments = lambda *a: looks.append(1) or read(*a)
+        monkeypatch.setattr(store, "experiments", lambda *a: looks.append(1) or read(*a))
         retention = Retention(store, Status(), lambda: next(clock))
         for left in (2, 1, 0, 0, 0):
             retention.turn()
@@ -344,14 +350,14 @@ def test_an_aggregator_erases_one_window_a_turn_and_looks_once_an_hour(store_url
     assert "temp of fleet home: the window 2026-11-21, of 1 reports, was erased" in caplog.text
 
 
-def test_a_store_that_fails_stops_no_aggregator(store_url, caplog):
+def test_a_store_that_fails_stops_no_aggregator(store_url, caplog, monkeypatch):
     store, _, _ = kept(store_url, "1d")
     with store:
 
         def fail():
             raise StoreError("the disk is full")
 
-        store.experiments = fail
+        monkeypatch.setattr(store, "experiments", fail)
         Retention(store, Status(), lambda: NOW).turn()
     assert "windows that are too old are not erased yet: the disk is full" in caplog.text
 

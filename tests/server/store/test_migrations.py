@@ -73,7 +73,7 @@ def step_up(url, version):
     """Take a store of version 5, in WAL mode as every SQLite store, to a later one by its steps alone."""
     engine = create_engine(url)
     if engine.dialect.name == "sqlite":
-        with closing(sqlite3.connect(engine.url.database)) as connection:
+        with closing(sqlite3.connect(str(engine.url.database))) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
     with engine.begin() as connection, Operations.context(MigrationContext.configure(connection)):
         for script in migrations.scripts(5):

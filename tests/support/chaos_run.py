@@ -318,7 +318,7 @@ class _Chaos:
                 await until(lambda a=aggregator, n=logged: a.subscribed_since(n), "connected", _READY_S)
 
     async def _sessions_saved(self) -> None:
-        """Wait for a save that began after this: a killed broker keeps nothing for a session it did not save."""
+        """Wait for a save that began after this: a killed broker forgets sessions that it did not save."""
         broker = self._broker
         assert isinstance(broker, MosquittoBroker)
         for _ in range(2):  # the first may have begun before

@@ -413,8 +413,8 @@ def main():
         try:
             if board is None:
                 board = Application()
+                board.attend()  # before the watchdog: it would restart a board at whose prompt somebody types
                 watch()
-                board.attend()
                 wait_s = board.first_wait_s() if first else 0
                 if wait_s:
                     print("hushmote: first reading in %d s" % wait_s)

@@ -86,6 +86,11 @@ def _option(name: str, hint: Any) -> Any:
     return Annotated[kind, typer.Option(*names, help=texts[0], show_default=False)]
 
 
+def master_key_option(text: str) -> Any:
+    """The option --master-key with this help."""
+    return typer.Option(metavar="FILE", help=text, show_default=False)
+
+
 def on_command_line(context: typer.Context, option: str) -> bool:
     """Whether an option was typed, rather than read from the environment or left out."""
     source = context.get_parameter_source(option)

@@ -22,7 +22,7 @@ from ..server.store.merge import Merged, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
 from . import tables
-from .options import AsJson, FleetName, print_json, the_fleet
+from .options import AsJson, FleetName, master_key_option, print_json, the_fleet
 from .progress import progress
 
 store_app = typer.Typer(
@@ -141,11 +141,7 @@ def store_erase(
     fleet: FleetName = None,
     master_key: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Master key file, to seal a device's numbers; or set HUSHMOTE_MASTER_KEY.",
-            show_default=False,
-        ),
+        master_key_option("Master key file, to seal a device's numbers; or set HUSHMOTE_MASTER_KEY."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
 ) -> None:

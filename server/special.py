@@ -14,6 +14,8 @@ _bare = module_from_spec(_spec)  # a package whose own code does not run
 _package = sys.modules.setdefault(_spec.name, _bare)
 try:
     from scipy.special import _ufuncs
+except ImportError:  # a SciPy that is built otherwise: all of it, then
+    _ufuncs = None
 finally:
     if _package is _bare:
         del sys.modules[_spec.name]

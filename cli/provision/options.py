@@ -17,7 +17,7 @@ from ...server.errors import UsageError
 from ...server.provisioning import fleet_folder
 from ...server.provisioning.fleet_folder import FleetFolder
 from ...server.provisioning.rotation import Rotated
-from ..options import print_json
+from ..options import master_key_option, print_json
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
@@ -41,11 +41,7 @@ FleetOf = Annotated[
 ]
 MasterKey = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
-        show_default=False,
-    ),
+    master_key_option("Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys."),
 ]
 
 

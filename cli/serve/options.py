@@ -11,7 +11,7 @@ import typer
 from ...server.ingest.pacing import BATCH_S
 from ...server.wire.limits import BATCH_REPORTS
 from ..broker import DEFAULT_BROKER, BrokerUrl
-from ..options import DEFAULT_STORE, StoreUrl
+from ..options import DEFAULT_STORE, StoreUrl, master_key_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +23,7 @@ class ServeOptions:
     broker: BrokerUrl = DEFAULT_BROKER
     master_key: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys.",
-            show_default=False,
-        ),
+        master_key_option("Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys."),
     ] = None
     retire: Annotated[
         bool,

@@ -19,7 +19,7 @@ from ...server.provisioning.master_key import load_keys
 from ...server.statement import document, facts, page
 from ...server.store.store import Store
 from ...server.wire import keys
-from ..options import DEFAULT_STORE, StoreUrl, the_fleet
+from ..options import DEFAULT_STORE, StoreUrl, master_key_option, the_fleet
 from ..output import by_name, checked, output_option
 
 statement_app = typer.Typer(
@@ -48,10 +48,8 @@ def write(
     ] = flash.EXAMPLE,
     master_key: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Master key file, which signs; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
-            show_default=False,
+        master_key_option(
+            "Master key file, which signs; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys."
         ),
     ] = None,
     output: Annotated[list[Path] | None, output_option(by_name(*_KINDS))] = None,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ..store.erase import expire
 from ..store.store import Store, StoreError
+from ..wire.limits import window
 from . import pipeline
 from .clock import now
 from .pacing import Backoff
@@ -106,7 +107,7 @@ class Retention:
     def turn(self) -> None:
         """Erase one window, if one is due; what fails is said, and tried again in the next hour."""
         now = self._clock()
-        hour = pipeline.window("hour", now)
+        hour = window("hour", now)
         if hour == self._done:
             return
         try:
@@ -117,8 +118,8 @@ class Retention:
         if gone is None:
             self._done = hour
             return
-        version, window, reports = gone
+        version, oldest, reports = gone
         name = f"{version.experiment.name} of fleet {version.fleet}"
         log.info(
-            "%s: the window %s, of %s reports, was erased as its file says", name, window, f"{reports:,}"
+            "%s: the window %s, of %s reports, was erased as its file says", name, oldest, f"{reports:,}"
         )

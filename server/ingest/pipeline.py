@@ -21,6 +21,7 @@ from ..store.transaction import DedupeKey, NumbersFault
 from ..store.versions import Version, most_reports
 from ..wire import keys, report, topics
 from ..wire.keys import FleetKeys
+from ..wire.limits import window
 from .rate_limit import Device, RateLimit
 from .status import Status
 
@@ -336,14 +337,6 @@ def _marks(
             several = [_mark(m, fleet, of, device) for m in given.masters for of in (name, "")]
             marks[fleet, name, device] = several
     return marks
-
-
-def window(kind: str, now: datetime.datetime) -> str:
-    """Return a moment's window (UTC): kind "hour" -> 2026-11-21T14, "day" -> 2026-11-21, "all" -> all."""
-    if kind == "all":
-        return "all"
-    utc = now.astimezone(datetime.UTC)
-    return utc.strftime("%Y-%m-%dT%H" if kind == "hour" else "%Y-%m-%d")
 
 
 def ingest(

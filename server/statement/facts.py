@@ -15,13 +15,13 @@ from ..epsilon import MICRO
 from ..errors import HushmoteError, refusing
 from ..plain_text import visible
 from ..planning import policy as policies
-from ..planning.lifetime import parse_duration
 from ..planning.policy import Policy
 from ..provisioning import flash, umqtt
 from ..provisioning.fleet_folder import FleetFolder
 from ..provisioning.further import further_files
 from ..store.store import Participation, Store, Version
 from ..wire import board_files, keys
+from ..wire.limits import kept_hours
 from ..words.label import keeping, maker
 
 
@@ -155,14 +155,14 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
                 " into its experiment's file, and give that to `hushmote experiment add` again"
             )
     owner, purpose = (said[name] or maker(f"its {name}") for name in ("owner", "purpose"))
-    keep = "" if endless else said["keep"]
+    hours = None if endless else kept_hours(said["keep"])
     own = None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
     life = policy.left(experiment.epsilon)
     return FleetQuestion(
         replace(version, owner=owner, purpose=purpose, unit=selected.unit),
         asked,
         datetime.datetime.fromtimestamp(min(v.first_serial for v in versions), datetime.UTC).date(),
-        keeping(parse_duration(keep) if keep else None),
+        keeping(hours and hours * 3600),
         life if own is None else min(own, life),
         selected.reports,
         sent.devices if sent else 0,
@@ -211,6 +211,9 @@ def check_keys(store: Store, fleet: str, fleet_keys: keys.FleetKeys | None) -> N
     where = "its folder, or its key file with --master-key"
     if fleet_keys is None:
         raise StatementError(f"fleet {fleet} signs what it says: give {where}")
-    known = store.master_checks().get(fleet)
-    if known is not None and known not in [keys.master_check(m, fleet) for m in fleet_keys.masters]:
-        raise StatementError(f"these are not the keys of fleet {fleet} in {store.where}: give {where}")
+    try:
+        keys.check_masters(fleet_keys, fleet, store.master_checks().get(fleet))
+    except keys.MasterKeyError:
+        raise StatementError(
+            f"these are not the keys of fleet {fleet} in {store.where}: give {where}"
+        ) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
@@ -20,12 +20,13 @@ from .facts import FleetFacts, FleetQuestion
 
 def chapters(of: FleetFacts) -> list[dict[str, Any]]:
     """The tables for standards and law, and that of the numbers: title, about, and tables of texts."""
-    fleet, made = _of_fleet(of), []
+    questions, made = [_of_question(of, q) for q in of.questions], []
+    fleet = _of_fleet(of, questions)
     for chapter in _texts()["chapters"]:
         tables: list[dict[str, Any]] = []
         for table in chapter.pop("tables"):
             each = table.pop("each", "") == "question"
-            values = [_of_question(of, q) for q in of.questions] if each else [fleet]
+            values = questions if each else [fleet]
             tables += [_filled({"note": "", **table}, fleet | one) for one in values]
         made.append(chapter | {"tables": tables})
     return [*made, _numbers_chapter(of)]
@@ -33,9 +34,9 @@ def chapters(of: FleetFacts) -> list[dict[str, Any]]:
 
 def registry(of: FleetFacts) -> list[dict[str, Any]]:
     """An entry of the Differential Privacy Deployments Registry for each question."""
-    entries = []
+    entries, texts = [], _texts()["registry"]
     for q in of.questions:
-        entry = _filled(_texts()["registry"], _of_question(of, q))
+        entry = _filled(texts, _of_question(of, q))
         entry["deployment"]["privacy_loss"]["privacy_parameters"] = {"epsilon": q.epsilon}
         if q.version.experiment.window == "all":
             entry["deployment"]["deployment_model"]["release_type"] = "One release"
@@ -77,9 +78,9 @@ def _of_question(of: FleetFacts, q: FleetQuestion) -> dict[str, str]:
     }
 
 
-def _of_fleet(of: FleetFacts) -> dict[str, str]:
+def _of_fleet(of: FleetFacts, questions: Sequence[Mapping[str, str]]) -> dict[str, str]:
     def each(told: str, between: str = "\n") -> str:
-        return between.join(told.format_map(_of_question(of, q)) for q in of.questions)
+        return between.join(map(told.format_map, questions))
 
     *obtaining, withdrawing = words.consent(**vars(of.consent))
     signed = "What is asked is signed, and devices check that. " if of.keyed else ""

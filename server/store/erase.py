@@ -27,14 +27,13 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, sel
 
 from ..wire import keys
 from ..wire.keys import ENVIRONMENT_VARIABLE, FleetKeys, MasterKeyError
-from ..wire.limits import kept_hours
+from ..wire.limits import kept_hours, window
 from . import schema
 from .database import COUNTING_LOCK, StoreError, StoreLocked, insert_erased
 from .number_set import NumberSet
 from .store import Store, Version, VersionRefused
 
 _ALL = (1 << 32) - 1  # the highest number there is
-_FORMATS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d"}
 
 
 @dataclass(frozen=True)
@@ -257,16 +256,16 @@ def expire(store: Store, now: datetime.datetime) -> tuple[Version, str, int] | N
         if hours is None or kind == "all":
             continue
         ended = datetime.timedelta(hours=hours + (24 if kind == "day" else 1))
-        last = (now.astimezone(datetime.UTC) - ended).strftime(_FORMATS[kind])
+        last = window(kind, now.astimezone(datetime.UTC) - ended)
         old = select(func.min(table.c.window)).where(table.c.experiment == v.id, table.c.window <= last)
-        window = store.read(old)[0][0]
-        if window is None:
+        oldest = store.read(old)[0][0]
+        if oldest is None:
             continue
         with store.writing() as connection:
             store.check_version(connection)
-            gone = delete(table).where(table.c.experiment == v.id, table.c.window == window)
+            gone = delete(table).where(table.c.experiment == v.id, table.c.window == oldest)
             reports = sum(connection.scalars(gone.returning(table.c.count)))
             more = {"erased": schema.experiment.c.erased + reports}
             connection.execute(update(schema.experiment).where(schema.experiment.c.id == v.id).values(**more))
-        return v, window, reports
+        return v, oldest, reports
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 
 # Under load, this many reports share the cost of a commit, mostly pages written twice.
@@ -13,6 +14,13 @@ GRACE_DAYS = 30
 
 _KEEP = re.compile(r"([0-9]{1,6})([hd])", re.ASCII)
 _HOURS = {"h": 1, "d": 24}
+
+
+def window(kind: str, at: datetime.datetime) -> str:
+    """Return a moment's window (UTC): kind "hour" -> 2026-11-21T14, "day" -> 2026-11-21, "all" -> all."""
+    if kind == "all":
+        return "all"
+    return at.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H" if kind == "hour" else "%Y-%m-%d")
 
 
 def kept_hours(keep: str, window: str = "hour") -> int | None:

@@ -8,11 +8,11 @@ import datetime
 
 import pytest
 from boards import experiment, experiment_payload, payload_of
-from sqlalchemy import select
+from filled import rows
 from traffic import crowd, histogram
 
 from hushmote.server.ingest.pipeline import fleets, ingest
-from hushmote.server.store import Store, StoreError, VersionRefused, schema
+from hushmote.server.store import Store, StoreError, VersionRefused
 from hushmote.server.store.merge import MergeRefused, merge
 from hushmote.server.store.store import Participation
 from hushmote.server.store.transaction import IngestTransaction
@@ -33,15 +33,6 @@ def take(store: Store, messages) -> tuple[int, dict[str, int]]:
     """Count a batch; returns how many were accepted, and rejects by reason."""
     tally = ingest(store, messages, fleets(store), NOW)
     return tally.accepted, {reason: count for (_, reason), count in tally.rejected.items()}
-
-
-def rows(store: Store) -> list[list[tuple]]:
-    """Every row of every table."""
-    with store.engine.connect() as connection:
-        return [
-            sorted((tuple(row) for row in connection.execute(select(table))), key=repr)
-            for table in schema.metadata.sorted_tables
-        ]
 
 
 class TestEveryStore:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from boards import experiment_payload
 from numpy.typing import ArrayLike
+from sqlalchemy import select
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.store import schema
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Description, Store
 from hushmote.simulator import vectorised
@@ -57,3 +59,12 @@ def colliding() -> tuple[bytes, bytes]:
         if other != payload:
             return other, payload
     raise AssertionError("no collision among 2**21 payloads: SHA-256 is not what it was")
+
+
+def rows(store: Store) -> list[list[tuple]]:
+    """Every row of every table of a store."""
+    with store.engine.connect() as connection:
+        return [
+            sorted((tuple(row) for row in connection.execute(select(table))), key=repr)
+            for table in schema.metadata.sorted_tables
+        ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of, reports
+from filled import rows
 from refusals import fails
 from sqlalchemy import select
 
@@ -59,14 +60,6 @@ def store(store_url):
     """A store of a keyed fleet with three devices, one of which is revoked."""
     with filled(store_url) as store:
         yield store
-
-
-def rows(store):
-    with store.engine.connect() as connection:
-        return [
-            sorted((tuple(row) for row in connection.execute(select(table))), key=repr)
-            for table in schema.metadata.sorted_tables
-        ]
 
 
 def files(store, request):

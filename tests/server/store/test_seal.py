@@ -6,12 +6,12 @@ import json
 import pytest
 from boards import experiment, payload_of
 from command_line import runner
+from filled import rows
 from pyroaring import BitMap
-from sqlalchemy import select
 
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.planning.remaining import read
-from hushmote.server.store import Store, StoreError, VersionRefused, schema
+from hushmote.server.store import Store, StoreError, VersionRefused
 from hushmote.server.store.check import check
 from hushmote.server.store.merge import MergeRefused, merge
 from hushmote.server.store.number_set import NumberSet
@@ -49,14 +49,6 @@ def take(store, sent, exp=TEMP):
 
 def numbers(store):
     return {device: found for device, _, found in store.seen("home")}
-
-
-def rows(store):
-    with store.engine.connect() as connection:
-        return [
-            sorted((tuple(row) for row in connection.execute(select(table))), key=repr)
-            for table in schema.metadata.sorted_tables
-        ]
 
 
 def filled(url):

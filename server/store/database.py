@@ -135,10 +135,11 @@ class Database:
 
     def _open(self, create: bool, patient: bool) -> Engine:
         if self._dialect == "sqlite":
+            engine = create_engine(self._url, connect_args={"timeout": BUSY_TIMEOUT_S})
+            engine.dialect.create_connect_args(self._url)  # what is wrong with the URL, before a file is made
             self._check_path(create)
             if self._read_only:
                 return read_only.open_engine(self._url)
-            engine = create_engine(self._url, connect_args={"timeout": BUSY_TIMEOUT_S})
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine

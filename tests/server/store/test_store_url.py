@@ -50,10 +50,12 @@ def is_discreet(line: str) -> bool:
 
 @pytest.mark.parametrize("url", STRANGE)
 @pytest.mark.parametrize("use", [Store, lambda url: backup(url, Path("copy"))], ids=("open", "backup"))
-def test_a_strange_url_is_one_line_without_its_password(url, use):
+def test_a_strange_url_is_one_line_without_its_password_and_leaves_no_file(url, use, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(StoreError) as refused:
         use(url)
     assert is_discreet(str(refused.value))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("command", ["status --store", "store upgrade", "store merge", "serve --store"])

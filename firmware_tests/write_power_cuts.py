@@ -76,12 +76,12 @@ def part(version: str, lines: dict[str, list[list[str]]]) -> str:
         " MicroPython's own, over a NOR flash or disk in memory whose power fails.",
         "",
         "The life that is cut: provision, enroll three experiments, report, send, an outage with unsent reports and a reboot,"
-        " acknowledgements out of order, opting out, a reboot, opting in, more reports. The power fails at **every** erase and"
+        " acknowledgements out of order, a no, a reboot, a yes, more reports. The power fails at **every** erase and"
         " program operation: before it, half-way through, and right after. Then the board must hold:",
         "",
         "* the ledger has no more budget than before, and every report that was handed out is debited;",
         "* no report number comes with other bytes, and no unsent report is lost;",
-        "* opting out is not forgotten, and what it dropped never comes back;",
+        "* a no is not forgotten, and what it dropped never comes back;",
         "* the board is not locked, and reports exactly as long as its budget lasts.",
         "",
         "| storage | after the cut | operations in the life | cuts | lost |",

@@ -97,6 +97,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "page": (
         "hushmote page",
         "hushmote page --aggregator http://127.0.0.1:9417",
+        "hushmote page --token-file page.token --what-is-asked public.json",
     ),
     "estimate": (
         "hushmote estimate room_temp",
@@ -109,6 +110,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote statement write",
         "hushmote statement write fleet-home --policy main.py --output label.html",
         "hushmote statement write fleet-home --output statement.json",
+        "hushmote statement write fleet-home --public --output public.json",
     ),
     "statement verify": ("hushmote statement verify statement.json",),
     "store upgrade": ("hushmote store upgrade sqlite:///hushmote.sqlite",),

@@ -45,6 +45,14 @@ class PageOptions:
     policy_file: Annotated[
         Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
     ] = None
+    what_is_asked: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json",
+            help="Show anybody, without a token, what is asked: a statement of `statement write --public`.",
+            show_default=False,
+        ),
+    ] = None
     broker: Annotated[
         str | None,
         typer.Option(
@@ -73,6 +81,7 @@ def _page(options: PageOptions) -> None:
     from ..server.service.bounded_http import parse_endpoint
     from ..server.service.http_access import check_token, is_loopback
     from ..server.service.process import set_up_log
+    from ..server.statement import document
 
     host, port = parse_endpoint(options.http)
     token = None
@@ -83,6 +92,9 @@ def _page(options: PageOptions) -> None:
             f"{host} is reached from other machines: give --token-file FILE, and whoever knows the token in "
             "it may look; or listen on 127.0.0.1"
         )
+    public = None if options.what_is_asked is None else document.read_public(options.what_is_asked)
+    if public and options.fleet not in (None, public["statement"]["fleet"]):
+        raise UsageError(f"{options.what_is_asked} is not of fleet {options.fleet}: write one of that")
     known = None if options.policy_file is None else policy.read(options.policy_file)
     asked = None if options.aggregator is None else check_url(options.aggregator)
     set_up_log(as_json=False)
@@ -98,7 +110,7 @@ def _page(options: PageOptions) -> None:
             publisher = ReportPublisher(*reached, fleets=None if options.fleet is None else [options.fleet])
             door = door_application(stack.enter_context(publisher))
         os.nice(5)  # on a shared machine the aggregator goes first
-        settings = PageSettings(options.store, host, port, options.fleet, asked, token, door, known)
+        settings = PageSettings(options.store, host, port, options.fleet, asked, token, door, known, public)
         serve(settings, lambda url: _tell(url, reports_to, token))
 
 

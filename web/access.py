@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from ..server.service.http_access import bearer, host_name, is_loopback, is_own_page, is_token
+from . import asked
 
 HEALTH = "/healthz"  # for what keeps the process running; it says nothing of the store
 LOGIN = "/login"
@@ -31,10 +32,16 @@ _NO_STORE = {"cache-control": "no-store"}
 
 
 class PageAccess:
-    """An ASGI application that lets readers pass to another one. token: None on loopback."""
+    """An ASGI application that lets readers pass to another one. token: None on loopback.
 
-    def __init__(self, application: Any, token: str | None, port: int) -> None:
+    public: what is asked, which anybody may see, or None.
+    """
+
+    def __init__(
+        self, application: Any, token: str | None, port: int, public: asked.WhatIsAsked | None = None
+    ) -> None:
         self._application = application
+        self._public = public
         self._token = token
         self._waiting = 0
         self._name = f"hushmote_{port}"  # browsers keep cookies by host, whatever the port
@@ -50,6 +57,9 @@ class PageAccess:
             return await healthy(scope, receive, send)
         if refusal := self._refusal(request):
             return await _refuse(scope, receive, send, 403, refusal)
+        if self._public and asked.is_asked_for(scope):
+            answer = await self._public.answer(request.url.query)
+            return await answer(scope, receive, send)
         if self._token is None:
             return await self._application(scope, receive, send)
         if scope["type"] == "http" and scope["path"] == LOGIN and scope["method"] == "POST":
@@ -63,7 +73,7 @@ class PageAccess:
         if scope["type"] == "http" and scope["method"] == "GET" and given is not None:
             answer = await self._judge(given, there, request)
             return await answer(scope, receive, send)
-        return await _refuse(scope, receive, send, 401, "This page needs a token.", _form(there))
+        return await _refuse(scope, receive, send, 401, "This page needs a token.", self._form(there))
 
     def _refusal(self, request: HTTPConnection) -> str:
         """Why a request is refused by what it says of itself, else empty."""
@@ -99,10 +109,18 @@ class PageAccess:
                 status_code=303, headers=_NO_STORE | {"location": there, "set-cookie": cookie}
             )
         if await self._slowed_down():
-            return _document(401, _WRONG, _form(there))
-        answer = _document(429, _CROWD, _form(there))
+            return _document(401, _WRONG, self._form(there))
+        answer = _document(429, _CROWD, self._form(there))
         answer.headers["retry-after"] = "60"
         return answer
+
+    def _form(self, there: str) -> str:
+        more = f'<p><a href="{asked.PATH}">What is asked of your device</a></p>' if self._public else ""
+        return f"""<form method="post" action="{LOGIN}">
+<input type="hidden" name="there" value="{html.escape(_own_path(there))}">
+<label>Token <input type="password" name="token" required autofocus autocomplete="current-password"></label>
+<button>Open the page</button>
+</form><p>The person who started the page has it, in the file that --token-file names.</p>{more}"""
 
     async def _judge_program(self, given: str, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request that brings the token itself, as programs do; it gets no cookie."""
@@ -137,14 +155,6 @@ def _own_path(there: str) -> str:
     if parts.scheme or parts.netloc or not there.startswith("/") or there.startswith("//"):
         return "/"
     return quote(there, safe="/?&=%+:@!$'()*,;~-._")
-
-
-def _form(there: str) -> str:
-    return f"""<form method="post" action="{LOGIN}">
-<input type="hidden" name="there" value="{html.escape(_own_path(there))}">
-<label>Token <input type="password" name="token" required autofocus autocomplete="current-password"></label>
-<button>Open the page</button>
-</form><p>The person who started the page has it, in the file that --token-file names.</p>"""
 
 
 def _document(status: int, words: str, more: str = "") -> Response:

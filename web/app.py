@@ -26,6 +26,7 @@ from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
 from . import errors, fleet, server, socket_io
 from .access import PageAccess
+from .asked import WhatIsAsked
 from .board.app import BoardFiles
 from .board.files import BoardConfig
 from .budget import view as budget
@@ -58,8 +59,8 @@ async def _serve(
 ) -> None:
     live = LiveStore(settings.store)
     await live.look()  # the first reader is not told that nobody has looked
-    asked = settings.fleet and live.state.ready
-    if asked and (absent := settings.absent(await live.ask("fleet names", _fleets))):
+    named = settings.fleet or settings.asked
+    if named and live.state.ready and (absent := settings.absent(await live.ask("fleet names", _fleets))):
         live.close()
         raise UsageError(absent)
     aggregator = AskedAggregator(settings.aggregator, live.wake)
@@ -73,7 +74,8 @@ async def _serve(
 
     tasks = [asyncio.create_task(turn) for turn in (live.run(), page.aggregator.run())]
     try:
-        await server.run(guarded(application(page), settings.token, port), listener, ready)
+        public = None if settings.asked is None else WhatIsAsked(settings.asked, live)
+        await server.run(guarded(application(page), settings.token, port, public), listener, ready)
     finally:
         for task in tasks:
             task.cancel()
@@ -84,9 +86,9 @@ def _fleets(reader: StoreReader) -> tuple[str, ...]:
     return reader.fleets
 
 
-def guarded(application: Any, token: str | None, port: int) -> Any:
-    """An ASGI application behind what guards the page."""
-    outer = Limits(PageAccess(Drawing(application), token, port))
+def guarded(application: Any, token: str | None, port: int, public: WhatIsAsked | None = None) -> Any:
+    """An ASGI application behind what guards the page; public: what anybody may see, or None."""
+    outer = Limits(PageAccess(Drawing(application), token, port, public))
     # On the loopback address, where no token is, packing takes longer than sending.
     return outer if token is None else GZipMiddleware(outer, minimum_size=1000, compresslevel=4)
 

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 
 from nicegui import context, ui
 
+from . import asked
 from .page import Page
 
 VIEWS = (("Answers", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
+ASKED = ("What is asked", asked.PATH)  # where the owner shows it
 _WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
 FAULT = "This view has failed, by a fault in Hushmote. The log of the page's process says what happened."
 _COLOURS = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
@@ -31,7 +33,7 @@ def frame(page: Page, title: str, here: str = "") -> Generator[ui.label, None, N
             'id="frame-menu" type="button" aria-expanded="false" aria-controls="frame-views"'
         )
         with ui.element("nav").props('id="frame-views" aria-label="Views"'):
-            for name, path in VIEWS:
+            for name, path in (*VIEWS, *([ASKED] if page.settings.asked else [])):
                 link = ui.link(name, path).classes("frame-link")
                 if path == here:
                     link.props('aria-current="page"')

@@ -23,6 +23,7 @@ class PageSettings:
     token       what readers have to know, or None where only this machine's readers come
     door        the HTTP door as an ASGI application, or None: then the board counts in the browser
     policy      of the boards' firmware, for what they can still give, or None where nobody said it
+    asked       the statement for everybody, as document.read_public() returns it, or None to show nobody
     """
 
     store: str
@@ -33,12 +34,15 @@ class PageSettings:
     token: str | None = field(default=None, repr=False)
     door: Any = field(default=None, repr=False)
     policy: Policy | None = None
+    asked: dict[str, Any] | None = None
 
     def absent(self, fleets: Sequence[str]) -> str:
-        """What is said where the one fleet that is shown is none of a store's; else empty."""
-        if self.fleet is None or self.fleet in fleets:
-            return ""
+        """What is said where a fleet that is shown is none of a store's; else empty."""
+        asked = [] if self.asked is None else [self.asked["statement"]["fleet"]]
         try:
-            return the_name("fleet", self.fleet, fleets, "in this store")
+            for name in (self.fleet, *asked):
+                if name is not None:
+                    the_name("fleet", name, fleets, "in this store")
         except UsageError as e:
             return str(e)
+        return ""

@@ -52,6 +52,9 @@ def write(
             "Master key file, which signs; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys."
         ),
     ] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="Only label and files, without counts: for anybody to read.")
+    ] = False,
     output: Annotated[list[Path] | None, output_option(by_name(*_KINDS))] = None,
 ) -> None:
     """Write a fleet's statement: the label, tables for ETSI EN 303 645 and the GDPR, the registry's entry.
@@ -63,7 +66,7 @@ def write(
     folder = fleet_folder.find(Path(fleet)) if fleet and Path(fleet, "fleet.json").exists() else None
     with Store(store, read_only=True) as opened:
         name = the_fleet(opened, folder.fleet.fleet if folder else fleet)
-        statement = document.document(facts.read(opened, name, folder, policy, _now()))
+        statement = document.document(facts.read(opened, name, folder, policy, _now()), public=public)
         fleet_keys = _keys(opened, name, folder, master_key) if paths else None
     if not paths:
         _show(statement["label"])

@@ -17,6 +17,7 @@ from ..provisioning import flash
 from ..wire import keys, topics
 from ..wire.topics import NameRefused
 from ..words import label as words
+from . import page
 from .facts import FleetFacts, StatementError
 from .tables import chapters, registry
 
@@ -25,8 +26,8 @@ _SIGNATURE_BYTES = 64
 _BOARD_PATH = re.compile(r"/(?:lib/)?([a-z0-9_]+|umqtt/simple)")
 
 
-def label(of: FleetFacts) -> dict[str, list[str]]:
-    """The label: its five questions and their answers, a sentence or two each."""
+def label(of: FleetFacts, *, public: bool = False) -> dict[str, list[str]]:
+    """The label: its five questions and their answers, a sentence or two each; public: without counts."""
     named = of.asked or of.questions
     asked = [
         words.asked(q.name, q.version.purpose, q.version.experiment, q.version.unit, q.most) for q in named
@@ -35,8 +36,10 @@ def label(of: FleetFacts) -> dict[str, list[str]]:
     learn = [words.learns(names, epsilon) for epsilon, names in by_epsilon.items()]
     today = [q.most * q.epsilon for q in of.asked]
     learn += words.learns_of_all(today, of.promised.epsilon, of.promised.delta)
+    if public:
+        learn.append(words.learns_of_counts(", ".join(q.name for q in named), 0, None, 0))
     for q in named:
-        if q.epsilons is not None:
+        if q.epsilons is not None and not public:
             told = q.epsilons
             learn.append(words.learns_of_counts(q.name, told.reports, told.histogram, told.delta))
     times = _grouped(((q.version.expires, q.asked, q.keep), q.name) for q in of.questions)
@@ -58,17 +61,20 @@ def _grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
     return groups
 
 
-def document(of: FleetFacts) -> dict[str, Any]:
-    """The whole statement, without a signature, as JSON has it."""
+def document(of: FleetFacts, *, public: bool = False) -> dict[str, Any]:
+    """The whole statement, without a signature, as JSON has it.
+
+    public: label, files and each question's digest alone, and no count, so that anybody may have it.
+    """
+    digests = {"asked": {q.name: q.version.experiment.digest.hex() for q in of.asked}}
     return {
         "format": FORMAT,
         "fleet": of.fleet,
         "made_at": of.at.isoformat(timespec="seconds"),
         "hushmote": version("hushmote"),
         "consent": asdict(of.consent),
-        "label": label(of),
-        "chapters": chapters(of),
-        "registry": registry(of),
+        "label": label(of, public=public),
+        **(digests if public else {"chapters": chapters(of), "registry": registry(of)}),
         "board_files": [asdict(file) for file in of.files],
     }
 
@@ -95,28 +101,56 @@ def verify(path: Path) -> list[str]:
     A file of a board that this package does not have is looked for beside the statement. Raises
     StatementError with one line for a file that is damaged, altered, unsigned, or of other files.
     """
+    whole, files = _read(path)
+    if "unsigned" in whole:
+        raise StatementError(f"{path} is unsigned: nobody can tell whether it was altered")
+    statement = whole["statement"]
+    said = [
+        f"signed for fleet {statement['fleet']} on {statement['made_at']}, as it is, by the announce key",
+        bytes.fromhex(whole["announce_key"]).hex(),
+        "compare that with announce_key in the settings of a board of the fleet",
+    ]
+    return said + [_compared(path, name, sha256) for name, sha256 in files]
+
+
+def read_public(path: Path) -> dict[str, Any]:
+    """Read a statement that anybody may have, signed or not, as signed() returned it.
+
+    Raises StatementError with one line for a file that is damaged, altered or holds counts.
+    """
+    whole, _ = _read(path)
+    if "chapters" in whole["statement"] or "asked" not in whole["statement"]:
+        raise StatementError(
+            f"{path} holds counts: make one for everybody with `hushmote statement write --public`"
+        )
+    try:
+        page.html(whole)
+    except (KeyError, TypeError, AttributeError):
+        raise _damaged(path) from None
+    return whole
+
+
+def _damaged(path: Path) -> StatementError:
+    return StatementError(f"{path} is no statement, or is damaged: take the file that was published")
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Read a statement as it was signed, if it was, and the names and SHA-256 of a board's files."""
     with refusing(StatementError, f"read {path}"):
         content = path.read_bytes()
     try:
         whole = json.loads(content)
         statement, fleet = whole["statement"], topics.check_fleet(whole["statement"]["fleet"])
-        if "unsigned" in whole:
-            raise StatementError(f"{path} is unsigned: nobody can tell whether it was altered")
-        by, signature = bytes.fromhex(whole["announce_key"]), bytes.fromhex(whole["signature"])
         files = [(_BOARD_PATH.fullmatch(f["path"])[1], f["sha256"]) for f in statement["board_files"]]  # type: ignore[index]
+        if "unsigned" in whole:
+            return whole, files
+        by, signature = bytes.fromhex(whole["announce_key"]), bytes.fromhex(whole["signature"])
     except (NameRefused, ValueError, KeyError, TypeError, RecursionError):
-        raise StatementError(
-            f"{path} is no statement, or is damaged: take the file that was published"
-        ) from None
+        raise _damaged(path) from None
     text = topics.statement_topic(fleet).encode() + b"\0" + _bytes(statement) + bytes(1 + keys.SERIAL_BYTES)
     if not ldp_p256.verify(by, hashlib.sha256(text).digest(), signature):
         raise StatementError(f"{path} was altered after it was signed, or signed with another key")
-    said = [
-        f"signed for fleet {fleet} on {statement['made_at']}, as it is, by the announce key",
-        by.hex(),
-        "compare that with announce_key in the settings of a board of the fleet",
-    ]
-    return said + [_compared(path, name, sha256) for name, sha256 in files]
+    return whole, files
 
 
 def _compared(path: Path, name: str, sha256: str) -> str:

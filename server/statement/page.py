@@ -24,28 +24,35 @@ _PAGE = """<!doctype html>
 <h1>{title}</h1>
 {label}
 </article>
-{chapters}
+{download}{chapters}
 </main>
 </html>
 """
 _MARKED = re.compile(r"\[For (?:a lawyer|the maker): [^\]]*\]")
 
 
-def html(whole: Mapping[str, Any]) -> str:
-    """The page of a signed or unsigned statement, as document.signed() returns it."""
+def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
+    """The page of a signed or unsigned statement, as document.signed() returns it.
+
+    news: what has changed since. download: where the statement itself is. Both only on a web site.
+    """
     statement = whole["statement"]
     of = f"Fleet {statement['fleet']}, {statement['made_at'][:10]}. Made by Hushmote {statement['hushmote']}."
-    label = [f'<p class="of">{_text(of)}</p>']
+    label = [f'<p class="of">{_text(of)}</p>', f"<p><mark>{_text(news)}</mark></p>" if news else ""]
     for question, answers in statement["label"].items():
         label.append(f"<section>\n<h2>{_text(question)}</h2>\n{_paragraphs(answers)}\n</section>")
-    chapters = [_chapter(c["title"], c["about"], map(_table, c["tables"])) for c in statement["chapters"]]
-    chapters += [_registry(statement["registry"]), _files(statement["board_files"]), _signature(whole)]
+    papers = statement.get("chapters", ())
+    chapters = [_chapter(c["title"], c["about"], map(_table, c["tables"])) for c in papers]
+    chapters += [_registry(statement["registry"])] if papers else []
+    chapters += [_files(statement["board_files"]), _signature(whole)]
+    link = f'<p class="of"><a href="{escape(download)}" download>Download this statement</a></p>\n'
     css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     return _PAGE.format(
         title=TITLE,
         fleet=_text(statement["fleet"]),
         css=css,
         label="\n".join(label),
+        download=link if download else "",
         chapters="\n".join(chapters),
     )
 

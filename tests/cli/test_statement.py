@@ -56,6 +56,17 @@ def test_it_writes_what_it_then_verifies(home: Path):
     )
 
 
+def test_for_everybody_it_writes_no_count(home: Path):
+    write = ("statement", "write", "--public", "--policy", "main.py", "--master-key", "master.key")
+    hushmote(*write, "--output", "public.html", "--output", "public.json", cwd=home)
+    for name in ("public.html", "public.json"):
+        text = (home / name).read_text()
+        assert "1,000 answers" not in text
+        assert "reports counted" not in text
+        assert "From the counts (room_temp): no more than from the answers themselves." in text
+    assert hushmote("statement", "verify", "public.json", cwd=home).startswith("signed for fleet home on ")
+
+
 def test_the_same_epoch_gives_the_same_bytes(home: Path):
     write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key", "--output")
     for name in ("a.json", "b.json"):

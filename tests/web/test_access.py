@@ -1,7 +1,11 @@
 """Who is let in to the page and by which way: a token, foreign sites, crowds; against the real process."""
 
+import asyncio
 import concurrent.futures
 import contextlib
+import dataclasses
+import datetime
+import html
 import http.client
 import json
 import os
@@ -11,6 +15,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,13 +23,21 @@ from boards import experiment, payload_of
 from browser import browsing, needs_chromium, paged
 from command_line import hushmote
 from running import WAIT_S
+from statements import KEPT
+from statements import ask as ask_of_home
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from hushmote.server.errors import UsageError
+from hushmote.server.planning import policy
 from hushmote.server.service.http_access import check_token, is_loopback
-from hushmote.server.store.store import Store
+from hushmote.server.statement import document, facts
+from hushmote.server.statement.facts import StatementError
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.store.store import Store, StoreError
+from hushmote.server.wire.keys import FleetKeys
 from hushmote.web.access import _own_path
+from hushmote.web.asked import WhatIsAsked
 from hushmote.web.frame import VIEWS
 from hushmote.web.limits import MOST_SOCKETS
 
@@ -85,11 +98,11 @@ def cookie_of(page):
     return headers["set-cookie"].split(";")[0]
 
 
-def handshake(page, **headers):
+def handshake(page, at=SOCKET, **headers):
     """The status of a WebSocket's handshake: 101, or why it is refused."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        with connect(page.replace("http", "ws") + SOCKET, additional_headers=named, proxy=None) as client:
+        with connect(page.replace("http", "ws") + at, additional_headers=named, proxy=None) as client:
             client.recv(10)
             return 101
     except InvalidStatus as e:
@@ -108,6 +121,8 @@ BEHIND = (
     "/nowhere",
     "/_nicegui_ws/socket.io/?EIO=4&transport=polling",
     "/favicon.ico",
+    "/what-is-asked",
+    "/what-is-asked?statement",
     "//",
     "/%2e%2e/",
     "/healthz/",
@@ -209,6 +224,151 @@ class TestToken:
             assert browser.driver.current_url == locked + "/plan"
             browser.open(locked)
             browser.says("Fleet home")
+
+
+COUNTED, DEVICE = 48_123, "k3f9x1q7d2"
+KEYS = FleetKeys((bytes(range(32)),), bytes(31) + b"\x05")
+
+
+def told(folder, windows):
+    """A keyed fleet's store with reports of one device, and its statement for everybody, as a file."""
+    url, file = f"sqlite:///{folder / 'told.sqlite'}", folder / "public.json"
+    with Store(url) as store:
+        ask_of_home(store, KEPT.replace("How warm", "<script>alert(1)</script> How warm"), keyed=True)
+        ask_of_home(store, KEPT.replace("room_temp", "bath"), windows=windows)
+        with store.ingest() as transaction:
+            transaction.write({("home", "bath", DEVICE): NumberSet().add(1)}, {}, {})
+        asked = policy.policy_for(8, 1e-6, ["room_temp", "bath"])
+        (folder / "policy.json").write_text(json.dumps(dataclasses.asdict(asked)))
+        read = facts.read(store, "home", None, folder / "policy.json", datetime.datetime.now(datetime.UTC))
+        for path, public in ((file, True), (folder / "whole.json", False)):
+            path.write_text(json.dumps(document.signed(document.document(read, public=public), KEYS)))
+    return url, file
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return told(tmp_path_factory.mktemp("told"), {"2026-11-20": COUNTED})
+
+
+@pytest.fixture(scope="module")
+def shown(files, tmp_path_factory):
+    """The page with a token that shows anybody what is asked."""
+    file = tmp_path_factory.mktemp("secret") / "token"
+    file.write_text(TOKEN + "\n")
+    file.chmod(0o600)
+    with paged(files[0], "--token-file", file, "--what-is-asked", files[1]) as page:
+        yield page
+
+
+class TestWhatIsAsked:
+    def test_anybody_reads_it_and_the_login_leads_there(self, shown, files):
+        status, headers, body = ask(shown, "/what-is-asked")
+        assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert headers["cache-control"] == "no-store"
+        assert headers["set-cookie"] is None
+        text = html.unescape(body.decode())
+        whole = json.loads(files[1].read_text())
+        for answers in (*whole["statement"]["label"].values(), [whole["signature"]]):
+            assert all(answer in text for answer in answers), answers
+        assert len(whole["statement"]["board_files"]) > 5
+        for one in whole["statement"]["board_files"]:
+            assert f"<td>{one['sha256']}</td>" in text
+        assert "The owner has changed" not in text
+        assert "cannot be looked up" not in text
+        assert ask(shown, "/what-is-asked", "HEAD")[::2] == (200, b"")
+        assert b'<a href="/what-is-asked">What is asked of your device</a>' in ask(shown)[2]
+        assert b"what-is-asked" in ask(shown, Cookie=cookie_of(shown))[2]
+
+    def test_the_statement_is_as_it_was_signed(self, shown, files):
+        status, headers, body = ask(shown, "/what-is-asked?statement")
+        assert (status, json.loads(body)) == (200, json.loads(files[1].read_text()))
+        assert headers["content-disposition"] == 'attachment; filename="hushmote-home-statement.json"'
+
+    def test_no_other_path_opens(self, shown):
+        near = (
+            "/what-is-asked/",
+            "/what-is-asked/x",
+            "//what-is-asked",
+            "/./what-is-asked",
+            "/What-is-asked",
+        )
+        coded = ("/what-is-aske%64", "/%77hat-is-asked", "/what-is-asked%3Fstatement", "/what-is-asked;x")
+        behind = [path for path in BEHIND if not path.startswith("/what-is-asked")]
+        for path in (*near, *coded, "/plan/../what-is-asked", "/what-is-asked%00", *behind):
+            for method in ("GET", "HEAD"):
+                assert ask(shown, path, method)[0] == 401, (method, path)
+        for method in ("POST", "PUT", "OPTIONS", "DELETE", "PATCH"):
+            assert ask(shown, "/what-is-asked", method)[0] == 401, method
+        assert handshake(shown) == 403
+        assert handshake(shown, at="/what-is-asked") == 403
+
+    def test_neither_counts_nor_devices_are_in_it(self, shown, files):
+        everything = files[1].with_name("whole.json").read_text()
+        assert f"{COUNTED:,}" in everything
+        for query in ("", "?statement"):
+            body = ask(shown, f"/what-is-asked{query}")[2].decode()
+            for hidden in (f"{COUNTED:,}", str(COUNTED), DEVICE, "b19", "reported", "counted,"):
+                assert hidden not in body, hidden
+
+    def test_an_experiments_words_are_no_html(self, shown):
+        body = ask(shown, "/what-is-asked")[2]
+        assert b"<script" not in body
+        assert b"&lt;script&gt;alert(1)&lt;/script&gt; How warm" in body
+
+    def test_it_says_what_the_store_asks_by_now(self, files, tmp_path):
+        url, file = told(tmp_path, {})
+        changed = KEPT.replace("room_temp", "bath").replace("bins = 32", "bins = 16")
+        with paged(url, "--what-is-asked", file) as page:
+            assert ask(page, "/what-is-asked", Host="evil.example")[0] == 403
+            with Store(url) as store:
+                ask_of_home(store, changed)
+                ask_of_home(store, KEPT.replace("room_temp", "attic"))
+                store.withdraw_experiment("home", "room_temp")
+            said = b"The owner has changed what is asked since then: attic, bath, room_temp."
+            end = time.monotonic() + WAIT_S
+            while said not in ask(page, "/what-is-asked")[2]:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+
+    def test_a_store_that_cannot_be_read_leaves_that_open(self, files):
+        class Gone:
+            async def ask(self, *_):
+                raise StoreError("it is gone")
+
+        gone: Any = Gone()
+        made = WhatIsAsked(document.read_public(files[1]), gone)
+        assert b"cannot be looked up now" in asyncio.run(made.answer("")).body
+
+    def test_a_file_that_is_none_of_its_kind_is_one_line(self, files):
+        text, whole = files[1].read_text(), json.loads(files[1].with_name("whole.json").read_text())
+        statement = json.loads(text)["statement"]
+        both, other = statement | whole["statement"], statement | {"label": 1}
+        for made, said in (
+            (
+                json.dumps(whole),
+                "holds counts: make one for everybody with `hushmote statement write --public`",
+            ),
+            (json.dumps({"statement": both, "unsigned": ""}), "holds counts"),
+            (text.replace("How warm", "How cold"), "was altered after it was signed"),
+            (json.dumps({"statement": other, "unsigned": ""}), "is no statement, or is damaged"),
+            (text[:-9], "is no statement, or is damaged"),
+        ):
+            path = files[1].with_name("wrong.json")
+            path.write_text(made)
+            with pytest.raises(StatementError, match=f"^{path} {said}") as refused:
+                document.read_public(path)
+            assert "\n" not in str(refused.value)
+
+    def test_it_is_of_the_fleet_that_is_shown_and_that_the_store_has(self, files):
+        url, file = files
+        start = ("page", "--http", "127.0.0.1:0", "--what-is-asked", file)
+        said = hushmote(*start, "--store", url, "--fleet", "shed", cwd=file.parent, expect=1)
+        assert said.endswith("public.json is not of fleet shed: write one of that\n")
+        with Store(f"sqlite:///{file.with_name('other.sqlite')}") as other:
+            other.add_fleet("shed", keyed=False)
+        said = hushmote(*start, "--store", "sqlite:///other.sqlite", cwd=file.parent, expect=1)
+        assert "no fleet home in this store; its fleets: shed" in said
 
 
 class TestForeignSites:

@@ -1,0 +1,57 @@
+"""What is asked: the statement that the owner made for everybody, which needs no token."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+from starlette.responses import HTMLResponse, Response
+
+from ..server.answers.store_reader import StoreReader
+from ..server.statement import page
+from ..server.store.store import StoreError
+from .live import LiveStore
+
+PATH = "/what-is-asked"
+_DOWNLOAD = "statement"  # in its address, behind the ?
+_UNKNOWN = "Whether the owner has changed what is asked since then cannot be looked up now."
+
+
+def is_asked_for(scope: Any) -> bool:
+    """Whether an ASGI request is for it: by the path as it was sent, not as it is decoded, and to read."""
+    reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+    return reads and scope.get("raw_path") == PATH.encode()
+
+
+class WhatIsAsked:
+    """A public statement, as document.read_public() returns it, and whether the store still asks the same."""
+
+    def __init__(self, whole: dict[str, Any], live: LiveStore) -> None:
+        self._whole = whole
+        self._live = live
+
+    async def answer(self, query: str) -> Response:
+        """The page, or the statement itself as a file; query: of the address."""
+        if query == _DOWNLOAD:
+            name = f"hushmote-{self._whole['statement']['fleet']}-statement.json"
+            headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
+            return Response(
+                json.dumps(self._whole, indent=2) + "\n", media_type="application/json", headers=headers
+            )
+        shown = page.html(self._whole, await self._news(), f"{PATH}?{_DOWNLOAD}")
+        return HTMLResponse(shown, headers={"cache-control": "no-store"})
+
+    async def _news(self) -> str:
+        told, day = self._whole["statement"]["asked"], datetime.datetime.now(datetime.UTC).date()
+
+        def asked(reader: StoreReader) -> dict[str, str]:
+            versions = reader.store.experiments(self._whole["statement"]["fleet"])
+            return {v.experiment.name: v.experiment.digest.hex() for v in versions if v.published_on(day)}
+
+        try:
+            now = await self._live.ask(("asked", day), asked)
+        except StoreError:
+            return _UNKNOWN
+        changed = sorted(name for name in told | now if told.get(name) != now.get(name))
+        return f"The owner has changed what is asked since then: {', '.join(changed)}." if changed else ""

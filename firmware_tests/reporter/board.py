@@ -16,6 +16,8 @@ import reporter_base
 from kept_experiments import KeptExperiments
 from reporter_base import Brokers, sleep_ms, ticks_add, ticks_diff, ticks_ms
 
+SILENCE_MS = 60_000  # passes at each feed of the watchdog while a broker that is known to be silent is asked
+
 settings = json.loads(sys.stdin.readline())
 
 
@@ -122,6 +124,7 @@ class Board:
         ldp_p256.verify = self.count_and_verify
         self.task = None
         self.brokers = Brokers(settings["host"], settings["port"])
+        self.asked = 0  # the port of the broker asked last
         if settings.get("kind") == "asyncio":
             self.loop = asyncio.new_event_loop()
             where = settings["host"], settings["port"]
@@ -146,6 +149,8 @@ class Board:
 
     def feed(self):
         self.fed += 1
+        if self.asked == self.settings.get("silent"):
+            self.pass_ms(SILENCE_MS)
 
     def feeds(self):
         return self.fed
@@ -176,6 +181,7 @@ class Board:
         s = self.settings
         kind = s.get("kind")
         host, port = self.brokers.next()
+        self.asked = port
         if kind == "tls":
             sys.modules["ussl"] = Ussl
             return MQTTClient(s["device"], host, port, ssl=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -98,6 +99,7 @@ class Cluster:
         # The server itself, not pg_ctl: its process id is then known, whoever it runs as.
         command = [str(self._programs / "postgres"), "-D", str(self._folder / "data"), *options]
         user = _SUPERUSER if self._as else None
+        self._alive, held = os.pipe()  # each of its processes has the other end
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -108,7 +110,9 @@ class Cluster:
                 user=user,
                 group=user,
                 extra_groups=[] if user else None,
+                pass_fds=(held,),
             )
+        os.close(held)
         end = time.monotonic() + _START_S
         while True:
             try:
@@ -130,7 +134,7 @@ class Cluster:
         return self._folder / "data"
 
     def kill(self) -> None:
-        """SIGKILL the server; its children notice and end, and shared memory is as after a crash."""
+        """SIGKILL the server, and return once its children, which notice, are gone as well."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -167,6 +171,9 @@ class Cluster:
         self._process.send_signal(number)
         self._process.wait(_START_S)
         self._process = None
+        # While a child of a killed server still works, no other server starts: its memory is in use.
+        assert select.select([self._alive], [], [], _START_S)[0], "a process of PostgreSQL does not end"
+        os.close(self._alive)
 
     def dsn(self, database: str, user: str = _SUPERUSER) -> str:
         """The address of a database as psycopg takes it."""

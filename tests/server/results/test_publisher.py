@@ -134,7 +134,9 @@ def test_a_worker_that_dies_is_one_line_and_comes_back(tmp_path: Path):
             for n in (1, 2):
                 os.kill(_worker(process), signal.SIGKILL)
                 publish(broker, [(report_topic("open", f"n{n}"), reports(f"n{n}", temp, 1)[0])])
-                until(lambda n=n: len(reader.messages) > n, process.log)
+                until(lambda n=n: process.log().count("worked out again") == n, process.log)
+            fill(store, "open", experiment_json(name="later"), DAYS)
+            until(lambda: result_topic("open", "later") in last(reader), process.log)
             until(lambda: store.histogram("open", temp.digest, str(TODAY)).sum() == 92, process.log)
             # SIGTERM for all of them, as systemd sends it: an orderly end, and nothing is left.
             worker = _worker(process)

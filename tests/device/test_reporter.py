@@ -21,7 +21,7 @@ from enumeration import memory
 from experiments import number_json
 from micropython import find_runtime, load
 from paho.mqtt.enums import CallbackAPIVersion
-from running import running, until
+from running import WAIT_S, running, until
 
 from hushmote.device import ldp_client, mqtt_reporter, reporter_base
 from hushmote.device.kept_experiments import KeptExperiments
@@ -88,7 +88,7 @@ class Watcher:
         self._client.on_subscribe = lambda *_: subscribed.set()
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
-        assert subscribed.wait(10)
+        assert subscribed.wait(WAIT_S)
 
     def _subscribe(self, client: Any, *_: Any) -> None:
         client.subscribe([(f"hushmote/v1/{FLEET}/report/+", 1), (f"hushmote/v1/{FLEET}/status/+", 1)])
@@ -102,7 +102,8 @@ class Watcher:
 
     def publish(self, name: str, payload: bytes) -> None:
         info = self._client.publish(topics.experiment_topic(FLEET, name), payload, 1, True)
-        info.wait_for_publish(10)
+        info.wait_for_publish(WAIT_S)
+        assert info.is_published()
 
     def close(self) -> None:
         self._client.disconnect()
@@ -243,14 +244,12 @@ def start_board(runtime: tuple[str, ...], umqtt: Path):
 @pytest.fixture(params=["umqtt.simple 1.3.4", "bundled umqtt.simple", "asyncio", "asyncio on CPython"])
 def start_any(request: pytest.FixtureRequest, runtime: tuple[str, ...], umqtt: Path):
     """Both reporters, with every version of what they stand on; all must behave alike in an outage."""
-    if request.param == "umqtt.simple 1.3.4":
-        yield from starting(runtime, umqtt)
-    elif request.param == "bundled umqtt.simple":
-        yield from starting(runtime, ROOT / "device")
-    elif request.param == "asyncio":
-        yield from starting(runtime, load(RIGS / "get_asyncio.py").fetch(), kind="asyncio")
-    else:
-        yield from starting((sys.executable,), ROOT / "device", kind="asyncio")
+    yield from {
+        "umqtt.simple 1.3.4": lambda: starting(runtime, umqtt),
+        "bundled umqtt.simple": lambda: starting(runtime, ROOT / "device"),
+        "asyncio": lambda: starting(runtime, load(RIGS / "get_asyncio.py").fetch(), kind="asyncio"),
+        "asyncio on CPython": lambda: starting((sys.executable,), ROOT / "device", kind="asyncio"),
+    }[request.param]()
 
 
 # --- Reports reach the aggregator -----------------------------------------------------------------
@@ -924,11 +923,7 @@ def test_a_forbidden_subscription_is_shown_and_the_rest_goes_on(start_any: Any) 
         if kind == SUBSCRIBE and b"door_open" in body:
             return answer[:-1] + b"\x80"
         if kind == SUBSCRIBE:
-            payload = experiment()
-            topic = topics.experiment_topic(FLEET, "room_temp").encode()
-            size = 2 + len(topic) + len(payload)
-            head = bytes((0x31, 0x80 | size & 127, size >> 7))
-            answer += head + len(topic).to_bytes(2, "big") + topic + payload
+            answer += message("room_temp", experiment())
         return answer
 
     broker = OddBroker(answers)

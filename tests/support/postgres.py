@@ -90,12 +90,8 @@ class Cluster:
     def start(self) -> None:
         """Return once it accepts connections."""
         settings = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": ""}
-        settings |= {
-            "max_connections": 40,
-            "shared_buffers": "16MB",
-            "fsync": "on" if self._durable else "off",
-        } | self._settings
-        options = [f"--{name}={value}" for name, value in settings.items()]
+        settings |= {"max_connections": 40, "shared_buffers": "16MB", "fsync": ("off", "on")[self._durable]}
+        options = [f"--{name}={value}" for name, value in (settings | self._settings).items()]
         # The server itself, not pg_ctl: its process id is then known, whoever it runs as.
         command = [str(self._programs / "postgres"), "-D", str(self._folder / "data"), *options]
         user = _SUPERUSER if self._as else None

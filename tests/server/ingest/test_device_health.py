@@ -4,11 +4,10 @@ import json
 import socket
 from pathlib import Path
 
-import paho.mqtt.client as paho
 import pytest
 from command_line import DOOR, hushmote
 from fleet_broker import make_fleet
-from paho.mqtt.enums import CallbackAPIVersion
+from traffic import publish
 
 from hushmote.server.ingest import device_health
 from hushmote.server.ingest.broker_url import BrokerAddress
@@ -56,20 +55,15 @@ def broker():
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed: apt install mosquitto")
     with MosquittoBroker() as running:
-        client = paho.Client(CallbackAPIVersion.VERSION2)
-        client.connect("127.0.0.1", running.port)
-        client.loop_start()
-        for topic, payload in {
+        said = {
             "home/status/b1": b"online",
             "home/status/b2": b"offline locked refused:door_open",
             "home/status/b3": b"online spent:door_open",
             "home/status/b4": b"[red]online[/red]\x1b[2J",
             "other/status/b5": b"online locked",
             "home/status/UPPER": b"online",
-        }.items():
-            client.publish(f"hushmote/v1/{topic}", payload, qos=1, retain=True).wait_for_publish(10)
-        client.disconnect()
-        client.loop_stop()
+        }
+        publish(running, [(f"hushmote/v1/{topic}", payload) for topic, payload in said.items()], retain=True)
         yield running
 
 

@@ -12,11 +12,13 @@ from ..server.answers import tables as show
 from ..server.errors import HushmoteError, UsageError
 from ..server.experiments.definition import load
 from ..server.mechanisms import MECHANISMS, class_of
+from ..server.plain import plain
+from ..server.planning import policy
 from ..server.privacy import audit_runtimes
 from ..server.privacy.audit import AuditError, AuditFinding, judge, subject
 from ..server.privacy.audit_runtimes import Job
 from ..simulator.contract.check import Property, check
-from .options import AsJson, print_json
+from .options import AsJson, PolicyFile, print_json
 from .progress import progress
 from .tables import table
 
@@ -71,6 +73,7 @@ def check_mechanism_command(
     confidence: Annotated[
         float, typer.Option(help="Confidence in all the bounds together, from 0.5 to below 1.")
     ] = 0.95,
+    policy_file: PolicyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Prove a mechanism's ε by its every branch, and check all else it must keep. Exit 1 if it fails.
@@ -78,12 +81,16 @@ def check_mechanism_command(
     With --samples or --port the shipped randomizer runs instead, and counts of what comes out bound ε from
     below. Exit 1 if a bound is above the nominal ε.
     """
+    known = None if policy_file is None else policy.read(policy_file)
+    more = {} if known is None else {"policy": plain(known)}
+    if known is not None and known.consent_from == "network" and not as_json:
+        show.out.print(policy.STARTED)
     if samples or port:
         if not 0.5 <= confidence < 1:
             raise AuditError(f"confidence must be at least 0.5 and below 1, not {confidence:g}")
         where = [audit_runtimes.board(port)] if port else audit_runtimes.select(runtime or "cpython")
         draws = samples or (_BOARD_DRAWS if port else _DRAWS)
-        _audit(payloads(mechanism, not port), where, draws, confidence, as_json)
+        _audit(payloads(mechanism, not port), where, draws, confidence, more if as_json else None)
         return
     if mechanism is None:
         raise UsageError("name a mechanism to prove, or give --samples to draw from one of each")
@@ -94,6 +101,7 @@ def check_mechanism_command(
     if as_json:
         print_json(
             {"mechanism": mechanism, "holds": not broken, "properties": [one.to_dict() for one in found]}
+            | more
         )
     if broken:
         raise PropertyBroken(f"{mechanism} must not be used: it fails {', '.join(broken)}")
@@ -126,9 +134,13 @@ def payloads(name: str | None, further: bool = True) -> list[bytes]:
 
 
 def _audit(
-    of: list[bytes], where: list[audit_runtimes.Runtime], draws: int, confidence: float, as_json: bool
+    of: list[bytes],
+    where: list[audit_runtimes.Runtime],
+    draws: int,
+    confidence: float,
+    more: dict[str, Any] | None,
 ) -> None:
-    """Run the randomizer on two inputs many times; print lower bounds of ε.
+    """Run the randomizer on two inputs many times; print lower bounds of ε; more: in JSON; None: as tables.
 
     Raises PrivacyViolated where a bound is above the nominal ε.
     """
@@ -140,8 +152,8 @@ def _audit(
         with progress(f"drawing on {runtime.name}", 2 * draws * len(jobs)) as advance:
             tallies = audit_runtimes.run(runtime, jobs, drawn=advance)
         findings += [judge(s, t.runtime, t.halves, error) for s, t in zip(subjects, tallies, strict=True)]
-    if as_json:
-        print_json({"confidence": confidence, "findings": [finding.to_dict() for finding in findings]})
+    if more is not None:
+        print_json({"confidence": confidence, "findings": [f.to_dict() for f in findings]} | more)
     else:
         _print(findings, confidence)
     worst = max(findings, key=lambda f: (not f.private, f.lower - f.nominal))

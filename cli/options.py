@@ -34,6 +34,9 @@ AggregatorUrl = Annotated[
         show_default=False,
     ),
 ]
+PolicyFile = Annotated[
+    Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
+]
 ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"

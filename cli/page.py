@@ -14,7 +14,7 @@ import typer
 
 from ..server.errors import UsageError
 from .broker import FILE, URLS, connection, secret_in
-from .options import DEFAULT_STORE, AggregatorUrl, StoreUrl, command, on_command_line
+from .options import DEFAULT_STORE, AggregatorUrl, PolicyFile, StoreUrl, command, on_command_line
 
 if TYPE_CHECKING:
     from ..server.ingest.broker_url import BrokerAddress
@@ -42,9 +42,7 @@ class PageOptions:
         ),
     ] = None
     aggregator: AggregatorUrl = None
-    policy_file: Annotated[
-        Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
-    ] = None
+    policy_file: PolicyFile = None
     what_is_asked: Annotated[
         Path | None,
         typer.Option(

@@ -22,7 +22,7 @@ from ...server.planning.policy import Policy
 from ...server.planning.remaining import COUNTED, FleetLedger, Remaining
 from ...server.store.store import Store
 from .. import tables
-from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json, the_fleet
+from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, command, print_json, the_fleet
 from ..output import PICTURES, Pictures, checked
 
 # Two lines each: eight columns have to fit on 80.
@@ -44,9 +44,7 @@ class LedgerOptions:
 
     store: StoreUrl = DEFAULT_STORE
     fleet: FleetName = None
-    policy_file: Annotated[
-        Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
-    ] = None
+    policy_file: PolicyFile = None
     boards: Annotated[int | None, typer.Option(help="Boards in the field, heard from or not.", min=1)] = None
     days: Annotated[int, typer.Option(help="The rate is that of the last n full days.", min=1)] = 7
     device: Annotated[list[str] | None, typer.Option(help="This device's line; may be repeated.")] = None
@@ -140,7 +138,7 @@ def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
     if ledger.policy is None:
         yield "The boards' policy may hold less: give their firmware file as --policy."
     elif ledger.policy.consent_from == "network":
-        yield "Boards may be started over the network: their policy says so."
+        yield policy.STARTED
     if ledger.policy is not None and len(lines) > 1:
         yield (
             "Experiments share a board's life. The dates are from boards drawn with all of them; left in all "

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..broker import FILE, URLS
-from ..options import DEFAULT_STORE, AggregatorUrl, AsJson, StoreUrl
+from ..options import DEFAULT_STORE, AggregatorUrl, AsJson, PolicyFile, StoreUrl
 
 
 def status_command(
@@ -24,6 +24,7 @@ def status_command(
             show_default=False,
         ),
     ] = None,
+    policy_file: PolicyFile = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also each version, with the ε of its histograms.")
     ] = False,
@@ -36,11 +37,11 @@ def status_command(
     if follow:
         from .run import live
 
-        if live(store, aggregator, broker, as_json=as_json):
+        if live(store, aggregator, broker or policy_file, as_json=as_json):
             return
     from ...server.store.store import Store  # here, and run below: a mistake waits for no more
 
     with Store(store, read_only=True) as opened:
         from .run import run
 
-        run(opened, aggregator, broker, as_json=as_json, verbose=verbose)
+        run(opened, aggregator, broker, policy_file, as_json=as_json, verbose=verbose)

@@ -17,6 +17,8 @@ from ...server.estimate import plausibility
 from ...server.ingest.broker_url import is_nats
 from ...server.overview.aggregator import ask, check_url
 from ...server.overview.watch import StoreState
+from ...server.plain import plain
+from ...server.planning import policy
 from ...server.store.store import Store, Version
 from ...server.words.epsilon import rounded_up
 from .. import tables, watch
@@ -28,20 +30,29 @@ _SHOWN = 20
 _KINDS = {True: "keyed", False: "open"}
 
 
-def live(store: str, aggregator: str | None, broker: str | None, *, as_json: bool) -> bool:
-    """Draw how a store is until Ctrl-C; returns False where nothing can be drawn."""
+def live(store: str, aggregator: str | None, once: str | Path | None, *, as_json: bool) -> bool:
+    """Draw how a store is until Ctrl-C; returns False where nothing can be drawn; once: what is read once."""
     url = None if aggregator is None else check_url(aggregator)
     if as_json or not show.out.is_terminal:
         return False
-    if broker is not None:
-        raise UsageError("--broker is asked once: leave --follow out")
+    if once is not None:
+        raise UsageError("--broker and --policy are read once: leave --follow out")
     watch.follow(store, url)
     return True
 
 
-def run(store: Store, aggregator: str | None, broker: str | None, *, as_json: bool, verbose: bool) -> None:
-    """Print how a store and its boards are."""
+def run(
+    store: Store,
+    aggregator: str | None,
+    broker: str | None,
+    firmware: Path | None,
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Print how a store and its boards are; firmware: the boards', with their policy."""
     url = None if aggregator is None else check_url(aggregator)
+    known = None if firmware is None else policy.read(firmware)
     facts = Facts(store)
     fleets, rejects, lines = store.fleets(), store.rejects(), _lines(facts) if as_json or verbose else []
     seen = None if as_json else watch.SeenStore().look(store, StoreState("ready", "", 0), facts)
@@ -52,6 +63,8 @@ def run(store: Store, aggregator: str | None, broker: str | None, *, as_json: bo
         document: dict[str, Any] = {"fleets": words, "experiments": lines, "rejected": rejects}
         if boards is not None:
             document["devices"] = boards
+        if known is not None:
+            document["policy"] = plain(known)
         if health is not None:
             document["aggregator"] = dataclasses.asdict(health) | {"words": health.words}
         print_json(document)
@@ -66,6 +79,8 @@ def run(store: Store, aggregator: str | None, broker: str | None, *, as_json: bo
     _print("rejected", ("fleet", "reason", "reports"), 2, counts)
     if boards is not None:
         _show_boards(boards)
+    if known is not None and known.consent_from == "network":
+        show.out.print(policy.STARTED)
 
 
 def _print(

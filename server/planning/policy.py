@@ -23,6 +23,9 @@ RULES = ("sum", "squares", "count")
 USUAL_EPSILON = 4.0
 """Nats: the most that one report may cost by default, or the total if that is less."""
 
+STARTED = "Boards may be started over the network: their policy says so."
+"""What is said of a policy whose consent_from is "network"."""
+
 _NAME = "POLICY"
 _MOST_EXPERIMENTS = 64  # what a ledger holds
 _SHOWN = (1_000_000, 500_000, 100_000)  # micro-nats

@@ -1,5 +1,6 @@
 """`hushmote status` on a real terminal while a store grows, and its one picture in a pipe."""
 
+import dataclasses
 import datetime
 import json
 import os
@@ -13,6 +14,7 @@ from command_line import hushmote
 from terminal import INTERRUPT, Terminal
 
 from hushmote.server.ingest import pipeline
+from hushmote.server.planning import policy
 from hushmote.server.store import Description, Store
 from hushmote.server.wire import topics
 
@@ -111,6 +113,26 @@ def test_what_was_thrown_away_is_said(store, url, tmp_path):
     assert said["rejected"] == {"home": {"malformed": 1}}
     assert "aggregator" not in said
     assert "1 report was thrown away: they are no reports" in hushmote("status", "--store", url, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("consent_from", ["network", "board"])
+def test_that_the_network_may_start_a_board_is_said_where_the_policy_says_it(
+    consent_from, store, url, tmp_path
+):
+    known = dataclasses.replace(policy.policy_for(8, 1e-6, ["temp"]), consent_from=consent_from)
+    (tmp_path / "policy.json").write_text(json.dumps(dataclasses.asdict(known)))
+    words, given = (
+        "Boards may be started over the network: their policy says so.",
+        ("--policy", "policy.json"),
+    )
+    audit = ("check-mechanism", "rr", "--samples", "100")
+    of_store = (("status", "--store", url), ("ledger", "--store", url))
+    for command in (*of_store, audit, ("check-mechanism", "rr")):
+        assert (words in hushmote(*command, *given, cwd=tmp_path)) == (consent_from == "network"), command
+    for command in (*of_store, audit):
+        said = json.loads(hushmote(*command, *given, "--json", cwd=tmp_path))
+        assert said["policy"]["consent_from"] == consent_from
+    assert words not in hushmote("status", "--store", url, cwd=tmp_path)
 
 
 def test_mistakes_are_one_line(store, url, tmp_path):

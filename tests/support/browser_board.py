@@ -60,8 +60,16 @@ class BoardPage:
             self.browser.script("localStorage.clear()")
             self.browser.open(self.url + query)
 
-    def ready(self) -> None:
+    def asked(self) -> None:
+        """The page shows its question, whatever was answered."""
         self.browser.until(lambda: self.browser.find("#measure").is_displayed(), "the board is ready")
+
+    def ready(self) -> None:
+        """The page shows its question, and somebody has said yes."""
+        self.asked()
+        if self.browser.find("#yes").is_displayed():
+            self.click("yes")
+        self.says("consent-title", "You take part")
 
     def text(self, name: str) -> str:
         return self.browser.find(f"#{name}").text

@@ -1,5 +1,6 @@
 """The browser board in a real Chromium on a static server, without a broker: one board and many."""
 
+import binascii
 import contextlib
 import hashlib
 import json
@@ -13,11 +14,13 @@ import pytest
 from accessibility import barriers
 from browser import Browser, needs_chromium
 from browser_board import BoardPage, served
+from enumeration import memory
 from kinds import PAIR, TEXT
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from hushmote.device.ldp_client import Experiment
+from hushmote.device.ldp_client import Client, Experiment, provision
+from hushmote.device.preview import preview
 from hushmote.server.wire.report import decode
 from hushmote.server.words.epsilon import belief
 
@@ -100,20 +103,168 @@ def test_a_new_board_starts_a_new_bound_and_says_so(page: BoardPage):
     assert "starts a new bound" in alert.text
     alert.accept()
     page.says("left", "4 of 4 reports are left")
+    page.says("consent-title", "Will you take part?")
+    page.says("last-none", "None yet.")
     assert page.call("state")["device"] != device
 
 
-def test_opting_out_is_kept_over_a_power_cut(page: BoardPage):
-    page.click("enabled")
-    page.says("said", "no longer takes part")
-    page.open()
-    page.ready()
-    assert not page.browser.find("#enabled").is_selected()
-    page.says("said", "This board does not take part.")
+# --- Ask first, show all ---------------------------------------------------------------------------
+
+SLOTS = "return ['slot0', 'slot1'].map((name) => localStorage.getItem(arguments[0] + name))"
+PLACE = "hushmote:/a/board/::"
+
+
+@pytest.fixture
+def silent(browser: Browser, url: str) -> BoardPage:
+    """A board that was just made, and nobody has said yes."""
+    page = BoardPage(browser, url)
+    page.open(fresh=True)
+    page.asked()
+    return page
+
+
+def is_silent(page: BoardPage) -> None:
+    """Neither the page nor the board below it makes a report, whatever is pressed."""
+    before = (page.call("state")["sum"], page.browser.script(SLOTS, PLACE))
     assert not page.browser.find("#report").is_enabled()
-    page.click("enabled")
-    page.says("said", "takes part again")
-    assert decode(page.report()).number == 1
+    assert not page.browser.find("#crowd").is_displayed()
+    page.browser.script("document.getElementById('form').requestSubmit()")
+    page.says("said", "This board does not take part. Nothing was spent.")
+    assert page.call("report", NAMES[0], 20.5)["report"] is None
+    assert page.call("state")["outbox"] == []
+    assert (page.call("state")["sum"], page.browser.script(SLOTS, PLACE)) == before
+
+
+@pytest.mark.parametrize("answers", [(), ("no",), ("yes", "no")], ids=" then ".join)
+def test_a_board_that_nobody_said_yes_to_is_silent_and_stays_so(silent: BoardPage, answers: tuple[str, ...]):
+    numbers = [bytes.fromhex(text)[5] for text in silent.browser.script(SLOTS, PLACE)]
+    assert numbers == [1, 2]  # the ledger is as it was made: nobody's yes was taken back from it
+    for answer in answers:
+        silent.click(answer)
+    is_silent(silent)
+    silent.open()
+    silent.asked()
+    silent.says("consent-title", "You do not take part" if answers else "Will you take part?")
+    is_silent(silent)
+    silent.click("yes")
+    assert decode(silent.report()).number == 1
+    silent.open()
+    silent.asked()
+    silent.says("consent-title", "You take part")
+    assert decode(silent.report()).number == 2
+
+
+@pytest.mark.parametrize(("answer", "refused"), [("no", "slot"), ("yes", "slot"), ("yes", "board")])
+def test_an_answer_that_the_browser_does_not_keep_is_silence_and_the_board_asks_again(
+    silent: BoardPage, answer: str, refused: str
+):
+    page = silent
+    if answer == "no":
+        page.ready()
+        page.call("report", NAMES[0], 20.5)  # and it waits
+    script = """
+        const [set, refused] = [Storage.prototype.setItem, arguments[0]];
+        Storage.prototype.setItem = function (name, text) {
+          if (name.includes('::' + refused)) throw new Error('full');
+          set.call(this, name, text);
+        }"""
+    page.browser.script(script, refused)
+    page.click(answer)
+    page.says("trouble-text", "its storage is blocked or full")
+    is_silent(page)
+    page.open()
+    page.asked()
+    page.says("consent-title", "Will you take part?")
+    is_silent(page)
+
+
+def test_a_no_stops_what_is_under_way(page: BoardPage):
+    waits = "new Promise((_, no) => signal.addEventListener('abort', () => no(signal.reason)))"
+    page.module("main.js", f"m.board.to.post = (device, body, signal) => {waits}")
+    page.report()
+    page.says("waiting", "1 waiting to be sent")
+    page.click("no")
+    page.says("step-sent", "Dropped: this board no longer takes part.")
+    page.module("main.js", "m.board.to.post = async () => {}")
+    page.ready()
+    assert decode(page.report()).number == 2
+    page.says("step-sent", "Counted in this browser: 1 so far.")
+
+
+def before_consent(record: bytes) -> bytes:
+    """A ledger's record as it was before a ledger held answers: a bit says that it was not switched off."""
+    old = bytes((0x4D, record[1] | 0x80)) + record[2:-4]
+    return old + binascii.crc32(old).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("change", [bytes, before_consent], ids=("with a yes that nobody said", "older"))
+def test_a_ledger_of_an_earlier_page_asks_again_keeps_its_budget_and_drops_what_waits(
+    page: BoardPage, change: Callable[[bytes], bytes]
+):
+    page.report()
+    page.call("report", NAMES[0], 20.5)
+    state = page.call("state")
+    assert len(state["outbox"]) == 1
+    records = [change(bytes.fromhex(text)).hex() for text in page.browser.script(SLOTS, PLACE)]
+    texts = (*records, json.dumps({"id": state["device"], "names": [NAMES[0]]}))
+    for name, text in zip(("slot0", "slot1", "board"), texts, strict=True):
+        page.browser.script("localStorage.setItem(arguments[0], arguments[1])", PLACE + name, text)
+    page.open()
+    page.asked()
+    page.says("consent-title", "Will you take part?")
+    page.says("life-text", "All its reports together have cost ε 4.")
+    assert page.call("state")["consent"] is None
+    page.says("source", ": 0 reports.")
+    is_silent(page)
+    assert page.call("state")["device"] == state["device"]
+    page.click("yes")
+    assert page.call("state")["outbox"] == []
+    assert decode(page.report()).number == 3
+
+
+def test_a_yes_to_one_question_is_none_to_another_and_a_no_silences_all(page: BoardPage):
+    page.choose("experiment", NAMES[2])
+    page.says("consent-title", "Will you take part in this, too?")
+    page.pick(1)
+    assert not page.browser.find("#report").is_enabled()
+    assert page.call("report", NAMES[2], True)["report"] is None
+    page.click("no")
+    page.choose("experiment", NAMES[0])
+    page.says("consent-title", "You do not take part")
+    page.click("yes")
+    page.choose("experiment", NAMES[2])
+    page.says("consent-title", "Will you take part in this, too?")
+    page.click("yes")
+    page.pick(1)
+    page.report()
+    assert page.call("state")["yes"] == [NAMES[0], NAMES[2]]
+
+
+def test_what_a_reading_would_send_is_said_as_on_a_board_and_spends_nothing(silent: BoardPage):
+    slots = memory({})
+    provision(slots)
+    client = Client(silent.call("state")["policy"], slots, device_id="board-1")
+    client.enroll(PAYLOADS[0])
+    before = silent.browser.script(SLOTS, PLACE)
+    for reading in (12.5, 20.5):
+        silent.fill("reading", reading)
+        assert silent.text("preview") == preview(client, NAMES[0], reading)
+    silent.fill("reading", "2 1")
+    silent.says("preview", "“2 1” is not a reading.")
+    assert silent.browser.script(SLOTS, PLACE) == before
+
+
+def test_the_last_reports_are_shown_newest_first_and_after_a_reload(page: BoardPage):
+    codes = [page.report()[9] for _ in range(2)]
+    shown = [
+        f"room_temp: code {code} of 16, 10 bytes, epsilon 2; {left} more reports left"
+        for code, left in zip(codes[::-1], (2, 3), strict=True)
+    ]
+    for _ in range(2):
+        lines = page.text("last").splitlines()
+        assert [re.sub(r"^[-0-9]{10} [0-9:]{5} ", "", line) for line in lines] == shown
+        page.open()
+        page.asked()
 
 
 @contextlib.contextmanager
@@ -146,6 +297,7 @@ def test_two_tabs_at_the_same_instant_keep_to_one_budget(page: BoardPage, ask: C
     ask({"title": "many", "payload": json.dumps(many)})
     driver = page.browser.driver
     page.open(fresh=True)
+    page.ready()
     with another_window(page) as windows:
         # Both load at once: neither was there before the other.
         for window in windows:
@@ -250,6 +402,7 @@ def test_without_storage_randomness_or_locks_there_is_no_board(
 def test_many_boards_are_counted_and_estimated_in_the_browser(page: BoardPage):
     page.choose("experiment", NAMES[1])
     page.says("facts", "km")
+    page.ready()
     page.choose("population", "groups")
     page.fill("many", 600)
     before = page.call("memory")
@@ -265,11 +418,13 @@ def test_many_boards_are_counted_and_estimated_in_the_browser(page: BoardPage):
     assert page.browser.errors() == []
 
 
-def test_many_boards_can_be_stopped(page: BoardPage):
+@pytest.mark.parametrize("button", ["cancel", "no"])
+def test_many_boards_can_be_stopped(page: BoardPage, button: str):
     page.fill("many", 20000)
     page.click("send")
     page.browser.until(lambda: page.browser.script("return document.getElementById('progress').value > 20"))
-    page.click("cancel")
+    page.click(button)
+    page.ready()
     page.says("crowd-said", "Cancelled.")
     assert page.browser.find("#send").is_enabled()
 
@@ -313,6 +468,7 @@ def test_answers_that_are_no_numbers_are_chosen(page: BoardPage, name: str):
     page.choose("experiment", name)
     exp = Experiment.parse(PAYLOADS[NAMES.index(name)])
     page.browser.until(lambda: page.browser.find("input[type=radio]"))
+    page.ready()
     assert not page.browser.find("#report").is_enabled()  # an answer that nobody gave
     page.click("send")
     page.says("crowd-said", "Choose a reading above first.")
@@ -351,6 +507,7 @@ def test_what_strangers_wrote_stays_text(page: BoardPage, ask: Callable[..., obj
     ask(row)
     page.open(fresh=True)
     page.says("purpose", HOSTILE)
+    page.ready()
     page.pick(0)
     page.report()
     page.fill("many", 10)
@@ -400,6 +557,8 @@ def test_it_is_read_at_any_width_in_light_and_dark_and_by_keyboard(page: BoardPa
         assert barriers(page.browser) == []
     page.browser.resize(360)
     page.choose("experiment", NAMES[3])
+    page.says("consent-title", "Will you take part in this, too?")
+    page.ready()
     page.says("population", "7 in 10 as mine")
     assert page.browser.overflow() <= 0
     page.browser.resize(1440)

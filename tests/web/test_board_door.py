@@ -3,12 +3,15 @@
 import contextlib
 import datetime
 import functools
+import threading
 from collections.abc import Iterator
 
+import paho.mqtt.client as mqtt
 import pytest
 from browser import Browser, needs_chromium, paged
 from browser_board import BoardPage, fetched
 from experiments import experiment_json, number_json
+from paho.mqtt.enums import CallbackAPIVersion
 from running import running, until
 
 from hushmote.device.ldp_client import Experiment
@@ -70,6 +73,30 @@ def whole(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         store.close()
 
 
+@contextlib.contextmanager
+def heard(broker: MosquittoBroker) -> Iterator[list[tuple[str, bytes]]]:
+    """(topic, payload) of all that comes to a broker from now on, but what an aggregator asks."""
+    came: list[tuple[str, bytes]] = []
+    subscribed = threading.Event()
+
+    def take(_client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+        if "/experiment/" not in message.topic:
+            came.append((message.topic, bytes(message.payload)))
+
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
+    client.on_message = take
+    client.on_subscribe = lambda *_: subscribed.set()
+    client.connect(broker.host, broker.port)
+    client.subscribe("#", 1)
+    client.loop_start()
+    try:
+        assert subscribed.wait(60)
+        yield came
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
 @pytest.fixture
 def page(whole: Whole) -> BoardPage:
     """A board that was just made, asked for the room's temperature."""
@@ -117,11 +144,33 @@ def test_a_report_that_waits_is_dropped_when_its_board_opts_out(whole: Whole, pa
     with whole.broker_away():
         page.report()
         page.says("step-sent", "Not yet. The door says: the broker")
-        page.click("enabled")
+        page.click("no")
         page.says("step-sent", "Dropped: this board no longer takes part.")
-        page.says("said", "This board no longer takes part.")
         assert page.call("state")["outbox"] == []
-        assert not page.browser.find("#report").is_enabled()
+    with heard(whole.broker) as came:
+        page.ready()
+        report = page.report()
+        until(lambda: came, "the report after the new yes")
+    assert came == [(f"hushmote/v1/home/report/{page.call('state')['device']}", report)]
+
+
+def test_nothing_comes_to_the_broker_before_a_yes(whole: Whole):
+    page = whole.page
+    with heard(whole.broker) as came:
+        page.open(fresh=True)
+        page.browser.until(lambda: page.browser.find('#experiment option[value="room"]'))
+        page.choose("experiment", "room")
+        page.browser.until(lambda: page.module("main.js", "return m.board.exp?.name") == "room")
+        page.asked()
+        for reading in (12.5, 20.5):
+            page.fill("reading", reading)
+            page.browser.script("document.getElementById('form').requestSubmit()")
+            assert page.call("report", "room", reading)["report"] is None
+        page.browser.script("document.getElementById('crowd-form').requestSubmit()")
+        page.ready()
+        report = page.report()
+        until(lambda: came, "the report after the yes")
+    assert came == [(f"hushmote/v1/home/report/{page.call('state')['device']}", report)]
 
 
 def test_a_server_that_answers_no_more_is_not_one_that_publishes_nothing(whole: Whole, page: BoardPage):

@@ -14,6 +14,7 @@ STATIC = Path(__file__).parent / "static"
 _ROOT = Path(__file__).parents[2]
 _BORROWED = (
     *sorted((_ROOT / "device").glob("ldp_*.py")),
+    _ROOT / "device" / "preview.py",
     _ROOT / "firmware_tests" / "check_vectors.py",
     _ROOT / "tests" / "vectors.json",
     _ROOT / "tests" / "vectors_further.json",

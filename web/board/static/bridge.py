@@ -18,6 +18,7 @@ import sys
 import browser
 import check_vectors
 import ldp_client
+import preview as shown
 
 check_vectors.load_further()  # every mechanism that lies beside the client
 os.urandom = lambda n: binascii.unhexlify(browser.random(n))  # this port has none of its own
@@ -97,21 +98,36 @@ def parse(payload):
 
 
 client = None  # the board that localStorage holds, once it is powered on
+said_yes = ()  # names of the questions that somebody at this browser said yes to
+last = shown.LastReports()
 
 
-def start(device, names):
-    """Power on."""
-    global client
-    client = ldp_client.Client(_policy(names), BrowserSlots(), device)
+def start(device, yes, name, lines):
+    """Power on, silent for a question that nobody here said yes to; lines: of the last reports."""
+    global client, said_yes
+    said_yes, last.lines = yes, lines
+    client = ldp_client.Client(_policy(sorted(set(yes) | {name})), BrowserSlots(), device)
+    if client.consent and not yes:  # as pages before this one made their ledgers: it is no answer
+        new = client._ledger.state.copy()
+        new.consent, new.unsent = None, ()
+        client._ledger.commit(new)
     return state()
 
 
 def provision(replace):
-    ldp_client.provision(BrowserSlots(), replace, True)
+    ldp_client.provision(BrowserSlots(), replace)
 
 
 def enroll(payload):
     client.enroll(binascii.unhexlify(payload))
+    return state()
+
+
+def answer(yes):
+    """What somebody at this browser said: yes to the questions of these names, or no, which names none."""
+    global said_yes
+    said_yes = yes
+    client.consent = bool(yes)
     return state()
 
 
@@ -120,23 +136,27 @@ def state():
     result["device"] = client.device_id
     result["policy"] = client._policy
     result["outbox"] = [_hex(report) for report in client.outbox()]
+    result["yes"] = said_yes if client.consent else []
+    result["last"] = last.lines
     return result
+
+
+def preview(name, value):
+    """What a reading would send, in lines of text; spends nothing."""
+    return shown.preview(client, name, value)
 
 
 def report(name, value):
     """One reading: its index, and the report or None."""
     index = client._experiments[name].bucket(value)
-    made = client.report(name, value)
+    made = client.report(name, value) if name in said_yes else None
+    if made:
+        last(shown.words(client, made))
     return {"index": index, "report": made and _hex(made), "state": state()}
 
 
 def sent(data):
     client.sent(binascii.unhexlify(data))
-    return state()
-
-
-def enable(value):
-    client.consent = value
     return state()
 
 
@@ -156,7 +176,10 @@ class CoinSaysYes:
 
 
 def crowd(device, payload, value):
-    """One report of a board of its own: provisioned, enrolled, at the reading that its coin lets through."""
+    """One report of a board of its own: provisioned, enrolled, at the reading that its coin lets through.
+
+    Its reading is made up, so nobody is asked: it is made with a yes.
+    """
     payload = binascii.unhexlify(payload)
     slots = MemorySlots()
     ldp_client.provision(slots, consent=True)
@@ -198,7 +221,7 @@ def memory():
     return gc.mem_alloc()
 
 
-CALLS = (about, parse, start, provision, enroll, state, report, sent, enable, crowd, vectors, memory)
+CALLS = (about, parse, start, provision, enroll, answer, state, preview, report, sent, crowd, vectors, memory)
 _CALLS = {call.__name__: call for call in CALLS}
 
 

@@ -1,5 +1,5 @@
 // The page: one board, its experiment, its budget, and many boards beside it.
-import { newDevice } from './crowd.js';
+import { answer, keepLast, powerOn, replace, showConsent, takesPart } from './consent.js';
 import { NotSent, backoff, door, examples, pause } from './door.js';
 import { readingInput } from './input.js';
 import { fillPopulations, sendMany } from './many.js';
@@ -15,8 +15,8 @@ const NEW_BOARD =
 /** What the page has: call (of the port), storage, to (door or examples), about (words by experiment's name). */
 export const board = { call: null, state: null, exp: null, view: null, input: null };
 let sending = false;
+let stop = new AbortController(); // of what is under way to the door
 let asked = null; // a reading outside the bounds, for which the button must be pressed once more
-const NOT_PART = 'This board does not take part.';
 const indices = new Map(); // report -> index of its reading, for the truth in the view
 
 const json = async (file) => {
@@ -46,46 +46,23 @@ const lockedWords = (text) => LOCKED.find(([part]) => text.includes(part))?.[1] 
 
 // --- The board -------------------------------------------------------------------------------------
 
-function identity() {
-  try {
-    const known = JSON.parse(board.storage.read('board'));
-    return known?.id && Array.isArray(known.names) ? known : null;
-  } catch {
-    return null;
-  }
-}
-
-/** Power on; a board that was never made is made. */
-function powerOn(name) {
-  let known = identity();
-  if (!known) {
-    board.call('provision', false);
-    known = { id: newDevice(), names: [] };
-  }
-  if (!known.names.includes(name)) known.names.push(name);
-  if (!board.storage.write('board', JSON.stringify(known))) throw new BoardError('storage failed');
-  board.state = board.call('start', known.id, known.names);
-}
-
 function newBoard() {
   if (!confirm(NEW_BOARD)) return;
   try {
-    board.call('provision', true);
-    board.storage.write('board', JSON.stringify({ id: newDevice(), names: [] }));
+    replace(board);
   } catch (error) {
     trouble(lockedWords(error.message), true);
     return;
   }
   $('said').textContent = 'This is a new board.';
-  $('steps').hidden = true;
   choose(board.name);
 }
 
-/** Take part in an experiment: fetch it, power on with its name in the policy, enroll. */
+/** Show a question: fetch it, power on with its name in the policy, enroll. */
 async function choose(name) {
   board.name = name;
   trouble(null);
-  for (const id of ['measure', 'budget', 'crowd', 'view']) $(id).hidden = true;
+  for (const id of ['consent', 'measure', 'steps', 'budget', 'crowd', 'view']) $(id).hidden = true;
   const payload = await retried(() => board.to.payload(name), () => board.name === name);
   const words = board.about[name] ?? (await board.to.result(name).catch(() => null)) ?? {};
   if (!payload || board.name !== name) return; // another one was chosen meanwhile
@@ -105,18 +82,17 @@ async function choose(name) {
     asked = null;
     fillPopulations(board.exp);
     $('until').hidden = board.exp.every === 1;
-    for (const id of ['crowd', 'view']) $(id).hidden = false;
-    powerOn(name);
+    $('view').hidden = false;
+    powerOn(board, name);
     if (board.state.locked) throw new BoardError(board.state.locked);
     board.state = board.call('enroll', board.payload);
-    for (const id of ['measure', 'budget']) $(id).hidden = false;
+    for (const id of ['consent', 'measure', 'budget']) $(id).hidden = false;
     $('leaves').textContent = `A report of ${5 + 4 + board.exp.code_bytes} bytes with one code, which chance helped to choose. Beside it goes only this board’s random name, ${board.state.device}.`;
     const line = board.state.experiments[name];
     const all = line.reports + line.left;
     const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `all ${number(all)} reports that its budget allows`)}` : '';
     $('learn').textContent = belief(board.exp.epsilon, 'one report') + together;
     showState();
-    if (!board.state.consent) $('said').textContent = NOT_PART;
     drain();
   } catch (error) {
     if (!(error instanceof BoardError)) throw error;
@@ -146,10 +122,22 @@ function showState() {
   const more = line.left && life.left < exp.epsilon ? ' What is still reported keeps the bound on the sum of squares instead.' : '';
   $('life-text').textContent = `${words}. All its reports together have cost ε ${nats(state.sum)}.${more}`;
   $('waiting').textContent = state.pending ? `${number(state.pending)} waiting to be sent, as they are: ${state.outbox.join(', ')}` : '';
-  $('enabled').checked = state.consent;
+  showConsent(board);
+  $('crowd').hidden = !takesPart(board); // some of its readings are those of this page
+  $('preview').textContent = previewed();
   $('policy').textContent = JSON.stringify(state.policy, null, 1);
-  for (const id of ['report', 'until']) $(id).disabled = !state.consent || !board.input.chosen();
+  for (const id of ['report', 'until']) $(id).disabled = !takesPart(board) || !board.input.chosen();
   if (state.locked) trouble(lockedWords(state.locked), true);
+}
+
+/** What the reading at hand would send, without sending it. */
+function previewed() {
+  try {
+    return board.call('preview', board.exp.name, board.input.value());
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    return error.message;
+  }
 }
 
 function readingChanged() {
@@ -177,10 +165,11 @@ function agreed() {
 const onlyTheCoin = (now) => whyNone(now).startsWith('The coin');
 
 /** Why report() gave None, as far as status() tells. */
-function whyNone({ state, exp }) {
+function whyNone(now) {
+  const { state, exp } = now;
   const line = state.experiments[exp.name];
   if (state.locked || state.error) return lockedWords(state.locked ?? state.error);
-  if (!state.consent) return NOT_PART;
+  if (!takesPart(now)) return 'This board does not take part.';
   if (!line.left) return 'The budget is spent.';
   if (state.pending >= MOST_UNSENT) return 'The outbox is full.';
   return `The coin said no: it falls before the reading is looked at, and lets 1 reading in ${number(exp.every)} through.`;
@@ -208,6 +197,7 @@ async function reportReading(patient) {
     return;
   }
   indices.set(report, index);
+  keepLast(board);
   const which = readings > 1 ? `The coin let reading number ${number(readings)} through. ` : '';
   $('said').textContent = `${which}One report was made. It cost ε ${nats(board.exp.epsilon)}.`;
   $('step-code').textContent = `${number(codeOf(report))}. ${codeMeaning(board.exp, codeOf(report))}`;
@@ -232,18 +222,18 @@ async function drain() {
         if (board.to.broker) sentSays('Trying …');
         const before = mine && board.to.broker ? await countedBefore(view) : null;
         if (!board.state.outbox.includes(report)) continue; // dropped meanwhile
-        await board.to.post(board.state.device, fromHex(report));
+        await board.to.post(board.state.device, fromHex(report), stop.signal);
         board.state = board.call('sent', report);
         n = 0;
         if (mine) view.add(indices.get(report) ?? null, report);
         if (mine) countMoved(view, before);
       } catch (error) {
-        if (!(error instanceof NotSent || error instanceof BoardError)) throw error;
         if (!board.state.outbox.includes(report)) continue;
+        if (!(error instanceof NotSent || error instanceof BoardError)) throw error;
         const wait = backoff(n++, error);
         sentSays(`Not yet. ${error.message} The same bytes go again in ${number(wait)} s.`);
         showState();
-        await pause(wait);
+        await pause(wait, stop.signal).catch(() => {});
         if (board.state.locked) return;
       }
       showState();
@@ -354,7 +344,10 @@ async function start() {
   await choose($('experiment').value);
 }
 
-$('experiment').addEventListener('change', () => choose($('experiment').value).catch(failed));
+$('experiment').addEventListener('change', () => {
+  $('said').textContent = '';
+  choose($('experiment').value).catch(failed);
+});
 $('form').addEventListener('submit', (event) => {
   event.preventDefault();
   reportReading(false).catch(failed);
@@ -362,26 +355,34 @@ $('form').addEventListener('submit', (event) => {
 $('until').addEventListener('click', () => reportReading(true).catch(failed));
 $('crowd-form').addEventListener('submit', (event) => {
   event.preventDefault();
-  sendMany(board).catch(failed);
+  if (takesPart(board)) sendMany(board).catch(failed);
 });
 $('population').addEventListener('change', () => ($('own-field').hidden = $('population').value !== 'own'));
 $('vectors').addEventListener('click', checkVectors);
 $('new').addEventListener('click', newBoard);
 $('trouble-new').addEventListener('click', newBoard);
-$('enabled').addEventListener('change', () => {
+/** Somebody pressed yes or no. */
+function said(yes) {
   const waiting = board.state.outbox.length;
   try {
-    board.state = board.call('enable', $('enabled').checked);
-    if (waiting && !board.state.consent) sentSays('Dropped: this board no longer takes part.');
-    $('said').textContent = board.state.consent ? 'This board takes part again.' : 'This board no longer takes part. It keeps that in mind; unsent reports are dropped.';
+    answer(board, yes);
   } catch (error) {
     if (!(error instanceof BoardError)) throw error;
     board.state = board.call('state');
     trouble(lockedWords(error.message), true);
   }
+  if (!takesPart(board)) {
+    stop.abort();
+    stop = new AbortController();
+    $('cancel').click();
+    if (waiting) sentSays('Dropped: this board no longer takes part.');
+  }
+  $('said').textContent = '';
   showState();
-  drain();
-});
+  $('consent-title').focus();
+}
+$('yes').addEventListener('click', () => said(true));
+$('no').addEventListener('click', () => said(false));
 let drawn = 0;
 window.addEventListener('resize', () => {
   clearTimeout(drawn);

@@ -2,7 +2,7 @@
 // Mechanisms and types: all that device/ has.
 const FURTHER = ['ldp_pairs.py', 'ldp_pgr.py', 'ldp_prefix.py', 'ldp_sw.py', 'ldp_text.py'];
 const VECTORS = ['vectors.json', 'vectors_further.json'];
-const FILES = ['ldp_client.py', 'ldp_p256.py', ...FURTHER, 'check_vectors.py', ...VECTORS, 'bridge.py'];
+const FILES = ['ldp_client.py', 'ldp_p256.py', ...FURTHER, 'preview.py', 'check_vectors.py', ...VECTORS, 'bridge.py'];
 const CHUNK = 65536; // the most that getRandomValues gives at once
 
 export function randomBytes(n) {

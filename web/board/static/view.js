@@ -111,6 +111,7 @@ export function makeView(exp, to) {
       const truths = rows.some((row) => row.truth !== null);
       for (const id of ['truth-key', 'truth-head']) $(id).hidden = !truths;
       fillTable($('rows'), rows);
+      $('beside').hidden = !rows.length;
       if (rows.length) drawHistogram($('chart'), rows, Math.max($('chart').clientWidth, 280));
       else $('chart').replaceChildren();
       $('live').textContent = `Someone who watches this change report by report learns as much as from the reports themselves, each of ε ${nats(exp.epsilon)}: ${belief(exp.epsilon, 'one report')}`;

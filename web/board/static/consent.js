@@ -1,0 +1,72 @@
+// The question before all others: whether somebody at this browser says yes. Until then the board is silent.
+import { newDevice } from './crowd.js';
+import { BoardError } from './port.js';
+import { element } from './words.js';
+
+const $ = (id) => document.getElementById(id);
+const STOP = 'You can change your answer at any time.';
+const FETCHED = 'To show you the question, this page has fetched it. It has sent nothing: no reading, and not the board’s name.';
+const WORDS = {
+  open: ['Will you take part?', `Nobody has said yes yet, so this board is silent. ${FETCHED} With a yes, it reports a reading each time you press the button, and at no other time. ${STOP}`],
+  other: ['Will you take part in this, too?', `You said yes to another question, not to this one. ${FETCHED} A no silences the board for all questions. ${STOP}`],
+  yes: ['You take part', 'You said yes. The board reports a reading each time you press the button below, and at no other time. If you stop, it drops reports that still wait and says nothing more. What was sent before cannot be called back.'],
+  no: ['You do not take part', `You said no. This board is silent, and has dropped every report that waited. ${STOP}`],
+};
+
+const texts = (list) => (Array.isArray(list) && list.every((x) => typeof x === 'string') ? list : []);
+
+/** What the browser keeps beside the ledger: id, yes (names of questions), last (reports in words); null where nothing is. */
+function identity(storage) {
+  try {
+    const { id, yes, last } = JSON.parse(storage.read('board'));
+    return id ? { id, yes: texts(yes), last: texts(last) } : null;
+  } catch {
+    return null;
+  }
+}
+
+const keep = (storage, known) => storage.write('board', JSON.stringify(known));
+
+/** Power on for a question; a board that was never made is made, and has been asked nothing. */
+export function powerOn(board, name) {
+  let known = identity(board.storage);
+  if (!known) {
+    board.call('provision', false);
+    known = { id: newDevice(), yes: [], last: [] };
+  }
+  if (!keep(board.storage, known)) throw new BoardError('storage failed');
+  board.state = board.call('start', known.id, known.yes, name, known.last);
+}
+
+/** A new ledger and a new id, which nobody has said yes to. */
+export function replace(board) {
+  board.call('provision', true);
+  keep(board.storage, { id: newDevice(), yes: [], last: [] });
+}
+
+/** Keep the reports that the board has made, to be shown again after a reload. */
+export const keepLast = ({ storage, state: { device, yes, last } }) => keep(storage, { id: device, yes, last });
+
+/** Whether somebody said yes to the question that is shown. */
+export const takesPart = ({ state, exp }) => state.yes.includes(exp.name);
+
+/** Take what somebody said. A yes holds once it is kept; a no holds at once, whatever the storage does. */
+export function answer(board, yes) {
+  const { device: id, last, yes: before } = board.state;
+  const names = yes ? [...before, board.exp.name] : [];
+  if (!keep(board.storage, { id, yes: names, last }) && yes) throw new BoardError('storage failed');
+  board.state = board.call('answer', names);
+}
+
+export function showConsent(board) {
+  const { state } = board;
+  const now = takesPart(board) ? 'yes' : state.consent === false ? 'no' : state.yes.length ? 'other' : 'open';
+  const [title, words] = WORDS[now];
+  if ($('consent-words').textContent !== words) $('consent-words').textContent = words;
+  $('consent-title').textContent = title;
+  $('yes').hidden = now === 'yes';
+  $('no').hidden = now === 'no';
+  $('no').textContent = now === 'yes' ? 'Stop taking part' : 'No';
+  $('last').replaceChildren(...state.last.toReversed().map((line) => element('li', {}, line)));
+  $('last-none').hidden = state.last.length > 0;
+}

@@ -19,7 +19,7 @@ def board_command(
     storage: Annotated[
         Path,
         typer.Option(
-            metavar="FOLDER", help="Folder that keeps its flash; a board of its own for each folder."
+            metavar="FOLDER", help="Folder that keeps its flash; each folder is a board of its own."
         ),
     ] = Path("board"),
     speed: Annotated[

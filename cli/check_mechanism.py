@@ -47,20 +47,20 @@ def check_mechanism_command(
     mechanism: Annotated[
         str | None,
         typer.Argument(
-            help="A word such as olh, package.module:Class, looked for in this folder too, or an "
-            "experiment's TOML file; with --samples or --port one of each where it is left out.",
+            help="A word such as olh; package.module:Class, also from this folder; or an "
+            "experiment's TOML file. With --samples or --port, one of each if left out.",
             show_default=False,
         ),
     ] = None,
     samples: Annotated[
         int | None,
         typer.Option(
-            min=100, help="Instead, run it so often on each of two inputs: lower bounds of ε by counting."
+            min=100, help="Draw this often from each of two inputs instead, and bound ε by counting."
         ),
     ] = None,
     port: Annotated[
         str | None,
-        typer.Option(help="Instead, so on a board at this serial port, with what is installed there."),
+        typer.Option(help="Draw on the board at this serial port instead, from what is installed."),
     ] = None,
     runtime: Annotated[
         str | None,
@@ -76,9 +76,9 @@ def check_mechanism_command(
     policy_file: PolicyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prove a mechanism's ε by its every branch, and check all else it must keep. Exit 1 if it fails.
+    """Prove a mechanism's ε over every branch, and check all else that it must keep. Exit 1 if it fails.
 
-    With --samples or --port the shipped randomizer runs instead, and counts of what comes out bound ε from
+    With --samples or --port it draws from the shipped randomizer instead, and the counts bound ε from
     below. Exit 1 if a bound is above the nominal ε.
     """
     known = None if policy_file is None else policy.read(policy_file)

@@ -40,26 +40,26 @@ def demo_command(
     question: Annotated[
         FlightQuestion | None,
         typer.Option(
-            help="Of flights: their mean delay, which airlines are late, where they go without a list.",
+            help="Ask about flights: their mean delay, late airlines, or where they go, without a list.",
             show_default=False,
         ),
     ] = None,
     devices: Annotated[
         int | None,
         typer.Option(
-            help="How many of the 26,115 readings are used, else all; of the 327,346 flights, else 20,000.",
+            help="Number of readings to use, of 26,115 (else all), or of flights, of 327,346 (else 20,000).",
             show_default=False,
         ),
     ] = None,
     page: Annotated[
         bool,
-        typer.Option("--page", help="Go on reporting, and look at it in a browser, until Ctrl-C."),
+        typer.Option("--page", help="Keep reporting, and show it in a browser, until Ctrl-C."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Watch thousands of devices report real readings through a real broker, and what is learned of them.
+    """Watch thousands of devices report real readings through a real broker, and see what is learned.
 
-    With --page boards go on reporting, and a page shows what is learned as it comes in.
+    With --page devices keep reporting, and a page shows what is learned as reports arrive.
     """
     where = settings(broker).address() if "://" in broker else broker
     if (broker == "nats" or isinstance(where, NatsAddress)) and find_spec("nats") is None:

@@ -36,7 +36,7 @@ class DoorOptions:
             show_default=False,
         ),
     ] = None
-    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it listens.")] = DEFAULT_HTTP
+    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the door listens.")] = DEFAULT_HTTP
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -50,14 +50,14 @@ class DoorOptions:
         bool,
         typer.Option(
             "--open",
-            help="Let anybody who reaches it send reports: in an open fleet forged ones too.",
+            help="Let anybody send reports; in an open fleet, forged ones too.",
         ),
     ] = False
     origin: Annotated[
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="Let web pages of this origin use it, such as https://board.example; may be repeated.",
+            help="Let web pages of this origin use the door, such as https://board.example; may be repeated.",
             show_default=False,
         ),
     ] = None
@@ -80,7 +80,7 @@ class DoorOptions:
 
 
 def _door(options: DoorOptions) -> None:
-    """Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.
+    """Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.
 
     POST /v1/FLEET/report/DEVICE takes the bytes that a board sends by MQTT, and is answered 204 once the
     broker has them.

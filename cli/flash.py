@@ -46,7 +46,7 @@ class FlashOptions:
 
 
 def flash_board(options: FlashOptions) -> None:
-    """Put Hushmote on a board over USB; a ledger that is there is never overwritten."""
+    """Put Hushmote on a board over USB; a ledger that is there is kept."""
     done = flash(
         options.port,
         options.settings,

@@ -34,12 +34,12 @@ COMMANDS = {
     "demo": (
         "Start",
         "demo:demo_command",
-        "Watch thousands of devices report real readings through a real broker, and what is learned of them.",
+        "Watch thousands of devices report real readings through a real broker, and see what is learned.",
     ),
     "simulate": (
         "Start",
         "simulate.command:simulate",
-        "Simulate a fleet before it is built: what would be estimated, beside the truth.",
+        "Simulate a fleet before it is built, and compare its estimates with the truth.",
     ),
     "plan": (
         "Plan",
@@ -49,7 +49,7 @@ COMMANDS = {
     "mechanisms": (
         "Plan",
         "mechanisms.command:mechanisms_command",
-        "List the mechanisms there are: for which question, with what error, at what cost.",
+        "List the mechanisms: the questions each answers, its error and its cost.",
     ),
     "epsilon": (
         "Plan",
@@ -64,12 +64,12 @@ COMMANDS = {
     "provision": (
         "Run a fleet",
         "provision.command:provision_app",
-        "Who is who: a fleet's authority, broker and keys, and its boards.",
+        "Who is who: a fleet's authority, broker and keys, and its devices.",
     ),
     "experiment": (
         "Run a fleet",
         "experiment.command:experiment_app",
-        "What is asked of a fleet: check, add, list and withdraw.",
+        "The questions to a fleet: check, add, list and withdraw them.",
     ),
     "serve": (
         "Run a fleet",
@@ -79,17 +79,17 @@ COMMANDS = {
     "door": (
         "Run a fleet",
         "door:door_command",
-        "Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
+        "Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
     ),
     "status": (
         "Run a fleet",
         "status.command:status_command",
-        "Show how it is, what each experiment has found out, what was rejected, and why.",
+        "Show a store's health, what each experiment has found out, what was rejected, and why.",
     ),
     "flash": (
         "Boards",
         "flash:flash_command",
-        "Put Hushmote on a board over USB; a ledger that is there is never overwritten.",
+        "Put Hushmote on a board over USB; a ledger that is there is kept.",
     ),
     "board": (
         "Boards",
@@ -99,12 +99,12 @@ COMMANDS = {
     "check-mechanism": (
         "Boards",
         "check_mechanism:check_mechanism_command",
-        "Prove a mechanism's ε by its every branch, and check all else it must keep. Exit 1 if it fails.",
+        "Prove a mechanism's ε over every branch, and check all else that it must keep. Exit 1 if it fails.",
     ),
     "ledger": (
         "Boards",
         "ledger.command:ledger_command",
-        "What boards' budgets still hold, and when they run dry at the present rate.",
+        "Show what devices' budgets still hold, and when they run out at the present rate.",
     ),
     "page": (
         "Read results",
@@ -124,12 +124,12 @@ COMMANDS = {
     "store": (
         "Look after",
         "store:store_app",
-        "The store itself: upgrade, back up, check, seal, erase, merge.",
+        "Look after the store: upgrade, back up, check, seal, erase, merge.",
     ),
     "study": (
         "Study",
         "study:study_command",
-        "Run a study: what reproduces a source or a claim, beside its theory.",
+        "Run a study, which reproduces a source or a claim, beside its theory.",
     ),
 }
 

@@ -29,13 +29,13 @@ AggregatorUrl = Annotated[
     typer.Option(
         "--aggregator",
         metavar="URL",
-        help="The aggregator's own HTTP, to show how it is: http://127.0.0.1:9417.",
+        help="Address of serve --http, to show the aggregator's health: http://127.0.0.1:9417.",
         envvar="HUSHMOTE_AGGREGATOR",
         show_default=False,
     ),
 ]
 PolicyFile = Annotated[
-    Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
+    Path | None, typer.Option("--policy", help="Firmware file with the devices' POLICY, or its .json.")
 ]
 ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]

@@ -26,7 +26,7 @@ from .options import AsJson, FleetName, master_key_option, print_json, the_fleet
 from .progress import progress
 
 store_app = typer.Typer(
-    help="The store itself: upgrade, back up, check, seal, erase, merge.", no_args_is_help=True
+    help="Look after the store: upgrade, back up, check, seal, erase, merge.", no_args_is_help=True
 )
 
 _HELP = "URL of the store: sqlite:///file, or postgresql+psycopg://user@host/database."
@@ -35,7 +35,7 @@ Url = Annotated[str, typer.Argument(metavar="URL", help=_HELP, envvar="HUSHMOTE_
 
 @store_app.command("upgrade")
 def store_upgrade(url: Url, as_json: AsJson = False) -> None:
-    """Bring a store that an earlier Hushmote made to this one's schema: wholly, or not at all.
+    """Upgrade a store of an earlier Hushmote to this one's schema: wholly, or not at all.
 
     Stop its aggregators and back it up first; there is no way back but the backup.
     """
@@ -54,13 +54,13 @@ def store_upgrade(url: Url, as_json: AsJson = False) -> None:
 @store_app.command("backup")
 def store_backup(
     url: Annotated[str, typer.Argument(metavar="URL", help=_HELP)],
-    file: Annotated[Path, typer.Argument(help="File to write; there must be none of that name.")],
+    file: Annotated[Path, typer.Argument(help="File to write; it must not be there yet.")],
     as_json: AsJson = False,
 ) -> None:
-    """Copy an SQLite store as it is at one moment, while aggregators go on.
+    """Copy an SQLite store as of one moment, while aggregators go on.
 
-    The copy is a store. To restore it, stop the aggregators, move the other away with its -wal and -shm, and
-    put the copy in its place.
+    The copy is a store. To restore it, stop the aggregators, move the old store away with its -wal and -shm,
+    and put the copy in its place.
     """
     with progress("copying", 1.0) as advance:
         size_bytes = backup(url, file, advance)
@@ -72,9 +72,9 @@ def store_backup(
 
 @store_app.command("check")
 def store_check(url: Url, as_json: AsJson = False) -> None:
-    """Check that every report counted is one accepted once, and that every row can be read.
+    """Check that every counted report was accepted once, and that every row can be read.
 
-    Prints a line for each contradiction, and exits with status 1 where there is any.
+    Prints a line for each contradiction, and exits with status 1 if there is one.
     """
     with Store(url, create=False) as store, progress("checking", 1.0) as advance:
         soundness = check(store, advance)
@@ -96,12 +96,12 @@ def store_seal(
     url: Url,
     name: Annotated[str, typer.Argument(help="Name of the experiment.", show_default=False)],
     fleet: FleetName = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Seal it; else only say what that would do.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Seal it; else only say what would be done.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep of each device's report numbers only the highest and how many were counted, for good.
+    """Keep only the highest report number of each device and how many counted, for good.
 
-    Meant for an experiment that is over. Reports that were lost on their way leave gaps in the numbers.
+    Seal an experiment that is over. Reports that were lost on their way leave gaps in the numbers.
     Sealing closes them; a report that comes for one of them after all is rejected. Counts do not change.
     """
     with Store(url, create=False) as store, progress("sealing", 1.0) as advance:
@@ -145,9 +145,9 @@ def store_erase(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
 ) -> None:
-    """Erase a device, an experiment or a fleet for good, and write the database's files anew.
+    """Erase a device, an experiment or a fleet for good, and rewrite the database's files.
 
-    With --fleet alone all of it goes. Stop the aggregators first. A device's counts stay, as nobody can tell
+    --fleet alone erases all of it. Stop the aggregators first. A device's counts stay, as nobody can tell
     them apart; its old reports do not count again. Says what is left elsewhere: in backups, logs, the broker.
     """
     if (device is None) == (experiment is None) and (device or experiment or fleet is None):

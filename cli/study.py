@@ -25,7 +25,7 @@ def study_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="Which study; without one, all are listed.",
+            help="Name of the study; without one, all are listed.",
             show_default=False,
             autocompletion=lambda: list(STUDIES),
         ),
@@ -36,13 +36,13 @@ def study_command(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
+        typer.Option(help="Repeat a run exactly, with simulated noise; else OpenDP's is drawn.", min=0),
     ] = None,
     output: Annotated[list[Path] | None, output_option(by_name(".csv", *PICTURES))] = None,
     crew: WhichWorkers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study: what reproduces a source or a claim, beside its theory."""
+    """Run a study, which reproduces a source or a claim, beside its theory."""
     if not name:
         _list(as_json)
         return

@@ -277,7 +277,7 @@ def _pairs_said(estimates: FleetEstimate, answers: Answers) -> str:
         f"{late} was late by a quarter of an hour or more with {often.value:.0%} of its flights, "
         f"{punctual} with {seldom.value:.0%}. The difference is {difference.low:.0%} to "
         f"{difference.high:.0%}, and in truth {difference.truth or 0:.0%}. These two were picked as they "
-        "stand out, so such an interval holds less often than it says. Each board sent one report of both "
+        "stand out, so such an interval holds less often than it says. Each device sent one report of both "
         "readings, which may be a lie, but tells something of its flight. "
     )
     return said.replace("%", " %") + belief(estimates.experiment.epsilon / MICRO, "pair of readings")
@@ -316,7 +316,7 @@ def _labels_said(estimates: FleetEstimate, answers: Answers) -> str:
     unlisted = sorted(text for text in true if text not in listed)
     known, missed = sum(row.truth or 0 for row in above), sum(true[text] for text in unlisted)
     said = (
-        f"No board had a list of airports. Of {len(listed):,} that the analyst named afterwards, "
+        f"No device had a list of airports. Of {len(listed):,} that the analyst named afterwards, "
         f"{len(above)} stand out of the noise. Flights do go to {real} of them, which is {known:.0%} of all "
         f"flights. Of the {len(true)} airports that were flown to, {len(unlisted)} are not in the analyst's "
         f"list ({', '.join(unlisted)}): their {missed:.1%} of the flights are among all others."

@@ -73,7 +73,7 @@ def check_announced(gateways: Gateways, course: Course) -> None:
     body, signed, _ = announced.partition(b"\x00")
     if signed:
         raise SimulatedFleetError(
-            f"fleet {fleet} is keyed: simulated boards without keys report to an open one"
+            f"fleet {fleet} is keyed: simulated devices without keys report to an open one"
         )
     if body != course.definition.payload():
         raise SimulatedFleetError(
@@ -125,7 +125,7 @@ def _in_order(course: Course, rng: np.random.Generator) -> tuple[Counts, Counts,
         for number, boards, times in speaking(course, course.devices, rng)
     ]
     if not parts:
-        raise SimulatedFleetError("no board makes a report in these days: take more devices, days or calls")
+        raise SimulatedFleetError("no device makes a report in these days: take more devices, days or calls")
     boards, numbers, times = (np.concatenate(column) for column in zip(*parts, strict=True))
     if len(times) > MOST_PUBLISHED:
         raise SimulatedFleetError(

@@ -30,7 +30,7 @@ def of_each(rows: Sequence[TheoremRow], reports: int, total: float) -> str:
     best, basic = _best(rows, "epsilon"), rows[0]
     each = counted(reports)
     if best.epsilon is None or best.epsilon * MICRO < LEAST:
-        return f"No board makes reports that small: a total of {total:g} is too little for {each}."
+        return f"No device makes reports that small: a total of {total:g} is too little for {each}."
     take = "Take" if reports == 1 else "For each take"
     text = f"{take} ε = {rounded_down(best.epsilon)}: {_together(each, best)}."
     if best is not basic and basic.epsilon:
@@ -68,12 +68,12 @@ def for_histogram(rows: Sequence[HistogramRow], devices: int, wanted: float, del
     """The largest ε of a report for a wanted ε of the histogram."""
     able = [row for row in rows if row.local is not None]
     if not able:
-        return f"No ε of a report keeps the histogram at ε = {wanted:g}: take more boards or a larger ε."
+        return f"No ε of a report keeps the histogram at ε = {wanted:g}: take more devices or a larger ε."
     best = max(able, key=lambda row: row.local or 0)
     local = best.local or 0
     return (
         f"Take ε = {rounded_down(local)} per report, with {best.described}: the histogram of {devices:,} "
-        f"boards then stays at ε = {wanted:g} (δ = {delta:g}).\n{_against_the_broker(local)}"
+        f"devices then stays at ε = {wanted:g} (δ = {delta:g}).\n{_against_the_broker(local)}"
     )
 
 
@@ -84,7 +84,7 @@ def for_reports(rows: Sequence[HistogramRow], devices: int, local: float, delta:
         return f"No mechanism has ε = {local:g} here: take a larger one."
     best = min(able, key=lambda row: row.histogram or 0)
     return (
-        f"The histogram of {devices:,} boards has ε = {rounded_up(best.histogram or 0)} (δ = {delta:g}, "
+        f"The histogram of {devices:,} devices has ε = {rounded_up(best.histogram or 0)} (δ = {delta:g}, "
         f"{best.described}), where a report has {local:g}.\n{_against_the_broker(local)}"
     )
 

@@ -39,11 +39,11 @@ Delta = Annotated[float, typer.Option(help="δ of (total, δ)-LDP; 0: only theor
 def compare(
     total: Total,
     delta: Delta = 0.0,
-    reports: Annotated[int | None, typer.Option(help="Number of reports: gives ε of each.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="ε of each report, nats: gives their number.")] = None,
+    reports: Annotated[int | None, typer.Option(help="Number of reports, for the ε of each.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε of each report, nats, for their number.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The same total under every theorem, for a number of reports or for an ε per report.
+    """Compare a total under every theorem, for a number of reports or an ε per report.
 
     Tables leave out the theorems that promise no LDP; JSON has them.
     """
@@ -64,7 +64,7 @@ def compare(
         "theorem",
         "ε per report" if reports else "reports",
         "Σε",
-        "the board keeps",
+        "the device keeps",
         "all together are",
     )
     table = show.table(f"total {total:g}, δ = {delta:g}, {what}")
@@ -95,19 +95,19 @@ def _kept(row: TheoremRow) -> str:
 @budget_app.command("histogram")
 def histogram(
     devices: Annotated[
-        str, typer.Option(help="Honest boards whose reports the histogram holds; 20000x2: two of each.")
+        str, typer.Option(help="Honest devices whose reports the histogram holds; 20000x2: two of each.")
     ],
     epsilon: Annotated[
-        float | None, typer.Option(help="ε of the histogram that is wanted, nats: gives ε of a report.")
+        float | None, typer.Option(help="ε that the histogram may have, nats, for the ε of a report.")
     ] = None,
     local: Annotated[
-        float | None, typer.Option(help="ε of a report, nats: gives ε of the histogram.")
+        float | None, typer.Option(help="ε of a report, nats, for the ε of the histogram.")
     ] = None,
     domain: Annotated[int, typer.Option(help="Number of values; 2 is a yes or no.")] = 64,
     delta: Annotated[float, typer.Option(help="δ of the histogram's ε.")] = 1e-6,
     as_json: AsJson = False,
 ) -> None:
-    """What a histogram gives away to somebody who sees only it, by mechanism, and what ε allows it."""
+    """Show what a histogram gives away to somebody who sees nothing else, under each mechanism."""
     if (epsilon is None) == (local is None):
         raise UsageError("give either --epsilon, of the histogram, or --local, of a report")
     boards, own = _boards(devices)
@@ -125,7 +125,7 @@ def histogram(
         return
     each = "one report each" if own == 1 else f"{own:,} reports each"
     show.out.print(f"{answer}\n")
-    show.out.print(f"{boards:,} boards, {each}, {domain:,} values; δ = {delta:g}", style="bold")
+    show.out.print(f"{boards:,} devices, {each}, {domain:,} values; δ = {delta:g}", style="bold")
     table = tables.table(None, ("mechanism", "ε of a report", "ε of the histogram"), 1)
     for row in rows:
         known = ("none", "") if row.local is None else (f"{row.local:.6f}", f"{row.histogram:.6f}")
@@ -151,7 +151,7 @@ def _boards(text: str) -> tuple[int, int]:
 @budget_app.command("policy")
 def policy_command(
     epsilon: Annotated[float, typer.Option(help="What all reports of a device's life may cost, nats.")],
-    experiments: Annotated[str, typer.Option(help="Names that boards may take part in: a,b,c.")],
+    experiments: Annotated[str, typer.Option(help="Experiments that devices may take part in: a,b,c.")],
     delta: Delta = 0.0,
     max_epsilon: Annotated[
         float | None,
@@ -159,13 +159,13 @@ def policy_command(
             help="Most that one report may cost, nats.  [default: 4, or the total]", show_default=False
         ),
     ] = None,
-    rules: Annotated[str, typer.Option(help="Budget rules that may be asked for.")] = ",".join(policy.RULES),
+    rules: Annotated[str, typer.Option(help="Budget rules that may be used.")] = ",".join(policy.RULES),
     write: Annotated[
-        Path | None, typer.Option(help="Firmware file, as device/main.py, whose POLICY is replaced.")
+        Path | None, typer.Option(help="Firmware file such as device/main.py; its POLICY is replaced.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The firmware's POLICY for a total (ε, δ) over a board's life, and what it guarantees."""
+    """Print the firmware's POLICY for a total (ε, δ) over a device's life, and what it guarantees."""
     made = policy.policy_for(
         epsilon,
         delta,
@@ -196,7 +196,7 @@ def _comment(made: Policy, promised: Guarantee) -> list[str]:
     holds = ", ".join(f"{n:,} of ε = {nats(e)}" for e, n in policy.examples(made).items())
     while_ = "Σε <= sum or Σε² <= squares" if made.squares else "Σε <= sum"
     text = (
-        "What this firmware allows, whatever a server asks, in micro-nats. For the board's whole life, over "
+        "What this firmware allows, whatever a server asks, in micro-nats. For the device's whole life, over "
         f"all experiments and their versions, reports go on while {while_}. {promised.words} "
         f"{_belief(promised)} A life holds this many reports: {holds}, or a mixture."
     )

@@ -56,8 +56,8 @@ class EpsilonOptions:
         str,
         typer.Argument(
             metavar="FILE|N|N:MECHANISM",
-            help="What a board may hold: an experiment's TOML file; or a number of values, by the mechanism "
-            f"that is best for frequencies or by one of {', '.join(MECHANISM_NAMES[1:])}.",
+            help="What a device may hold: an experiment's TOML file, or a number of values, with the one "
+            f"best for frequencies or with one of {', '.join(MECHANISM_NAMES[1:])}.",
             show_default=False,
         ),
     ] = ""
@@ -66,13 +66,13 @@ class EpsilonOptions:
     ] = ""
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Or ε of a report, nats: gives the beliefs. A file's own is the default."),
+        typer.Option(help="Or ε of a report, nats, to see the beliefs. A file's own is the default."),
     ] = None
     prior: Annotated[
         str,
         typer.Option(
             help="uniform; probabilities a,b,c; zipf:1.2, weights:5:3:2, ...; FILE.csv:COLUMN; "
-            "EXPERIMENT@FLEET, what a store has of it."
+            "EXPERIMENT@FLEET, from a store."
         ),
     ] = "uniform"
     store: StoreUrl = DEFAULT_STORE
@@ -82,7 +82,7 @@ class EpsilonOptions:
     reports: Annotated[int | None, typer.Option(help="Reports of a device in its life.")] = None
     delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6
     histogram: Annotated[
-        int | None, typer.Option(help="Reports in a histogram: beliefs of who sees only that one.")
+        int | None, typer.Option(help="Reports in a histogram: beliefs of somebody who sees only it.")
     ] = None
     output: Pictures = None
     as_json: AsJson = False
@@ -164,7 +164,7 @@ def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats
         at = chosen(values.experiment.domain, mechanism or AUTO)
         return values, at, _prior_from_text(prior, values.experiment, bare=True)
     if not what and newest is None:
-        raise UsageError("say what a board may hold: an experiment's file, or a number of values such as 16")
+        raise UsageError("say what a device may hold: an experiment's file, or a number of values such as 16")
     experiment = _listed(load(Path(what)).experiment()) if what else newest
     assert experiment is not None
     if newest is not None and experiment.domain != newest.domain:

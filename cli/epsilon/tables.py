@@ -143,7 +143,7 @@ def _budgets(choice: Chosen) -> None:
             f"Left out, as they promise nothing about beliefs: {', '.join(silent)}. --json has them."
         )
     if any(row.epsilon is not None and row.epsilon < 0.001 for row in choice.rows):
-        show.out.print("No experiment has an ε below 0.001: there a board makes fewer reports.")
+        show.out.print("No experiment has an ε below 0.001: there a device makes fewer reports.")
     if choice.refused:
         show.out.print(f"no exact chance: {choice.refused}.")
 
@@ -178,7 +178,7 @@ def seen(view: Seen) -> None:
 def histogram(view: HistogramView) -> None:
     """Print what who sees only the histogram may come to believe."""
     show.out.print()
-    of = f"{view.own:,} of them one board's" if view.own > 1 else "one of them the board's"
+    of = f"{view.own:,} of them one device's" if view.own > 1 else "one of them the device's"
     show.out.print(f"who sees only a histogram of {view.reports:,} reports, {of}", style="bold")
     certain = "always" if not view.delta else f"except with probability {view.delta:g}"
     table = tables.table(None, ("value", "before", "at most", "in words"), 1, no_wrap=True)

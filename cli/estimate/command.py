@@ -12,8 +12,8 @@ from .options import EstimateOptions
 def _estimate(options: EstimateOptions) -> None:
     """Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.
 
-    With --trend there is a row for each window; with --against, what changed since then, or differs
-    from there. A picture shows what was asked for, all of it; where nothing was, the histogram.
+    --trend shows how the fleet changed, --against what differs from another window, fleet or version. A
+    picture shows all that was asked for, or else the histogram.
     """
     from ...server.store.store import Store  # here, and run below: a mistake waits for no more
 

@@ -13,14 +13,14 @@ Grace = Annotated[
     int,
     typer.Option(
         "--grace",
-        help="Days, today included, on which late reports of what is replaced count.",
+        help="Days, today included, on which late reports of the old version count.",
         min=0,
         max=3650,
     ),
 ]
 
 experiment_app = typer.Typer(
-    help="What is asked of a fleet: check, add, list and withdraw.", no_args_is_help=True
+    help="The questions to a fleet: check, add, list and withdraw them.", no_args_is_help=True
 )
 
 
@@ -40,7 +40,7 @@ def experiment_add(
     fleet: Annotated[
         str | None,
         typer.Option(
-            "--fleet", help="Its name; else the only one, or home for the first.", show_default=False
+            "--fleet", help="Name of the fleet; else the only one, or home for the first.", show_default=False
         ),
     ] = None,
     keyed: Annotated[
@@ -59,7 +59,7 @@ def experiment_add(
 
 @experiment_app.command("list")
 def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
-    """List all experiments' versions, oldest first."""
+    """List the versions of all experiments, oldest first."""
     from . import run  # only here: a mistake in the line waits for nothing of it
 
     run.list_versions(store, as_json)
@@ -74,7 +74,7 @@ def experiment_withdraw(
 ) -> None:
     """Withdraw an experiment: boards stop reporting; what was counted stays.
 
-    Late reports of all its versions count on --grace days more at most; with --grace 0 none does any more.
+    Late reports of its versions still count for --grace days at most; with --grace 0 none does.
     """
     from . import run  # only here: a mistake in the line waits for nothing of it
 

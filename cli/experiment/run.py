@@ -136,7 +136,7 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
 
 
 def list_versions(store: str, as_json: bool) -> None:
-    """List all experiments' versions, oldest first."""
+    """List the versions of all experiments, oldest first."""
     with Store(store, create=False) as opened:
         versions = opened.experiments()
     if as_json:

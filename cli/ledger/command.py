@@ -29,8 +29,8 @@ from ..output import PICTURES, Pictures, checked
 _HEADINGS = (
     "experiment",
     "ε",
-    "per new\nboard",
-    "spent\nboards",
+    "per new\ndevice",
+    "spent\ndevices",
     "left\nin all",
     "reports\n/day",
     "half\nspent on",
@@ -45,21 +45,21 @@ class LedgerOptions:
     store: StoreUrl = DEFAULT_STORE
     fleet: FleetName = None
     policy_file: PolicyFile = None
-    boards: Annotated[int | None, typer.Option(help="Boards in the field, heard from or not.", min=1)] = None
-    days: Annotated[int, typer.Option(help="The rate is that of the last n full days.", min=1)] = 7
-    device: Annotated[list[str] | None, typer.Option(help="This device's line; may be repeated.")] = None
+    boards: Annotated[int | None, typer.Option(help="Devices in the field, heard from or not.", min=1)] = None
+    days: Annotated[int, typer.Option(help="The rate is that of the last N full days.", min=1)] = 7
+    device: Annotated[list[str] | None, typer.Option(help="Also show this device; may be repeated.")] = None
     status: Annotated[
-        Path | None, typer.Option(help="Instead, one board: what client.status() returned there; - is stdin.")
+        Path | None, typer.Option(help="Show one device instead, by its client.status(): a file, or -.")
     ] = None
     per_day: Annotated[
-        float | None, typer.Option(help="With --status: reports that the board makes a day.")
+        float | None, typer.Option(help="With --status: reports that the device makes a day.")
     ] = None
     output: Pictures = None
     as_json: AsJson = False
 
 
 def _ledger(options: LedgerOptions) -> None:
-    """What boards' budgets still hold, and when they run dry at the present rate."""
+    """Show what devices' budgets still hold, and when they run out at the present rate."""
     paths = checked(options.output, *PICTURES)
     known = None if options.policy_file is None else policy.read(options.policy_file)
     if options.status is not None:
@@ -109,7 +109,7 @@ def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> 
 
 def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
     boards = sum(ledger.profiles.values())
-    table = tables.table(f"fleet {ledger.fleet}: {boards:,} boards", _HEADINGS, 1, no_wrap=True)
+    table = tables.table(f"fleet {ledger.fleet}: {boards:,} devices", _HEADINGS, 1, no_wrap=True)
     for line in lines:
         b = line.budget
         table.add_row(
@@ -136,12 +136,12 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
 def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
     yield COUNTED
     if ledger.policy is None:
-        yield "The boards' policy may hold less: give their firmware file as --policy."
+        yield "The devices' policy may allow less: give their firmware file as --policy."
     elif ledger.policy.consent_from == "network":
         yield policy.STARTED
     if ledger.policy is not None and len(lines) > 1:
         yield (
-            "Experiments share a board's life. The dates are from boards drawn with all of them; left in all "
+            "Experiments share a device's life. The dates are from devices drawn with all; left in all "
             "is for each experiment alone."
         )
     unheard = [device for device, profile in ledger.devices.items() if not any(profile)]

@@ -1,4 +1,4 @@
-"""The plot of `hushmote ledger`: reports a day, counted and forecast; boards that can still report."""
+"""The plot of `hushmote ledger`: reports a day, counted and forecast; devices that can still report."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def plot(path: Path, title: str, lines: Sequence[Remaining], today: datetime.dat
         style(axes[0], ylabel="reports a day")
         axes[0].set_ylim(bottom=0)
         number_axis(axes[0].yaxis)
-        style(axes[1], ylabel="boards that can still report")
+        style(axes[1], ylabel="devices that can still report")
         axes[1].set_ylim(0, 1.02)
         axes[1].yaxis.set_major_formatter(PercentFormatter(1.0))
         axes[1].axhline(DRY, color="#888888", lw=1, ls=_DASHED)
         axes[1].annotate(
-            f"{DRY:.0%} of the boards", (1, DRY), xycoords=("axes fraction", "data"), xytext=(0, 3),
+            f"{DRY:.0%} of the devices", (1, DRY), xycoords=("axes fraction", "data"), xytext=(0, 3),
             textcoords="offset points", ha="right", fontsize=9, color="#555555",
         )  # fmt: skip
         for panel in axes:

@@ -39,21 +39,21 @@ def mechanisms_command(
     epsilon: Annotated[float, typer.Option(help="ε of a report, nats.")] = 1.0,
     asked: Annotated[
         WhatIsAsked | None,
-        typer.Option("--for", help="What is asked; without it, each question.", show_default=False),
+        typer.Option("--for", help="The question; else all of them.", show_default=False),
     ] = None,
     devices: Annotated[int, typer.Option(help="Devices, each with one report.")] = 100_000,
     own: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="One of your own beside them, package.module:Class."),
+        typer.Option(metavar="NAME", help="One of your own to list with them: package.module:Class."),
     ] = None,
     plot: output.Pictures = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the mechanisms there are: for which question, with what error, at what cost.
+    """List the mechanisms: the questions each answers, its error and its cost.
 
-    Beside them those of the field that are not here, on the same axes from their published formulas, and why.
-    Errors are for values that nobody holds, and for ranges, quantiles and means for values that all are
-    equally common: what the mechanism "auto" of an experiment file goes by.
+    Published ones that are not here stand beside them, with errors from their formulas, and the reason.
+    Errors of single values are for a value that nobody holds; those of ranges, quantiles and means are for
+    values that are equally common. The mechanism "auto" of an experiment file is chosen by them.
     """
     if values is not None and not 2 <= values <= _MOST_VALUES:
         raise UsageError(f"--values must be from 2 to {_MOST_VALUES}, not {values}")

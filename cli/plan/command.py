@@ -7,9 +7,9 @@ from .options import PlanOptions
 def _plan(options: PlanOptions) -> None:
     """Plan an experiment: five questions in words, or three of devices, ε, values and error.
 
-    Without options it asks. Of devices, ε, values and error, three give the fourth. With --lifetime,
-    --horizon and --call instead of --epsilon: how to spend a lifetime budget, and what a day, a week and 30
-    days of the fleet will show.
+    Without options it asks. Give three of devices, ε, values and error to get the fourth. With --lifetime,
+    --horizon and --call instead of --epsilon it says how to spend a lifetime budget, and what a day, a week
+    and 30 days of the fleet will show.
     """
     from .run import run  # only here: a mistake in the line waits for nothing of it
 

@@ -56,9 +56,9 @@ class BrokerProgram(enum.StrEnum):
 
 
 provision_app = typer.Typer(
-    help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
+    help="Who is who: a fleet's authority, broker and keys, and its devices.", no_args_is_help=True
 )
-ASKS_FIRST = "each board is silent until somebody at it says yes"
+ASKS_FIRST = "each device is silent until somebody at it says yes"
 CONSENT_GIVEN = "given elsewhere: {}"
 _ALONE = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # one host with its port
 # What `--set` takes: the fields of FleetSpec that have no option of their own.
@@ -75,7 +75,7 @@ class FleetOptions:
     host: Annotated[
         list[str],
         typer.Option(
-            help="A name or address by which boards and aggregators reach the broker; of each NATS server."
+            help="Name or address by which boards and aggregators reach the broker; one for each NATS server."
         ),
     ]
     fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home"
@@ -90,17 +90,17 @@ class FleetOptions:
     ] = ""
     consent: Annotated[
         ConsentGiven | None,
-        typer.Option(help="Whoever is measured said yes elsewhere, so boards do not ask; give --because."),
+        typer.Option(help="People said yes elsewhere, so that devices do not ask; give --because."),
     ] = None
     because: Annotated[
-        str, typer.Option(help="Where they said yes, such as signed forms; the fleet's statement shows it.")
+        str, typer.Option(help="Where they said yes, as on signed forms; the fleet's statement shows it.")
     ] = ""
     fields: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="FIELD=VALUE",
-            help=f"What is to be other than usual, such as port=8884: {FIELDS}. Repeat it for several.",
+            help=f"A setting other than usual, such as port=8884: {FIELDS}. Repeat it for several.",
             show_default=False,
         ),
     ] = None
@@ -162,7 +162,7 @@ def fleet_command(options: FleetOptions) -> None:
         "  authority/   keep it offline, and a backup: its key says who is who",
         "  broker/      for the broker's machine" + ("s, each its own" if spec.broker == NATS else ""),
         f"  aggregator/  for the aggregators' machines; master and signing key {where}",
-        "  devices/     boards' settings",
+        "  devices/     devices' settings",
         f"  consent      {CONSENT_GIVEN.format(spec.consent) if spec.consent else ASKS_FIRST}",
         *first_steps(made, in_environment),
     ):
@@ -223,7 +223,7 @@ class DeviceOptions:
 
 
 def device_command(options: DeviceOptions) -> None:
-    """Make one board's settings: its id, its keys, its network."""
+    """Make one device's settings: its id, its keys, its network."""
     login = options.login
     opened = None if options.folder is None else open_folder(options.folder, signs=not login)
     if opened is None and login:
@@ -317,13 +317,13 @@ def _in_folder(folder: FleetFolder, broker: str, login: bool) -> Network:
 
 def upgrade_command(
     settings: Annotated[
-        list[Path] | None, typer.Argument(metavar="SETTINGS", help="Boards' settings outside of the folder.")
+        list[Path] | None, typer.Argument(metavar="SETTINGS", help="Devices' settings outside the folder.")
     ] = None,
     folder: Folder = None,
     master_key: MasterKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a signing key to a fleet that was made before there were any; may be run again."""
+    """Give a signing key to a fleet made before there were any; may be run again."""
     opened = None if folder is None and master_key is not None else open_folder(folder)
     paths = list(settings or ())
     if opened is not None:
@@ -332,9 +332,9 @@ def upgrade_command(
 
 
 def keys_command(
-    file: Annotated[Path, typer.Argument(help="File to write, for its owner's eyes alone (mode 0600).")],
+    file: Annotated[Path, typer.Argument(help="File to write; only its owner may read it (mode 0600).")],
 ) -> None:
-    """Make the master key of a server's fleets and the key that signs their experiments, without a folder.
+    """Make a file with a server's master key and the key that signs experiments, without a folder.
 
     `hushmote provision fleet` makes both for a fleet with an authority of its own.
     """

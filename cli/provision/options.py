@@ -28,7 +28,7 @@ Folder = Annotated[
     typer.Option(
         "--folder",
         metavar="FOLDER",
-        help="The fleet's folder, which `hushmote provision fleet` made; else the one that one is in.",
+        help="The fleet's folder, which `hushmote provision fleet` made; else the current folder.",
         envvar="HUSHMOTE_FOLDER",
         show_default=False,
     ),

@@ -34,13 +34,13 @@ class ListOptions:
         list[str] | None,
         typer.Option(
             metavar="DEVICE",
-            help="Put a board on the list, or @ids.txt: one on each line. Repeat it for several.",
+            help="Put a device on the list, or @ids.txt: one on each line. Repeat it for several.",
             show_default=False,
         ),
     ] = None
     listed: Annotated[
         bool | None,
-        typer.Option("--listed/--not-listed", help="Count only allowed boards, or any but revoked ones."),
+        typer.Option("--listed/--not-listed", help="Count only allowed devices, or all but revoked ones."),
     ] = None
     fleet: FleetOf = None
     folder: Folder = None
@@ -52,7 +52,7 @@ class ListOptions:
 
 
 def list_boards(options: ListOptions) -> None:
-    """Show a fleet's boards and certificates, and when they end; or change which boards count.
+    """Show a fleet's devices and certificates, and when they end; or change which devices count.
 
     It shows what a store, a folder or both say. With --allow or --listed it changes the list in the store.
     """
@@ -84,11 +84,11 @@ def list_boards(options: ListOptions) -> None:
         show.out.print()
     if boards:
         rows = [(b["device"], b["state"], b["opens"], _ends(b["until"])) for b in boards]
-        _print("boards", ("board", "state", "broker", "until"), rows)
+        _print("devices", ("device", "state", "broker", "until"), rows)
     else:
-        show.out.print("no boards are named")
+        show.out.print("no devices are named")
     if listed is not None:
-        show.out.print("only allowed boards count" if listed else "all boards count but revoked ones")
+        show.out.print("only allowed devices count" if listed else "all devices count but revoked ones")
 
 
 def _print(title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -118,7 +118,7 @@ def _change(options: ListOptions, folder: FleetFolder | None) -> None:
         print_json({"fleet": fleet, "named": len(names), "allowed": allowed, "listed": in_force})
         return
     rule = "only these count" if in_force else "others count as well (--listed ends that)"
-    show.out.print(f"fleet {fleet}: boards allowed: {allowed:,}; {rule}")
+    show.out.print(f"fleet {fleet}: devices allowed: {allowed:,}; {rule}")
 
 
 def _ids(file: Path) -> list[str]:
@@ -135,14 +135,14 @@ def revoke_command(
     folder: Folder = None,
     store: StoreUrl = DEFAULT_STORE,
     only_folder: Annotated[
-        bool, typer.Option("--only-folder", help="Not in the store, which is elsewhere: revoke there too.")
+        bool, typer.Option("--only-folder", help="Leave out the store, which is elsewhere: revoke there too.")
     ] = False,
     unknown_too: Annotated[
-        bool, typer.Option("--unknown-too", help="Also boards that nobody has heard of yet.")
+        bool, typer.Option("--unknown-too", help="Also devices that nobody has heard of yet.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop boards for good: their reports count no more, and the broker lets them in no more."""
+    """Drop devices for good: their reports no longer count, and the broker no longer lets them in."""
     revoked = sorted(set(devices))
     for name in revoked:
         check_device(name)
@@ -168,8 +168,8 @@ def revoke_command(
         print_json(result | {"credentials_ended": [c.serial or "login" for c in ended]})
         return
     if not only_folder:
-        count = f"{len(revoked):,} board" + ("s are" if len(revoked) > 1 else " is")
-        show.out.print(f"fleet {fleet}: {count} revoked; their reports count no more")
+        count = f"{len(revoked):,} device" + ("s are" if len(revoked) > 1 else " is")
+        show.out.print(f"fleet {fleet}: {count} revoked; their reports no longer count")
     if opened is None:
         show.out.print(
             "a certificate still opens the broker: revoke it too, with --folder where the fleet was made",
@@ -201,7 +201,7 @@ def _check_known(devices: Sequence[str], known: set[str], unknown_too: bool) -> 
     unknown = [device for device in devices if device not in known]
     if unknown and not unknown_too:
         raise UsageError(
-            f"nobody has heard of board {unknown[0]}: correct the id, or say --unknown-too to revoke a board "
+            f"nobody has heard of device {unknown[0]}: correct the id, or say --unknown-too to revoke one "
             "that has never reported"
         )
 

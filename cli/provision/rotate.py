@@ -37,30 +37,30 @@ _OVERLAPPING = (What.AGGREGATOR, What.CA, What.MASTER)
 
 
 def rotate_command(
-    what: Annotated[What, typer.Argument(help="What gets new ones.", show_default=False)],
+    what: Annotated[What, typer.Argument(help="What gets new keys or certificates.", show_default=False)],
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="With boards: only these; else all. With broker: its names from now on; else those it has.",
+            help="With boards: only these, else all. With broker: its new names, else those it has.",
             show_default=False,
         ),
     ] = None,
     folder: Folder = None,
     finish: Annotated[
-        bool, typer.Option("--finish", help="End the overlap: only the new ones hold from now on.")
+        bool, typer.Option("--finish", help="End the overlap: from now on only the new ones hold.")
     ] = False,
     cut_off: Annotated[
-        bool, typer.Option("--cut-off", help="With ca --finish: although boards know only the old one.")
+        bool, typer.Option("--cut-off", help="With ca --finish: even if boards know only the old one.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """New keys and certificates. Of aggregator, ca and master the old ones hold too, until --finish.
+    """Make new keys and certificates. Old ones of aggregator, ca and master hold until --finish.
 
-    broker: boards need not know. new-aggregator: one more, to share the reports with the others. door: the
-    first certificate, or one for those it had, which are revoked. boards: their settings get the keys,
-    certificate and CA in force now, and `flash` then keeps the ledger. signing: boards refuse experiments
-    until they are flashed.
+    broker: boards notice nothing. new-aggregator: one more, which shares the reports with the others. door:
+    its first certificate, or a new one in place of those it had, which are revoked. boards: their settings
+    get the keys, certificate and CA in force now; `flash` keeps the ledger. signing: boards refuse
+    experiments until they are flashed.
     """
     if names and what not in (What.BOARDS, What.BROKER):
         raise UsageError(f"{what} takes no names: leave {names[0]} out")
@@ -110,6 +110,6 @@ def _renew(opened: FleetFolder, devices: Sequence[str], as_json: bool) -> None:
         return
     for path, settings in made:
         show.out.print(provision.describe(settings, path))
-    show.out.print(f"{len(made)} boards have new settings: `hushmote flash` them; their ledgers stay")
+    show.out.print(f"{len(made)} devices have new settings: `hushmote flash` them; their ledgers stay")
     if opened.fleet.broker == NATS:
         say_next([f"first: {rotation.reload_broker(opened.fleet)}"])

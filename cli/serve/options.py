@@ -28,13 +28,13 @@ class ServeOptions:
     retire: Annotated[
         bool,
         typer.Option(
-            "--retire", help="Count what the broker keeps for client_id, end that for good, and exit."
+            "--retire", help="Count what the broker keeps for client_id, end its session for good, and exit."
         ),
     ] = False
     rate: Annotated[
         int | None,
         typer.Option(
-            help="Most reports of one device that are counted in an hour; else all.",
+            help="Count at most this many reports of one device an hour; else all.",
             min=1,
             max=65_535,
             show_default=False,
@@ -52,7 +52,7 @@ class ServeOptions:
     simulated_days: Annotated[
         int | None,
         typer.Option(
-            help="Only for fleets of simulated boards, named sim...: the clock begins this many days ago "
+            help="Only for fleets of simulated devices, named sim...: the clock begins this many days ago "
             "and runs through each in 10 s.",
             min=1,
             max=365,
@@ -71,9 +71,9 @@ class ServeOptions:
         str | None,
         typer.Option(
             metavar="ended|SECONDS[,N][,home-assistant]",
-            help="Retain each experiment's result at the broker, over windows that have ended; or inside "
-            "running ones too, every SECONDS: then only the ε of a report holds. Over the newest N "
-            "windows; and each statistic as a sensor of Home Assistant.",
+            help="Retain each experiment's result at the broker: over windows that have ended, or every "
+            "SECONDS over running ones too, where only a report's ε holds. N: over the newest N windows. "
+            "home-assistant: a sensor for each statistic.",
             show_default=False,
         ),
     ] = None

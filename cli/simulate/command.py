@@ -11,7 +11,7 @@ DATA = (".csv", ".tsv", ".txt")
 
 
 def _simulate(options: SimulateOptions) -> None:
-    """Simulate a fleet before it is built: what would be estimated, beside the truth.
+    """Simulate a fleet before it is built, and compare its estimates with the truth.
 
     With --to the fleet's reports of the last days go into a store, for estimate --trend, ledger, status; or
     through a broker to an aggregator.

@@ -38,7 +38,7 @@ def _course(asked: SimulateOptions, usual_days: int, usual_devices: int) -> tupl
     reporting = "each call makes a report" if every == 1 else f"one call in {every} makes a report"
     unit = f" {definition.unit}" if definition.unit else ""
     return course, [
-        f"boards    {_rhythm(calls)}; {reporting}",
+        f"devices   {_rhythm(calls)}; {reporting}",
         f"readings  {said}{unit} on the first day; {_drifting(definition, by)}",
     ]
 
@@ -55,7 +55,7 @@ def fill_store(asked: SimulateOptions, url: str) -> None:
     e = course.experiment
     show.out.print(f"{e.name}: {filled.reports:,} simulated reports are in fleet {course.fleet}, as if")
     first, last = course.dates[0], course.dates[-1]
-    show.out.print(f"{course.devices:,} boards had reported from {first} to {last} (UTC).")
+    show.out.print(f"{course.devices:,} devices had reported from {first} to {last} (UTC).")
     show.out.print("\n".join(said))
     spent = "" if e.rule == "unlimited" else f", {filled.spent:,} have used up their budget"
     show.out.print(f"          {filled.spoke:,} of them reported{spent}")
@@ -78,7 +78,7 @@ def publish_days(asked: SimulateOptions, to: str) -> None:
     with gateways_at(*connection(to)) as gateways:
         check_announced(gateways, course)
         if not asked.as_json:
-            publishing = f"{course.devices:,} boards of fleet {fleet} publish {course.days} days"
+            publishing = f"{course.devices:,} devices of fleet {fleet} publish {course.days} days"
             show.out.print(f"{name}: {publishing}, each in {DAY_S:g} s.")
             show.out.print("\n".join(said))
             show.out.print(
@@ -132,7 +132,7 @@ def _drifting(definition: Definition, by: float) -> str:
         label = ", ".join(f"{part.name}={first}" for part, first in zip(definition.of, firsts, strict=True))
     else:
         label = "yes" if definition.type == "bool" else (definition.labels or ("the first text",))[0]
-    return f"{100 * by:g} % of the boards turn to {label} each day"
+    return f"{100 * by:g} % of the devices turn to {label} each day"
 
 
 def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:

@@ -37,7 +37,7 @@ class SimulateOptions:
     calls: Annotated[
         float | None,
         typer.Option(
-            help="Calls to report() of each device; with --to, a day.",
+            help="Calls to report() by each device; with --to, each day.",
             show_default="until its budget is spent; with --to, 2/3 of it",
         ),
     ] = None
@@ -66,7 +66,7 @@ class SimulateOptions:
     attack: Annotated[
         str | None,
         typer.Option(
-            help="What a share of fake devices sends: random:SHARE, promote:VALUE:SHARE, "
+            help="What fake devices send, and their share: random:SHARE, promote:VALUE:SHARE, "
             "shift:LOW:HIGH:SHARE or flood:VALUE:SHARE (one code)."
         ),
     ] = None
@@ -89,7 +89,7 @@ class SimulateOptions:
     drift: Annotated[
         float | None,
         typer.Option(
-            help="How much readings move a day; else the share that turns to yes or the first label.",
+            help="How far readings move a day; of labels, the share that turns to yes or the first one.",
             show_default="1/8 of the range in all",
         ),
     ] = None

@@ -180,7 +180,7 @@ def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: di
     else:
         e = estimate.experiment
         name = f"{e.name}, {estimate.unit}" if estimate.unit else e.name
-        who = f"{name}: {estimate.devices:,} simulated boards that hold {estimate.held}"
+        who = f"{name}: {estimate.devices:,} simulated devices that hold {estimate.held}"
         level = f"{estimate.confidence * 100:g} % intervals"
         said = f"{who}; {estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}"
         answers[0].plot(path, estimate.purpose, said)

@@ -38,7 +38,7 @@ def heading(estimate: SimulatedEstimate) -> None:
         if estimate.unit and ":" in estimate.held and not estimate.held.startswith("file:")
         else ""
     )
-    said = f"{counted(estimate.reports)} of {estimate.devices:,} boards that hold {estimate.held}{unit}"
+    said = f"{counted(estimate.reports)} of {estimate.devices:,} devices that hold {estimate.held}{unit}"
     show.out.print(f"{e.name}: {said}")
     if made is not None:
         show.out.print(_spoke(estimate, made))
@@ -54,7 +54,7 @@ def _spoke(estimate: SimulatedEstimate, made: Reporting) -> str:
         return f"each makes {reports}, in {times} to report() on average"
     coin = f": one in {every} makes a report" if every > 1 else ""
     spent = f"; {made.spent:,} used up their budget" if made.spent else ""
-    return f"{made.spoke:,} boards reported, in {times} to report(){coin}{spent}"
+    return f"{made.spoke:,} devices reported, in {times} to report(){coin}{spent}"
 
 
 def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
@@ -91,7 +91,7 @@ def conclusion(estimate: SimulatedEstimate, file: Path | None, answers: Answers)
         say("planned", _planned(estimate.planned))
     if file is None:
         return
-    say("what next", "Fill a store with 30 days of such boards, then ask it:")
+    say("what next", "Fill a store with 30 days of such devices, then ask it:")
     show.out.print(f"  hushmote simulate {file} --to {DEFAULT_STORE}", soft_wrap=True)
 
 
@@ -105,7 +105,7 @@ def _planned(error: PlannedError) -> str:
 
 def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: float) -> str:
     if about.quantity == "reading":
-        return f"{exact(answers)} Four times as many boards halve that."
+        return f"{exact(answers)} Four times as many devices halve that."
     middle = f" In the middle of them it is ±{two_digits(100 * width)}." * (
         estimate.experiment.type == "pair"
     )

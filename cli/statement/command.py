@@ -42,7 +42,7 @@ def write(
     policy: Annotated[
         Path,
         typer.Option(
-            help="The devices' firmware with their POLICY, or that as .json.",
+            help="Firmware file with the devices' POLICY, or its .json.",
             show_default="device/main.py",
         ),
     ] = flash.EXAMPLE,

@@ -1,4 +1,4 @@
-"""`hushmote status`: what a store holds, live if wanted, and how the boards are."""
+"""`hushmote status`: what a store holds, live if wanted, and how the devices are."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ..options import DEFAULT_STORE, AggregatorUrl, AsJson, PolicyFile, StoreUrl
 def status_command(
     store: StoreUrl = DEFAULT_STORE,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Draw it anew with every commit, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Draw it again after every commit, until Ctrl-C.")
     ] = False,
     aggregator: AggregatorUrl = None,
     broker: Annotated[
         str | None,
         typer.Option(
             metavar="URL|FILE.toml",
-            help=f"Ask this broker how the boards are: {URLS}; {FILE}",
+            help=f"Ask this broker how the devices are: {URLS}; {FILE}",
             show_default=False,
         ),
     ] = None,
     policy_file: PolicyFile = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also each version, with the ε of its histograms.")
+        bool, typer.Option("--verbose", help="Also show each version, with the ε of its histograms.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how it is, what each experiment has found out, what was rejected, and why.
+    """Show a store's health, what each experiment has found out, what was rejected, and why.
 
     With --follow in a terminal it is live and takes the whole screen; elsewhere it is printed once.
     """

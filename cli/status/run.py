@@ -142,7 +142,7 @@ def _show_lines(lines: list[dict[str, Any]]) -> None:
         headings = (*named, "report", "newest window", "windows added", "each seen", "own")
         _print("ε of a report, and of histograms", headings, 3, rows)
         show.out.print(
-            f"ε of a histogram is for δ = {known[0]['epsilon']['delta']:g} and a board with up to `own` of "
+            f"ε of a histogram is for δ = {known[0]['epsilon']['delta']:g} and a device with up to `own` of "
             f"its reports, and holds {second_epsilon.ENDED}."
         )
     if any(line["epsilon"]["none_holds"] for line in known):
@@ -218,8 +218,8 @@ def _show_boards(boards: list[dict[str, Any]]) -> None:
         for fleet, states in counts.items()
         for state, count in states.items()
     ]
-    title = "boards, as they say themselves"
-    _print(title, ("fleet", "state", "boards"), 2, rows, "no board has said anything")
+    title = "devices, as they say themselves"
+    _print(title, ("fleet", "state", "devices"), 2, rows, "no device has said anything")
     for fleet, device, words in unwell[:_SHOWN]:
         show.out.print(f"board {device} of fleet {fleet}: {words}", markup=False)
     if len(unwell) > _SHOWN:

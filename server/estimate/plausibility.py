@@ -68,7 +68,7 @@ def check(experiment: Experiment, counts: npt.ArrayLike) -> Plausibility:
         return Plausibility(reports, (), None, "nothing that readings do not change: there is no check of it")
     p = min(1.0, min(one.p for one in checks) * len(checks))
     worst = min(checks, key=lambda one: one.p)
-    words = "nothing that honest boards cannot do"
+    words = "nothing that honest devices cannot do"
     if p < ALARM:
-        words = f"honest boards do not send this: {worst.words}"
+        words = f"honest devices do not send this: {worst.words}"
     return Plausibility(reports, tuple(checks), p, words)

@@ -47,8 +47,8 @@ class Direct(SupportMechanism):
     @property
     def plainly(self) -> str:
         if self.experiment.type == "bool":
-            return "Each board tells the truth somewhat more often than the opposite."
-        return "Each board names its true value somewhat more often than any other one."
+            return "Each device tells the truth somewhat more often than the opposite."
+        return "Each device names its true value somewhat more often than any other one."
 
     def decode(self, counts: Counts) -> SupportDecoded:
         return DirectDecoded(self, self.collapse(counts))

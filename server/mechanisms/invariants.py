@@ -28,7 +28,7 @@ class Check:
     """One thing that honest boards cannot bring about.
 
     kind       "levels" and "seeds": how often each is drawn; "shares": supports of each value, or reports
-               of each code, between what none and all of the boards bring about; "sum": supports of all
+               of each code, between what none and all of the devices bring about; "sum": supports of all
                values together
     level      of the hierarchy, from 0 at the top; None for all together
     statistic  chi-square, or how many reports there are of levels that are never drawn; for shares the
@@ -93,8 +93,8 @@ def bounded_supports(code: SupportCode, classes: Counts, level: int | None) -> I
 def _shares(code: SupportCode, supports: Counts, reports: int, level: int | None) -> Check:
     """Supports are sums of coins of chances from q to p."""
     channel = code.channel
-    above = f"a value{_where(level)} has more supports than if all boards held it"
-    below = f"a value{_where(level)} has fewer supports than if no board held it"
+    above = f"a value{_where(level)} has more supports than if all devices held it"
+    below = f"a value{_where(level)} has fewer supports than if no device held it"
     return bounded(supports, reports, (channel.q, channel.p), (below, above), level)
 
 

@@ -172,12 +172,12 @@ class SquareWave(Mechanism):
 
     @property
     def plainly(self) -> str:
-        return "Each board names a value around its own more often than one further away."
+        return "Each device names a value near its own more often than one further away."
 
     def invariants(self, counts: Counts) -> Iterator[Check]:
         words = (
-            "a code has fewer reports than if no board held a value that it stands for",
-            "a code has more reports than if all boards held values that it stands for",
+            "a code has fewer reports than if no device held a value that it stands for",
+            "a code has more reports than if all devices held values that it stands for",
         )
         yield bounded(counts, int(counts.sum()), (self.wave.q, self.wave.p), words)
 

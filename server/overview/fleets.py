@@ -231,8 +231,8 @@ def state_words(experiment: ExperimentOverview, number: Callable[[int], str] = "
     """How an experiment is, as one sentence or two: whether boards are asked, until when, and what came."""
     e = experiment
     asked = {
-        "withdrawn": "It was withdrawn: boards are asked no more.",
-        "expired": f"It ended on {e.expires}: boards are asked no more.",
+        "withdrawn": "It was withdrawn: devices are no longer asked.",
+        "expired": f"It ended on {e.expires}: devices are no longer asked.",
         "current": "Boards are asked, with no end.",
     }[e.state]
     if e.state == "current" and e.days_left is not None:

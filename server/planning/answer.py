@@ -300,7 +300,7 @@ def _life(
         ("budget", f"{spent} for life; {calls}"),
         *about,
         ("best", f"{counted(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"),
-        ("boards", f'policy must allow rule "{best.rule}", "epsilon" {best.epsilon:,}, {allowed}'),
+        ("policy", f'must allow rule "{best.rule}", "epsilon" {best.epsilon:,}, {allowed}'),
     )
 
 
@@ -322,7 +322,7 @@ def _ways(life: LifetimePlan) -> PlanTable:
         for s in life.spendings
     )
     refused = (
-        f"  {count(r.cap, r.composition)}: ε would be {r.epsilon / MICRO:.2g}, and no board takes one below"
+        f"  {count(r.cap, r.composition)}: ε would be {r.epsilon / MICRO:.2g}, and no device takes one below"
         " 0.001"
         for r in life.refused
     )
@@ -331,7 +331,7 @@ def _ways(life: LifetimePlan) -> PlanTable:
         f"ways to spend the budget, and their errors at the end, {unit_of(life.question)}",
         ("reports for life", "ε each", "every", "used", *windows),
         rows,
-        (*refused, f"  used: of a board's budget, at the end{optimal}"),
+        (*refused, f"  used: of a device's budget, at the end{optimal}"),
     )
 
 

@@ -89,7 +89,7 @@ def file_text(plan: Plan | LifetimePlan, reading: Reading, named: Named) -> str:
         f"rule = {_text(rule)}",
         f"cap = {cap}",
         "",
-        "# The case that was planned, for `hushmote simulate`; boards never see it.",
+        "# The case that was planned, for `hushmote simulate`; devices never see it.",
         "[planned]",
         *_planned(plan),
     ]

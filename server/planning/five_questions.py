@@ -26,12 +26,12 @@ Ask = Callable[[str, str], str]
 """Shows a question and returns the answer; the second text is the default for Enter."""
 
 _ASK_READ = (
-    "1. What does a board read: a number, labels, yes or no? Write a number's range and unit (-30 to 34 °C),"
+    "1. What does a device read: a number, labels, yes or no? Write a number's range and unit (-30 to 34 °C),"
     " or labels (heating, cooling, idle), or yes or no."
 )
-_ASK_DEVICES = "2. How many boards are there?"
+_ASK_DEVICES = "2. How many devices are there?"
 _ASK_SHARE = (
-    "3. How exactly do you want to know the share of boards that say {what}? Write ± how many points:"
+    "3. How exactly do you want to know the share of devices that say {what}? Write ± how many points:"
     " 5 is 25 to 35 % where the share is 30 %."
 )
 _ASK_NUMBER = (
@@ -40,10 +40,10 @@ _ASK_NUMBER = (
     " above 8 to 5 %."
 )
 _ASK_BELIEF = (
-    "4. How much may anybody learn of one household from all that its board ever sends? Say someone is 10 %"
+    "4. How much may anybody learn of one household from all that its device ever sends? Say someone is 10 %"
     " sure of a reading beforehand. How many % sure may they become, at most?"
 )
-_ASK_RHYTHM = "5. For how long do you want to ask, and how often does a board look at its reading?"
+_ASK_RHYTHM = "5. For how long do you want to ask, and how often does a device look at its reading?"
 
 BEFORE = 0.1
 """How sure somebody was of a reading before, in the question about privacy."""
@@ -142,8 +142,8 @@ def recommendation(answer: PlanAnswer, purpose: str) -> list[str]:
     return [
         *unmet,
         f"\n{purpose}",
-        f"\nHow private: {private} That is ε = {total} for a board's life, and it holds against everybody,"
-        " the broker included. Each board keeps count in its flash, and no server can raise it.",
+        f"\nHow private: {private} That is ε = {total} for a device's life, and it holds against everybody,"
+        " the broker included. Each device keeps count in its flash, and no server can raise it.",
         f"\nHow exact: {exact}",
         f"\nWhat it costs: {cost(life)}",
     ]
@@ -200,10 +200,10 @@ def parse_devices(text: str) -> int:
     found = _DEVICES.fullmatch(text.strip())
     number = float(re.sub(r"[,_ ]", "", found[1])) * _TIMES.get((found[2] or "").lower(), 1) if found else 0.5
     if number % 1:
-        raise PlanError(f"the number of boards is a whole number such as 20,000, not {text}")
+        raise PlanError(f"the number of devices is a whole number such as 20,000, not {text}")
     devices = int(number)
     if not 2 <= devices <= MOST_DEVICES:
-        raise PlanError(f"there must be from 2 to {MOST_DEVICES:,} boards, not {devices:,}")
+        raise PlanError(f"there must be from 2 to {MOST_DEVICES:,} devices, not {devices:,}")
     return devices
 
 
@@ -216,9 +216,9 @@ def parse_learned(text: str, reading: Reading) -> Goal:
     if not reading.bins and not _SHARES.fullmatch(what):
         raise PlanError(f"write how exactly the share is to be known: 5 %, not {text}")
     if reading.yes_no:
-        return Goal(reading, "frequency", error, "Which share of the boards says yes?")
+        return Goal(reading, "frequency", error, "Which share of the devices says yes?")
     if reading.labels:
-        purpose = f"Which share of the boards says which of {', '.join(reading.labels)}?"
+        purpose = f"Which share of the devices says which of {', '.join(reading.labels)}?"
         return Goal(reading, "frequency", error, purpose)
     unit = f" {reading.unit}".rstrip()
     within = f" (in{unit})" if unit else ""
@@ -230,7 +230,7 @@ def parse_learned(text: str, reading: Reading) -> Goal:
         return Goal(reading, "mean", error, f"What is the mean reading{within}?")
     quantile = _QUANTILE.fullmatch(what)
     if quantile and 0 < float(quantile[1]) < 100:
-        purpose = f"Below which reading{within} are {quantile[1]} % of the boards?"
+        purpose = f"Below which reading{within} are {quantile[1]} % of the devices?"
         return Goal(reading, "quantile", error, purpose, float(quantile[1]) / 100)
     return Goal(Reading(yes_no=True), "frequency", error, _threshold(what, reading, unit))
 
@@ -248,7 +248,7 @@ def _threshold(what: str, reading: Reading, unit: str) -> str:
     numbers = [float(side[2])] if side else [float(ends[1]), float(ends[2])] if ends else []
     if not all(reading.low <= x <= reading.high for x in numbers) or numbers != sorted(set(numbers)):
         raise PlanError(f"{what} must lie within {reading.low:g} to {reading.high:g}, the lower number first")
-    asks, low = "Which share of the boards reads", f"{numbers[0]:g}{unit}"
+    asks, low = "Which share of the devices reads", f"{numbers[0]:g}{unit}"
     if ends:
         return f"{asks} {low} or more, and less than {numbers[1]:g}{unit}?"
     return (
@@ -270,7 +270,7 @@ def _exactness(text: str) -> tuple[str, float]:
         return text, _USUAL_ERROR
     error = float(found[2]) / 100
     if not 0 < error < 0.5:
-        raise PlanError(f"how exactly is a share of the boards above 0 and below 50 %, not {found[2]} %")
+        raise PlanError(f"how exactly is a share of the devices above 0 and below 50 %, not {found[2]} %")
     return found[1].strip(), error
 
 
@@ -299,5 +299,5 @@ def parse_rhythm(text: str) -> tuple[str, str]:
         raise PlanError("write for how long, and how often: 2 years, every hour")
     long, often = long.strip(), often.strip()
     if not Rhythm(parse_duration(often), parse_duration(long)).calls:
-        raise PlanError(f"a board that looks every {often} never looks within {long}")
+        raise PlanError(f"a device that looks every {often} never looks within {long}")
     return long, often

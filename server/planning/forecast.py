@@ -41,7 +41,7 @@ class Forecast:
         return sum(self.left.values())
 
     def able(self, days: np.ndarray) -> np.ndarray:
-        """Expected share of boards that can still report after the days, shape of days; 0 to 1."""
+        """Expected share of devices that can still report after the days, shape of days; 0 to 1."""
         calls = np.floor(np.asarray(days, float) * self.per_day * self.every + 1e-9)
         return self._able(calls.astype(np.int64))
 
@@ -82,7 +82,7 @@ class SharedForecast:
     per_day: float
 
     def able(self, days: np.ndarray) -> np.ndarray:
-        """Share of boards that can still report after the days, shape of days; 0 to 1."""
+        """Share of devices that can still report after the days, shape of days; 0 to 1."""
         gone = np.searchsorted(self.silent_after, np.asarray(days, float), side="right")
         return 1 - gone / len(self.silent_after)
 

@@ -23,7 +23,7 @@ RULES = ("sum", "squares", "count")
 USUAL_EPSILON = 4.0
 """Nats: the most that one report may cost by default, or the total if that is less."""
 
-STARTED = "Boards may be started over the network: their policy says so."
+STARTED = "The policy lets devices be started over the network."
 """What is said of a policy whose consent_from is "network"."""
 
 _NAME = "POLICY"
@@ -109,7 +109,7 @@ def policy_for(
     caps = Filter(total, delta)
     if caps.left(ldp_client.EPSILON_MIN) < 1:
         raise PolicyError(
-            f"a total of {total:g} holds no report: the smallest that boards make has ε = 0.001"
+            f"a total of {total:g} holds no report: the smallest that devices make has ε = 0.001"
         )
     if most_epsilon is None:
         most_epsilon = min(round(USUAL_EPSILON * MICRO), caps.sum_cap)
@@ -120,7 +120,7 @@ def policy_for(
             "allow less for one report"
         )
     if not experiments:
-        raise PolicyError("name the experiments that boards may take part in: they ignore all others")
+        raise PolicyError("name the experiments that devices may take part in: they ignore all others")
     return Policy(caps.sum_cap, caps.squares_cap, most_epsilon, tuple(rules), tuple(experiments))
 
 

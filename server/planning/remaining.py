@@ -22,7 +22,7 @@ Profile = tuple[int, ...]
 """How many reports a board has made for each of a fleet's experiments, in their order."""
 
 
-COUNTED = "Counted from the reports that arrived; the boards' own ledgers may be further."
+COUNTED = "Counted from the reports that arrived; the devices' own ledgers may be further."
 
 _AHEAD = 3
 _LEAST_DAYS = 30.0

@@ -122,7 +122,7 @@ def not_met(life: LifetimePlan, error: float | None) -> str:
 def cost(life: LifetimePlan) -> str:
     """Say what a device sends in its life, and how its reports are spread."""
     best, size = life.best, 9 + life.design.experiment.code_bytes
-    text = f"a board sends {counted(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
+    text = f"a device sends {counted(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
     text += f" in {length(life.rhythm.horizon_s)}"
     if best.every == 1:
         return f"{text}, one at every look, and is silent then."

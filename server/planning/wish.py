@@ -41,34 +41,34 @@ class Wish:
     ] = None
     statistics: Annotated[
         str | None,
-        "What the error is of: frequencies (the share of one value), ranges, quantiles or mean.",
+        "What the error is for: frequencies (the share of one value), ranges, quantiles or mean.",
         "--statistics",
         "--for",
     ] = None
-    share: Annotated[float | None, "Share that the value or range holds; without it the worst one."] = None
+    share: Annotated[float | None, "Share of devices with the value or range; else the worst one."] = None
     ranges: Annotated[
         Sequence[str] | None,
         "low:high in the unit, or in bins without --low; either may be empty. Or n: any n neighbouring bins.",
         "--range",
     ] = None
-    quantile: Annotated[float | None, "Which quantile; without it the median."] = None
+    quantile: Annotated[float | None, "Which quantile; else the median."] = None
     deviation: Annotated[
         float | None,
-        "Of a mean: standard deviation of the readings, in the unit, or part of the range without --low;"
-        " without it the worst readings there can be.",
+        "For a mean: standard deviation of the readings, in the unit, or as part of the range without --low;"
+        " else the worst readings possible.",
     ] = None
     low: Annotated[float | None, "Least reading of a number."] = None
     high: Annotated[float | None, "Largest reading of a number."] = None
     unit: Annotated[str, "The reading's unit, for what is printed."] = ""
     histogram_epsilon: Annotated[
         float | None,
-        "In place of --epsilon: the ε that the histogram of all reports may have, against whoever sees"
+        "Instead of --epsilon: the ε that the histogram of all reports may have, against people who see"
         " histograms only; not against the broker, the aggregator's operator or the database's journal.",
     ] = None
     lifetime: Annotated[
         float | None,
-        "Plan a life: the ε that all of a board's reports may cost. With --error in place of --devices, how"
-        " many it takes.",
+        "Plan a life: the ε that all of a device's reports may cost. With --error instead of --devices: how"
+        " many devices it takes.",
     ] = None
     delta: Annotated[
         float | None,
@@ -79,7 +79,7 @@ class Wish:
     call: Annotated[str | None, "With --lifetime: time between calls to report(), such as 10min."] = None
     limit: Annotated[
         float | None,
-        "With --lifetime: most ε that the boards' policy allows one report, otherwise"
+        "With --lifetime: the most ε that the devices' policy allows one report, otherwise"
         f" {DEFAULT_LIMIT / MICRO:g}.",
     ] = None
 

@@ -179,7 +179,7 @@ def epsilon_of_report(wish: Wish, question: Question, domain: int | None) -> int
     for name in ("horizon", "call", "limit", "delta"):
         given = getattr(wish, name) is not None
         if given and not (name == "delta" and wish.histogram_epsilon is not None):
-            raise PlanError(f"--{name} goes with --lifetime, the budget of a board's whole life")
+            raise PlanError(f"--{name} goes with --lifetime, the budget of a device's whole life")
     if wish.histogram_epsilon is None:
         return micro("epsilon", wish.epsilon)
     if wish.epsilon is not None:

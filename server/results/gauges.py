@@ -17,7 +17,7 @@ WORDS = {
     "hushmote_estimate_timestamp_seconds": "When the estimate was worked out, unix time.",
     "hushmote_report_epsilon": "Epsilon of one report, nats.",
     "hushmote_histogram_epsilon": "Epsilon of all windows, each seen at its end; absent where none holds.",
-    "hushmote_histogram_implausible": "1 where honest boards do not send this histogram.",
+    "hushmote_histogram_implausible": "1 where honest devices do not send this histogram.",
     "hushmote_budget_boards": "Boards heard from.",
     "hushmote_budget_boards_silent": "Boards heard from that have no report left.",
     "hushmote_budget_reports_left": "Reports left in all boards heard from; absent where unlimited.",

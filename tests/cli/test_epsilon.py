@@ -59,7 +59,7 @@ def test_an_epsilon_becomes_beliefs(hushmote):
 def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmote):
     arguments = ("8:grr", "--epsilon", "1", "--histogram", "2000")
     text = " ".join(hushmote(*arguments).split())
-    assert "who sees only a histogram of 2,000 reports, one of them the board's" in text
+    assert "who sees only a histogram of 2,000 reports, one of them the device's" in text
     assert "not against the broker, the aggregator's operator or the database's journal" in text
     found = ask(hushmote, *arguments)
     view = found["histogram"]
@@ -192,7 +192,7 @@ def test_plots_are_written(hushmote, tmp_path: Path):
         (("3", "--epsilon", "1", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
         (("3", "--epsilon", "1", "--histogram", "0"), "reports in the histogram"),
         (("3", "--epsilon", "1", "--histogram", "2", "--reports", "3"), "does not hold 3 of one"),
-        ((), "say what a board may hold"),
+        ((), "say what a device may hold"),
         (("3", "--prior", "room@home", "--risk", "1/2"), "leave the number of values out"),
     ],
 )

@@ -21,14 +21,14 @@ def test_five_answers_on_a_terminal_end_in_a_recommendation_and_a_file(tmp_path:
     assert status == 0
     text = " ".join(shown.split())
     assert [f"{n}. " in text for n in range(1, 7)] == [True] * 5 + [False]
-    assert "Which share of the boards reads 8 °C or more? Boards answer it with yes or no" in text
+    assert "Which share of the devices reads 8 °C or more? Boards answer it with yes or no" in text
     assert "How private: Someone 10 % sure of a device's reading can become at most 80 % sure" in text
     assert "How exact: The share of yes is then known to ±" in text
-    assert "What it costs: a board sends 2 reports of 10 bytes" in text
+    assert "What it costs: a device sends 2 reports of 10 bytes" in text
     assert "What next: plan.toml is written." in text
     definition = load(tmp_path / "plan.toml")
     assert (definition.name, definition.type) == ("plan", "bool")
-    assert definition.purpose == "Which share of the boards reads 8 °C or more?"
+    assert definition.purpose == "Which share of the devices reads 8 °C or more?"
     experiment = definition.experiment()
     assert experiment.cap == 3_583_000  # ln(0.8 / 0.2 * 9) = 3.5835
     assert "hushmote experiment show plan.toml" in text
@@ -41,7 +41,7 @@ def test_a_bad_answer_is_asked_again_and_enter_takes_what_is_proposed(tmp_path: 
     text = " ".join(shown.split())
     assert status == 0
     assert "Not understood: write yes/no, or different labels with commas" in text
-    assert "Not understood: the number of boards is a whole number such as 20,000, not many." in text
+    assert "Not understood: the number of devices is a whole number such as 20,000, not many." in text
     assert "Not understood: it was 10 % before: write what it may become at most" in text
     assert "Not understood: write for how long, and how often: 2 years, every hour." in text
     definition = load(tmp_path / "heating.toml")

@@ -173,7 +173,7 @@ def test_the_table_fits_80_columns_and_says_what_it_does_not_know(url, tmp_path)
     (tmp_path / "main.py").write_text(policy.literal(POLICY))
     found = ledger("--store", url, "--policy", str(tmp_path / "main.py"), "--device", "d3")
     assert found.exit_code == 0, found.output
-    assert "the boards' own ledgers may be further" in " ".join(found.output.split())
+    assert "the devices' own ledgers may be further" in " ".join(found.output.split())
     assert "d3" in found.output
     assert max(map(len, found.output.splitlines())) <= 80
 

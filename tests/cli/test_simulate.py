@@ -35,12 +35,12 @@ def folder(tmp_path: Path) -> Path:
 def test_few_reports_are_said_with_what_to_do(folder: Path):
     arguments = ("simulate", "room.toml", "--devices", "2000", "--seed", "1")
     told = " ".join(hushmote(*arguments, "--calls", "1", cwd=folder).split())
-    assert "boards reported, in 1 call to report(): one in 90 makes a report" in told
+    assert "devices reported, in 1 call to report(): one in 90 makes a report" in told
     assert "Too few reports: a share is known to ±" in told
     assert "--calls 360 makes about 6,446 reports" in told  # not 8,000: some boards are slower
     better = hushmote(*arguments, cwd=folder)
     assert "can become at most 24 % sure" in " ".join(better.split())
-    assert "8,000 reports of 2,000 boards that hold normal:16:2 °C" in better
+    assert "8,000 reports of 2,000 devices that hold normal:16:2 °C" in better
     assert "Too few" not in better
     for paragraph in ("how private", "how exact", "what next"):
         assert paragraph in better

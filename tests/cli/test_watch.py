@@ -122,7 +122,7 @@ def test_that_the_network_may_start_a_board_is_said_where_the_policy_says_it(
     known = dataclasses.replace(policy.policy_for(8, 1e-6, ["temp"]), consent_from=consent_from)
     (tmp_path / "policy.json").write_text(json.dumps(dataclasses.asdict(known)))
     words, given = (
-        "Boards may be started over the network: their policy says so.",
+        "The policy lets devices be started over the network.",
         ("--policy", "policy.json"),
     )
     audit = ("check-mechanism", "rr", "--samples", "100")

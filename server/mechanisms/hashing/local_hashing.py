@@ -60,7 +60,7 @@ class LocalHashing(SupportMechanism):
     @property
     def plainly(self) -> str:
         return (
-            "Each board sorts the values into a few groups at random, and names the group of its own; now and"
+            "Each device sorts the values into a few groups at random, and names its own group; now and"
             " then a wrong one."
         )
 

@@ -157,7 +157,7 @@ class ProjectiveGeometry(SupportMechanism):
     @property
     def plainly(self) -> str:
         return (
-            "Each board names one of many fixed groups of values, and more often one that its own value is in"
+            "Each device names one of many fixed groups of values, more often one that its own value is in"
             " than another."
         )
 

@@ -63,7 +63,7 @@ class Hierarchy(SupportMechanism):
     @property
     def plainly(self) -> str:
         return (
-            "Each board answers about one part of a tree: in which half the reading lies, or in which"
+            "Each device answers about one part of a tree: in which half the reading lies, or in which"
             " quarter, and so on; now and then it names a wrong one."
         )
 

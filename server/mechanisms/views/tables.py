@@ -153,7 +153,7 @@ class Views(SupportMechanism):
     @property
     def plainly(self) -> str:
         return (
-            "Each board answers about one part of its reading or about several together, as a coin has it;"
+            "Each device answers about one part of its reading or about several together, as a coin has it;"
             " now and then wrongly."
         )
 

@@ -104,7 +104,7 @@ def test_devices_that_send_one_code_or_one_seed_are_caught(experiment: Experimen
         counts[level.offset : level.offset + codes] += 5000 // codes
         found = check(experiment, counts)
         assert found.implausible
-        assert "honest boards do not send this" in found.words
+        assert "honest devices do not send this" in found.words
         seeds = next(
             c for c in found.checks if c.kind == "seeds" and c.level in (None, len(experiment.levels) - 1)
         )
@@ -140,10 +140,10 @@ def test_shares_above_all_and_below_none_are_caught_in_direct_answers():
     experiment = designed("grr", 64, 1)
     counts = honest(experiment, 95_000, 1)
     counts[7] += 5000  # the estimate says 188 %
-    assert "more supports than if all boards held it" in check(experiment, counts).words
+    assert "more supports than if all devices held it" in check(experiment, counts).words
     counts = honest(experiment, 95_000, 1)
     counts[7] = 0
-    assert "fewer supports than if no board held it" in check(experiment, counts).words
+    assert "fewer supports than if no device held it" in check(experiment, counts).words
 
 
 def test_sums_of_shares_that_honest_boards_cannot_have_are_caught():

@@ -141,9 +141,9 @@ def test_reports_that_no_fleet_can_send_are_called_so():
     counts[-1] += 4000
     finding = plausibility.check(experiment, counts)
     assert finding.implausible
-    assert "more reports than if all boards" in finding.words
+    assert "more reports than if all devices" in finding.words
     counts[-1] = 0
     counts[40] = 0
     finding = plausibility.check(experiment, counts)
     assert finding.implausible
-    assert "fewer reports than if no board" in finding.words
+    assert "fewer reports than if no device" in finding.words

@@ -99,7 +99,7 @@ def test_words_state_and_days_left(store: Store):
     assert "Today is the last day." in state_words(last)
     ended = of(overview(store, NOON + 10 * DAY), "temp")
     assert (ended.state, ended.days_left) == ("expired", 0)
-    assert state_words(ended).startswith("It ended on 2026-11-30: boards are asked no more.")
+    assert state_words(ended).startswith("It ended on 2026-11-30: devices are no longer asked.")
 
 
 def test_versions_of_a_name_are_one_experiment(store: Store):
@@ -126,7 +126,7 @@ def test_a_histogram_that_boards_cannot_have_made_is_said(store: Store):
         row = {"experiment": version.id, "window": "2026-11-21", "code": 5, "count": 5000}
         connection.execute(schema.histogram.insert().values(**row))
     seen = overview(store, NOON, seen)
-    assert of(seen, "temp").implausible.startswith("honest boards do not send this")
+    assert of(seen, "temp").implausible.startswith("honest devices do not send this")
     assert of(seen, "hourly").implausible == ""
 
 

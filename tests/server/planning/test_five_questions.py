@@ -43,13 +43,13 @@ def test_a_reading_is_yes_or_no_labels_or_a_range_in_round_bins(text: str, readi
 @pytest.mark.parametrize(
     ("text", "question", "error", "purpose"),
     [
-        ("above 8 to 5 %", ("frequency", None), 0.05, "Which share of the boards reads 8 °C or more?"),
-        ("below 2.5 °C", ("frequency", None), 0.05, "Which share of the boards reads less than 2.5 °C?"),
+        ("above 8 to 5 %", ("frequency", None), 0.05, "Which share of the devices reads 8 °C or more?"),
+        ("below 2.5 °C", ("frequency", None), 0.05, "Which share of the devices reads less than 2.5 °C?"),
         (
             "18 to 22 to 3%",
             ("frequency", None),
             0.03,
-            "Which share of the boards reads 18 °C or more, and less than 22 °C?",
+            "Which share of the devices reads 18 °C or more, and less than 22 °C?",
         ),
         ("the median, ±2 %", ("quantile", 0.5), 0.02, "What is the median reading (in °C)?"),
         ("the mean to 2 %", ("mean", None), 0.02, "What is the mean reading (in °C)?"),
@@ -57,7 +57,7 @@ def test_a_reading_is_yes_or_no_labels_or_a_range_in_round_bins(text: str, readi
             "90 % quantile",
             ("quantile", 0.9),
             0.05,
-            "Below which reading (in °C) are 90 % of the boards?",
+            "Below which reading (in °C) are 90 % of the devices?",
         ),
         ("how do they spread, to 5 points", ("range", None), 0.05, "How do the readings spread (in °C)?"),
         ("everything to 1.5 %", ("range", None), 0.015, "How do the readings spread (in °C)?"),

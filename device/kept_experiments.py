@@ -16,6 +16,7 @@ damaged is none either; the broker's next message makes a new one.
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
 
 import binascii
+import gc
 import hashlib
 import json
 import os
@@ -57,6 +58,12 @@ def beside_ledger(client):
         folder, "the storage is no folder: give kept, a KeptExperiments", ldp_client.SettingsError
     )
     return KeptExperiments(client, folder + "/experiments")
+
+
+def tidy():
+    """Collect garbage on a board, so that what stays lies close together and free memory is in one piece."""
+    if hasattr(gc, "mem_free"):  # MicroPython
+        gc.collect()
 
 
 class KeptExperiments:
@@ -134,6 +141,7 @@ class KeptExperiments:
         A signature takes a Pico more than a second. Bytes that were refused are not looked at again.
         """
         name, payload = self.waiting.pop(0)
+        tidy()  # a signature's numbers need room
         digest = hashlib.sha256(payload).digest()
         before, why = self._refused.get(name, (None, None))
         if digest != before:

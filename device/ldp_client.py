@@ -21,6 +21,7 @@ import binascii
 import hashlib
 import json
 import os
+import sys
 
 try:
     from micropython import const
@@ -62,7 +63,11 @@ _RULES = ("unlimited", "sum", "squares", "count")  # the order is the ledger's e
 
 def _beside(name):
     """A module that lies beside this file: in its package on CPython, in the same folder on a board."""
-    return __import__(__name__.rpartition("ldp_client")[0] + name, None, None, ("*",))
+    path = __name__[:-10] + name  # without "ldp_client"
+    module = __import__(path, None, None, ("*",))
+    if path == name:
+        sys.modules.pop(name, 0)  # a board needs it for a moment, then its memory
+    return module
 
 
 class LDPError(Exception):

@@ -18,12 +18,12 @@ import time
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from . import ldp_client
-    from .kept_experiments import KeptExperiments, load_further
+    from .kept_experiments import KeptExperiments, load_further, tidy
     from .mqtt_reporter import Reporter
     from .reporter_base import Brokers, sleep_ms, ticks_diff, ticks_ms
 else:
     import ldp_client
-    from kept_experiments import KeptExperiments, load_further
+    from kept_experiments import KeptExperiments, load_further, tidy
     from mqtt_reporter import Reporter
     from reporter_base import Brokers, sleep_ms, ticks_diff, ticks_ms
 
@@ -261,6 +261,7 @@ class Application:
     """What runs here: its client, experiments and reporter; NeedsPerson where one of them cannot be made."""
 
     def __init__(self):
+        tidy()  # after the imports
         self.settings = load_settings()
         for fault in load_further(self.settings.get("with")):
             print("hushmote: " + fault)
@@ -321,6 +322,7 @@ class Application:
             if self.settings.get("mqtt_ca"):
                 set_clock()
             feed()
+            tidy()
             self.reporter.flush(30_000, unknown)
         finally:
             try:
@@ -338,8 +340,8 @@ class Application:
                 text = "%d reports made, %d left" % (line["reports"], line["left"])
             elif line["state"] == "spent":
                 text = "silent: its budget is spent, after %d reports" % line["reports"]
-            elif line["state"] == "refused":
-                text = "refused: " + line["reason"]
+            elif line["reason"] or name in reporter.refused:
+                text = "refused: " + (line["reason"] or reporter.refused[name])
                 if "signature" in text:
                     text += ": is announce_key this fleet's?"
             else:

@@ -10,7 +10,6 @@ from nicegui import ui
 from ..server.answers.query import Selection
 from ..server.errors import HushmoteError
 from ..server.overview.fleets import ExperimentOverview, StoreOverview
-from ..server.plain_text import visible
 from .frame import frame, heading, sentence, skeleton, tag
 from .page import Page
 from .reader import Reader, reader
@@ -98,7 +97,9 @@ class FleetView:
         try:
             known = await self._page.asking.finding(Selection(e.name, e.fleet), self._reader, series=series)
         except HushmoteError as error:
-            known = sentence(visible(str(error)))
+            known = sentence(await self._page.live.trouble(error))
+            if not known:
+                return
         self._tiles[e.fleet, e.name].find(known)
 
     def _build(self, seen: StoreOverview, absent: str) -> None:

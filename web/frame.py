@@ -107,5 +107,7 @@ def tag(name: str, text: str) -> ui.label:
 
 def sentence(words: str) -> str:
     """Words with a full stop at the end, and a capital letter at the beginning where no name or path is."""
+    if not words:
+        return ""
     first = words[:1].upper() if _WORD.match(words) else words[:1]
     return f"{first}{words[1:]}" + ("" if words.endswith((".", "!", "?")) else ".")

@@ -16,6 +16,8 @@ from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError
 from ..server.overview.fleets import StoreOverview, overview
 from ..server.overview.watch import StoreState, StoreWatch
+from ..server.plain_text import visible
+from ..server.store.store import StoreError
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -94,6 +96,12 @@ class LiveStore:
         self._answers.pop(question, None)
         self._answers[question] = self.version, future
         return await asyncio.shield(future)
+
+    async def trouble(self, error: HushmoteError) -> str:
+        """What hinders; nothing where it is the store itself: the frame says that, once."""
+        if isinstance(error, StoreError):
+            await self.look()  # the question may have been quicker
+        return "" if self.state.words else visible(str(error))
 
     async def overview(self) -> StoreOverview:
         """What there is to see at a glance; raises StoreError."""

@@ -1246,8 +1246,9 @@ def compiled(folder: Path, architecture: str, umqtt: Path, *modules: str) -> Pat
 
 
 def in_a_small_heap(runtime: tuple[str, ...], modules: Path, *script: Any) -> str:
+    # 1 KiB less than is promised: coins decide how broken up the free memory is.
     done = subprocess.run(
-        [*runtime, "-X", "heapsize=64k", *(str(part) for part in script)],
+        [*runtime, "-X", "heapsize=63k", *(str(part) for part in script)],
         cwd=modules,
         env={**os.environ, "MICROPYPATH": "."},  # as short as a board's paths, which stay in its heap
         capture_output=True,
@@ -1289,17 +1290,17 @@ def test_the_application_fetches_verifies_keeps_and_reports_in_a_64_kib_heap(
     topic = topics.experiment_topic(FLEET, "room_temp")
     watcher.publish("room_temp", keys.sign_experiment(signing, topic, experiment(), 1))
     (tmp_path / "modules").mkdir()
-    (tmp_path / "flash").mkdir()
+    (tmp_path / "modules" / "flash").mkdir()
     modules = compiled(tmp_path / "modules", "armv6m", umqtt, *MODULES)
     announce_key = keys.public_key_bytes(signing).hex()
-    script = (SCRIPTS / "small_main.py", tmp_path / "flash", "127.0.0.1", mosquitto.port, announce_key)
+    script = (SCRIPTS / "small_main.py", "flash", "127.0.0.1", mosquitto.port, announce_key)
     for wake_ups, reports in ((6, 6), (1, 7)):  # an RP2040 goes on after its sleep, an ESP32 starts anew
         lines = in_a_small_heap(runtime, modules, *script, wake_ups).splitlines()
         answer = json.loads(lines[-1].removeprefix("HEAP "))
         assert (answer["sent"], answer["reports"]) == (wake_ups, reports)
         assert answer["grown"] <= 256
         assert answer["imported"] < 43 * 1024, answer
-    assert (tmp_path / "flash" / "experiments" / "room_temp").exists()
+    assert (modules / "flash" / "experiments" / "room_temp").exists()
 
 
 # --- Pure parts -----------------------------------------------------------------------------------

@@ -161,3 +161,14 @@ def test_the_proof_can_fail(broken: str, tmp_path: Path, monkeypatch: pytest.Mon
     exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": v} for v in (1, OSError(5), "warm")])
     with pytest.raises(AssertionError, match="impossible for another"):
         assert_private(exact, 1_000_000)
+
+
+def test_why_an_experiment_is_not_taken_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    air = Air()
+    air.experiment("room_temp", experiment_json(name="room_temp", **EXPERIMENTS["grr"]))
+    install(monkeypatch, air, tmp_path, memory(provisioned()), {"room_temp": 21.4})
+    monkeypatch.setitem(main.POLICY, "ask", "each")
+    printed: list[str] = []
+    monkeypatch.setattr(main, "print", printed.append)
+    main.Application().wake_up()
+    assert "hushmote: room_temp: refused: nobody has said yes to it: agree(name) says it" in printed

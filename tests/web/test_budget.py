@@ -14,12 +14,13 @@ from browser import needs_chromium, paged
 from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.errors import UsageError
 from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.plain import plain
 from hushmote.server.planning import remaining
 from hushmote.server.planning.policy import Policy, policy_for
 from hushmote.server.planning.remaining import COUNTED, BudgetLine, FleetLedger
-from hushmote.server.store import Store
+from hushmote.server.store import Store, StoreError
 from hushmote.server.wire.report import encode
 from hushmote.web.budget.answer import NO_POLICY, fleet_supply
 from hushmote.web.budget.ledgers import Ledgers
@@ -197,6 +198,22 @@ def test_a_ledger_is_read_once_for_all_and_not_again_before_it_is_due(tmp_path):
         store.add_fleet("home", keyed=False)
         store.add_experiment("home", ROOM)
         asyncio.run(readers(store))
+
+
+def test_a_question_that_finds_the_store_gone_leaves_it_to_the_frame_to_say_so(tmp_path):
+    path = tmp_path / "store.sqlite"
+
+    async def trouble() -> list[str]:
+        live = LiveStore(f"sqlite:///{path}")
+        await live.look()
+        said = [await live.trouble(StoreError("of one row")), await live.trouble(UsageError("no such name"))]
+        path.unlink()
+        said.append(await live.trouble(StoreError("there is no store")))  # before the page looked again
+        live.close()
+        return said
+
+    Store(f"sqlite:///{path}").close()
+    assert asyncio.run(trouble()) == ["of one row", "no such name", ""]
 
 
 @needs_chromium

@@ -102,9 +102,9 @@ class ExperimentView:
         """Say what hinders, or nothing."""
         self._areas.state.text, self._areas.state.visible = text, bool(text)
 
-    def _hinders(self, error: HushmoteError) -> None:
-        """Say what hinders; of the store itself the frame says it; here stands how old numbers are."""
-        said = "" if self._page.live.state.words else sentence(visible(str(error)))
+    async def _hinders(self, error: HushmoteError) -> None:
+        """Say what hinders, and how old the numbers are that stand here."""
+        said = sentence(await self._page.live.trouble(error))
         if self._seen_at is not None:
             said = f"{said} What you see is of {self._reader.time(self._seen_at)} UTC.".strip()
         self.state(said)
@@ -121,7 +121,7 @@ class ExperimentView:
         try:
             of = await self._ask.selected(self._selection)
         except HushmoteError as e:
-            self._hinders(e)
+            await self._hinders(e)
             return False
         self._of, self._choices = of, files.fitted_to(self._choices, of)
         if self._asked:
@@ -211,7 +211,7 @@ class ExperimentView:
         try:
             await self._show_main(choices)
         except HushmoteError as e:
-            self._hinders(e)
+            await self._hinders(e)
             return
         if self._still(choices):
             self.state("")
@@ -225,11 +225,11 @@ class ExperimentView:
         try:
             known = await self._ask.finding(selection, self._reader)
         except HushmoteError as e:
-            lines = [sentence(visible(str(e)))]
+            lines = [sentence(await self._page.live.trouble(e))]
         else:
             told = [one.sentence for one in known.findings]
             lines = list(dict.fromkeys(told)) if known.enough else [known.sentence]
-        if self._still(choices):
+        if any(lines) and self._still(choices):
             self._say(self._areas.finding, lines)
 
     async def _show_main(self, choices: Choices) -> None:
@@ -301,7 +301,8 @@ class ExperimentView:
         try:
             answers = await self._ask.answers(asked, slow=True)
         except HushmoteError as e:
-            nothing(sentence(visible(str(e))))
+            if said := await self._page.live.trouble(e):
+                nothing(sentence(said))
             return None
         return answers if self._still(choices) else None
 
@@ -320,11 +321,11 @@ class ExperimentView:
         try:
             both = await self._ask.epsilons(self._question("estimate").selection)
         except HushmoteError as e:
-            lines = [sentence(visible(str(e)))]
+            lines = [sentence(await self._page.live.trouble(e))]
         else:
             lines = sentences.epsilons(both.overview, both.shown, self._reader)
             lines.append(f"Worked out at {self._reader.time(both.at)} UTC, {sentences.ANEW}.")
-        if not self._client.is_deleted:
+        if any(lines) and not self._client.is_deleted:
             self._say(self._private, lines)
 
     @staticmethod

@@ -26,7 +26,7 @@ statement_app = typer.Typer(
     help="A fleet's papers: what is asked, what it costs in privacy, for people, auditors and authorities.",
     no_args_is_help=True,
 )
-_KINDS = (".html", ".json")
+_KINDS = (".html", ".json", ".pdf")
 
 
 @statement_app.command("write")
@@ -73,9 +73,11 @@ def write(
         return
     whole = document.signed(statement, fleet_keys)
     for path in paths:
-        text = page.html(whole) if path.suffix.lower() == ".html" else json.dumps(whole, indent=2) + "\n"
+        kind = path.suffix.lower()
+        text = json.dumps(whole, indent=2) + "\n" if kind == ".json" else page.html(whole)
+        made = page.pdf(text) if kind == ".pdf" else text.encode()
         with refusing(UsageError, f"write {path}"):
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(made)
         show.out.print(f"wrote {path}", soft_wrap=True)
 
 

@@ -1,6 +1,9 @@
 """`hushmote statement`: its files, who may sign them, and what is refused in one line."""
 
 import json
+import re
+import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -67,6 +70,39 @@ def test_for_everybody_it_writes_no_count(home: Path):
     assert hushmote("statement", "verify", "public.json", cwd=home).startswith("signed for fleet home on ")
 
 
+def test_as_pdf_the_label_is_the_first_page(home: Path):
+    pytest.importorskip("weasyprint", exc_type=ImportError)
+    write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key", "--output")
+    sizes = []
+    for more in ((), ("--public",)):
+        name = f"label{len(sizes)}.pdf"
+        assert hushmote(*write, name, *more, cwd=home) == f"wrote {name}\n"
+        made = (home / name).read_bytes()
+        assert made.startswith(b"%PDF-")
+        assert made.rstrip().endswith(b"%%EOF")
+        streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", made, re.DOTALL)
+        objects = b"".join(zlib.decompress(s) for s in streams if s[:1] == b"\x78")
+        sizes.append(int(re.findall(rb"/Count (\d+)", objects)[0]))
+    # Label, files, signature; and in the whole statement at least a page of each chapter between.
+    assert sizes[0] >= 8
+    assert sizes[1] == 3
+
+
+@pytest.mark.parametrize(("missing", "said"), [("ImportError", "hushmote[pdf]"), ("OSError", "needs Pango")])
+def test_without_what_makes_a_pdf_it_says_how_to_get_it(
+    missing: str, said: str, home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (home / "weasyprint.py").write_text(f"raise {missing}('no library')")
+    monkeypatch.delitem(sys.modules, "weasyprint", raising=False)
+    monkeypatch.syspath_prepend(str(home))
+    write = ("statement", "write", "--policy", "main.py", "--public", "--master-key", "master.key")
+    line = hushmote(*write, "--output", "a.pdf", cwd=home, expect=1)
+    assert said in line
+    assert line.endswith(", or print the .html from a browser\n")
+    assert line.count("\n") == 1
+    assert not (home / "a.pdf").exists()
+
+
 def test_the_same_epoch_gives_the_same_bytes(home: Path):
     write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key", "--output")
     for name in ("a.json", "b.json"):
@@ -119,7 +155,7 @@ def test_an_open_fleets_statement_is_unsigned_and_says_so(tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--output", "s.pdf"), "s.pdf must end in .html or .json: that says what is written"),
+        (("--output", "s.txt"), "s.txt must end in .html or .json or .pdf: that says what is written"),
         (("--policy", "none.py"), "cannot read none.py: No such file or directory"),
         (("cellar",), "no fleet cellar in "),
         ((), "refuse room_temp_2: give the firmware they have with --policy"),

@@ -59,9 +59,8 @@ def preview(client, name, reading):
         truth = sum(level.weight * level.threshold for level in exp.levels)
         whole = exp.weight_sum * ldp_client.ONE
         odds = 10 * truth // (whole - truth)
-        which = ("One code speaks", "It") if speak == 1 else ("%d codes speak" % speak, "One of these")
-        text = "%s for %s. %s is sent with odds %s to 1."
-        lines.append(text % (which[0], reading, which[1], _tenths(odds)))
+        text = "One code speaks for %s. It" if speak == 1 else "%d codes speak for %%s. One of these" % speak
+        lines.append((text + " is sent with odds %s to 1.") % (reading, _tenths(odds)))
     lines.append("No code is more than %s times as likely at one reading as at another." % _times(exp))
     if exp.every > 1:
         lines.append("One reading in %d is reported, drawn before anything looks at it." % exp.every)

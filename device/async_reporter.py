@@ -59,7 +59,7 @@ async def _within(ms, awaitable):
 
 
 class _Packets:
-    """Whole packets out of what a stream brings."""
+    """Cuts a stream into whole packets."""
 
     def __init__(self):
         self._data = b""
@@ -74,7 +74,7 @@ class _Packets:
             self.since_ms = ticks_ms()
 
     def next(self):
-        """(First byte, body) of the next packet, None where it is not whole; ValueError where it is none."""
+        """(First byte, body) of the next packet, None before it is whole; ValueError if it is not MQTT."""
         data = self._data
         if data and data[0] & 0xF0 != _PUBLISH and data[0] not in _ANSWERS:
             raise ValueError(NOT_MQTT)

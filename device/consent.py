@@ -1,4 +1,4 @@
-"""Asking first: how somebody who stands before a board says yes or no, and how the network may.
+"""Asking first: how somebody at a board says yes or no, and what the network may say.
 
 attend(client, 14, "LED", feed)     the button on a pin is down, or nobody has said yes
 from_network(client, False)         a stop that came over the network
@@ -60,7 +60,7 @@ def turn(client, pin, light, feed):
 
 
 def attend(client, button, led, feed):
-    """See to whoever stands before a board: its button is down, or nobody has said yes.
+    """Serve somebody at a board: its button is down, or nobody has said yes.
 
     button, led: pins, or None. Waits for a yes where there is a button; else returns what to do.
     """

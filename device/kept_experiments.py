@@ -9,8 +9,8 @@ to verify, no write.
 
 A file has the experiment's name and holds, big-endian:
     4 least serial that is accepted   the payload, an experiment or its withdrawal   4 CRC-32
-The CRC covers the fleet and its announce key as well: another fleet's files are none. A file that is
-damaged is none either; the broker's next message makes a new one.
+The CRC covers the fleet and its announce key as well, so that another fleet's files are ignored. So is a
+damaged file; the broker's next message makes a new one.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
@@ -36,13 +36,13 @@ def load_further(names):
     for name in names or ():
         try:
             __import__(name)
-        except Exception as e:  # what a file does when it is imported is its own affair
+        except Exception as e:  # whatever an imported file raises
             faults.append("%s.py: %s: %s: flash it again" % (name, type(e).__name__, e))
     return faults
 
 
 def _name_in(payload):
-    """What an experiment calls itself; None where that cannot be read, which enroll() refuses."""
+    """The name in an experiment's JSON; None where it cannot be read, which enroll() refuses."""
     end = payload.find(b"\x00")
     try:
         name = json.loads(payload if end < 0 else payload[:end])["name"]
@@ -164,7 +164,7 @@ class KeptExperiments:
         try:
             self._client.enroll(payload, verified)
         except ldp_client.ExperimentRefused as e:
-            # By its topic: the client knows no name of what it cannot read, as without a mechanism for it.
+            # By its topic: the client has no name for an experiment that it cannot read.
             self._client._refusals[name] = str(e)
             raise
 

@@ -278,7 +278,7 @@ class Application:
         self.reporter.on_report = lambda words: print("hushmote: " + words)
 
     def attend(self):
-        """See to whoever stands before the board: a button that is held, and whether anybody said yes."""
+        """Serve somebody at the board: a button that is held, and whether anybody has said yes."""
         if not self.client.consent or pressed():  # or there is no need of the module
             text = ldp_client._beside("consent").attend(self.client, BUTTON, LED, feed)
             if text:

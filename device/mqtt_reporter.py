@@ -38,9 +38,9 @@ sleep_ms, ticks_add, ticks_diff, ticks_ms = base.sleep_ms, base.ticks_add, base.
 
 # An experiment has at most 1024 bytes, a zero byte, a serial and a signature.
 _MAX_MESSAGE_BYTES = const(1100)
-_QUIET_MS = const(500)  # flush(): nothing for so long means that there is nothing more
+_QUIET_MS = const(500)  # flush(): this long without a message means that there are no more
 _MESSAGES_PER_POLL = const(8)  # a flood of messages must not starve the application
-_SLICE_MS = const(1000)  # a wait is interrupted so often, to feed a watchdog
+_SLICE_MS = const(1000)  # a wait is interrupted this often, to feed a watchdog
 # umqtt.simple numbers its QoS 1 packets with a counter that only grows. MQTT's packet ids have 16 bits:
 # after 65,535 packets of one client object the id on the wire starts again at 0, which MQTT forbids, and
 # the id that comes back never equals the counter again, so publish() waits for ever. One packet is in

@@ -1,4 +1,4 @@
-"""What a board would send and what it has sent, in words, for whoever stands before it. Spends nothing.
+"""What a board would send and what it has sent, in words for people at the board. Spends nothing.
 
 print(preview(client, "room_temp", 21.4))
 shown = LastReports()
@@ -38,7 +38,7 @@ def _left(client, exp):
 
 
 def preview(client, name, reading):
-    """What report(name, reading) would send, in lines of text; draws nothing and spends nothing.
+    """Returns what report(name, reading) would send, in lines of text; draws and spends nothing.
 
     Raises TypeError for a reading of the wrong type, SettingsError for a name that is not in the policy.
     """
@@ -84,7 +84,7 @@ def show(on_report, client, report):
     """Call an application's function with words(); returns what it raised, in one line, or None."""
     try:
         on_report(words(client, report))
-    except Exception as e:  # a display that fails changes nothing of what is sent
+    except Exception as e:  # a display that fails does not change what is sent
         return "on_report: %s: %s" % (type(e).__name__, e)
     return None
 

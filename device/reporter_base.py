@@ -54,7 +54,7 @@ def left_ms(until_ms, most_ms):
 
 NOT_MQTT = "the broker sent what is not MQTT"
 _MAX_WAIT_S = const(16_000)  # in milliseconds it must fit DRBG.below()
-_STEADY_MS = const(30_000)  # a connection that lasted so long was a good one
+_STEADY_MS = const(30_000)  # a connection that lasted this long was a good one
 _STORAGE_RETRY_MS = const(60_000)
 _MAX_HEALTH_WORDS = const(8)
 
@@ -161,8 +161,8 @@ class BaseReporter:
     spread_s    1 to 16,000: the first attempt after a start, and after a connection that had lasted, waits
                 for a time drawn from this range instead, for what ended it may have ended a whole
                 region's; None: backoff_s
-    settle_s    1 to 16,000: an experiment that was known, and that the broker has not repeated so long
-                after a reconnect, was withdrawn meanwhile
+    settle_s    1 to 16,000: a known experiment that the broker has not repeated this long after a
+                reconnect was withdrawn meanwhile
 
     connected, error (of the network) and fault (of the flash or the random source; each None or a line of
     text), connects, sent, refused and mistyped (name -> reason) may be read, on_report be set. Raises
@@ -286,7 +286,7 @@ class BaseReporter:
         return " ".join(words).encode()
 
     def _news(self):
-        """What the status topic should hold by now, where it does not hold it; None where it does."""
+        """Returns what the status topic should hold by now; None where it holds that."""
         if not self._unsure:
             return None
         self._unsure = False

@@ -180,7 +180,7 @@ class EmbeddedBroker(Broker):
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as e:  # whatever it is, start() has to tell it
+        except BaseException as e:  # start() raises it again
             self._error = e
             self._started.set()
 

@@ -77,9 +77,9 @@ class DemoResult:
 
 
 def chosen(readings: Sequence[Reading], devices: int | None) -> list[Reading]:
-    """So many of the readings, None for all, spread evenly, in no order. Raises DemoError for too many.
+    """Some of the readings, all for None, spread evenly, in random order. Raises DemoError for too many.
 
-    Devices report in no order: the first thousand are a sample of all, not January at one airport.
+    Devices report in any order: the first thousand are a sample of all, not January at one airport.
     """
     if devices is not None:
         if not 100 <= devices <= len(readings):

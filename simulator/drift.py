@@ -90,7 +90,7 @@ def usual_drift(definition: Definition, people: Population, days: int) -> float:
 
 
 def moved(people: Population, experiment: Experiment, by: float) -> Population:
-    """The population moved by so much.
+    """A population whose readings have moved.
 
     by: of a number, in its unit; otherwise the share of the fleet, 0 to 1, that has turned to "yes", to the
     first label or to the first text. Raises PopulationError where it cannot move so.

@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
 
 
 class ReportId(NamedTuple):
-    """What makes a report one and the same, however often it arrives."""
+    """The identity of a report, however often it arrives."""
 
     device: str
     experiment: str

@@ -28,7 +28,7 @@ _TAKEN = "address already in use"
 
 @dataclass(frozen=True)
 class NatsNode:
-    """Where one server listens: NATS for aggregators, MQTT for boards, the cluster for its peers, HTTP."""
+    """The ports of one server: NATS for aggregators, MQTT for boards, the cluster for its peers, HTTP."""
 
     name: str
     nats: int

@@ -123,7 +123,7 @@ class Odometer:
         self.history = _then(self.history, report, self._aside)
 
     def spent(self) -> Spent:
-        """Return what all reports so far are together; epsilon in nats, rounded up."""
+        """Return the guarantee of all reports so far together; epsilon in nats, rounded up."""
         with exact_arithmetic():
             loss = self._loss() if self.history.runs else Decimal(0)
         return Spent(float_above(loss), self.delta, Kind.APPROXIMATE if self.delta else Kind.PURE)

@@ -187,7 +187,7 @@ def _reports(epsilon: float, total: float, unit: float, delta: float) -> int:
 
 
 def _crossing(delta_of: Callable[[float], float], delta: float, kept: float, broken: float) -> float:
-    """Where delta_of passes delta, between an argument that keeps it and one that breaks it; a kept one."""
+    """Bisect between an argument that keeps delta and one that breaks it; returns one that keeps it."""
 
     def over(x: float) -> float:
         return math.log(max(delta_of(x) if x else 1.0, 1e-320) / delta)
@@ -203,7 +203,7 @@ def _crossing(delta_of: Callable[[float], float], delta: float, kept: float, bro
 
 
 def _last_positive(epsilon: float, reports: int, total: float) -> int:
-    """The most lies i for which (reports - 2i) epsilon > total, exactly; -1 where there is none."""
+    """The most lies i with (reports - 2i) epsilon > total, exactly; -1 if there are none."""
     guess = math.floor((reports - min(total / epsilon, 2.0 * reports)) / 2)
     near = np.arange(max(0, guess - 2), max(0, guess + 3), dtype=float)
     fits = near[_minus_product(total, reports - 2 * near, epsilon) < 0]

@@ -1,4 +1,4 @@
-"""ε of a histogram, in nats: what somebody who sees only counts of codes learns about one board.
+"""ε of a histogram, in nats: what somebody who sees only counts of codes learns about one device.
 
 A histogram does not say who sent which code. A board's report hides among all that any other board could as
 well have sent: whatever its reading, a board draws from one law, the *blanket*, with a chance γ. Let E be the

@@ -185,12 +185,12 @@ class Theorem(ABC):
         """
 
     def cost(self, epsilon: int) -> int:
-        """What the board debits for a report of epsilon micro-nats: micro-nats, their square, 1, or 0."""
+        """The board's debit for a report of epsilon micro-nats: micro-nats, their square, 1, or 0."""
         epsilon = ReportCost(epsilon).epsilon
         return {"sum": epsilon, "squares": epsilon * epsilon, "count": 1, "unlimited": 0}[self.rule]
 
     def cap(self, epsilon: int) -> int:
-        """What the board's debits may add up to, where reports are of epsilon micro-nats; rounded down.
+        """The cap on the board's debits for reports of epsilon micro-nats, rounded down.
 
         Micro-nats (sum) or micro-nats squared (squares), whatever the epsilon; or reports (count).
         """
@@ -224,7 +224,7 @@ class Theorem(ABC):
             return not history.runs or self.loss(history) <= exact(self.total)
 
     def spent(self, reports: Reports) -> Spent:
-        """What these reports cost together."""
+        """The cost of these reports together."""
         history = History.of(reports)
         with exact_arithmetic():
             loss = self.loss(history) if history.runs else Decimal(0)

@@ -1,4 +1,4 @@
-"""Chooses a mechanism by variance formulas: the least of what each says about itself."""
+"""Chooses a mechanism by variance formulas: the one that states the least."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What no fleet of honest boards can bring about, whatever its readings: single checks of a histogram.
+"""Checks of a histogram for what no fleet of honest devices can send, whatever its readings.
 
 Some of what a report says is drawn without looking at the reading: the stratum (a hierarchy's level) and the
 run (a hash's seed). Their counts must fit their chances. The rest is bounded by the mechanism: where codes
@@ -25,7 +25,7 @@ GROUP_REPORTS = 20  # expected in a group of runs or strata; at least half of it
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that honest boards cannot bring about.
+    """One thing that honest devices cannot send.
 
     kind       "levels" and "seeds": how often each is drawn; "shares": supports of each value, or reports
                of each code, between what none and all of the devices bring about; "sum": supports of all
@@ -33,7 +33,7 @@ class Check:
     level      of the hierarchy, from 0 at the top; None for all together
     statistic  chi-square, or how many reports there are of levels that are never drawn; for shares the
                count, out of 1, that is furthest out; for sum the estimated shares' sum, 1 of honest boards
-    p          chance at most, for honest boards, of something so far out
+    p          largest chance that honest devices send something this far out
     words      what was seen
     """
 
@@ -105,7 +105,7 @@ def bounded(
     words: tuple[str, str],
     level: int | None = None,
 ) -> Check:
-    """Check counts of what a report does with a chance from the first to the second, whatever the reading.
+    """Check counts of an event whose chance lies between the two given, whatever the reading.
 
     words: what is said where a count is too low, and where it is too high. Binomials bound the tails.
     """

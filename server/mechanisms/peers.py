@@ -223,7 +223,7 @@ def rappor(shares: Floats, epsilon: float) -> float:
 def sketch(epsilon: float, share: float, width: int, one_bit: bool) -> float:
     """Variance of a count mean sketch of this width, each report under a hash function of its own."""
     seen = share + (1 - share) / width
-    # The mean square of what a report adds to a candidate's cell.
+    # The mean square of a report's weight in a candidate's cell.
     square = 1 / math.tanh(epsilon / 2) ** 2 if one_bit else 1 / (4 * math.sinh(epsilon / 4) ** 2) + seen
     return (square - seen**2) * (width / (width - 1)) ** 2
 
@@ -240,7 +240,7 @@ def hcms(shares: Floats, epsilon: float) -> float:
 
 
 def split(shares: Floats, epsilon: float) -> float:
-    """OUE of each reading at half of ε; a share of both is a product of what the two reports support."""
+    """OUE of each reading at half of ε; a share of both is the product of the two reports' supports."""
     p, q = 0.5, 1 / (math.exp(epsilon / 2) + 1)
     domain = len(shares)
     square = (q * (1 - q) + (p * (1 - p) + (p - q) ** 2 - q * (1 - q)) / domain) / (p - q) ** 2

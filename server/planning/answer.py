@@ -105,23 +105,23 @@ class PlanAnswer:
 
     @cached_property
     def sentences(self) -> tuple[str, str, str]:
-        """What to take, how exact that is, and how private."""
+        """The plan's advice: what to take, how exact it is, and how private."""
         found = self.solved == "devices"
         return sentences(self.plan, self.wanted, self.reading.yes_no, found)
 
     @property
     def not_met(self) -> str:
-        """What to say if a life is not as exact as wanted; empty if it is."""
+        """A sentence where a life is not as exact as wanted, else empty."""
         return "" if isinstance(self.plan, Plan) else not_met(self.plan, self.wanted)
 
     @property
     def cost(self) -> str:
-        """What a life costs a device; empty for one report."""
+        """A sentence on the cost of a life to a device; empty for one report."""
         return "" if isinstance(self.plan, Plan) else cost(self.plan)
 
     @cached_property
     def fixed_limit(self) -> str:
-        """What a fixed limit would save if any range is asked for; empty if nothing."""
+        """A sentence on what a fixed limit would save where any range is asked for, else empty."""
         wanted = self.wanted if self.solved == "devices" else self.error
         if self.plan.question.kind != "range" or wanted is None or wanted >= NOTHING:
             return ""
@@ -263,7 +263,7 @@ def _half(error: float) -> str:
 
 
 def _beside(plan: Plan, reading: Reading) -> PlanTable:
-    """Return a table of what the same reports show besides."""
+    """Return a table of the other answers that the same reports give."""
     wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
     rows = [
         (text, _half(half_width(plan.devices, plan.design, question)))

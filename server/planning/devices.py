@@ -42,7 +42,7 @@ class PlanError(HushmoteError):
 
 @dataclass(frozen=True)
 class Plan:
-    """What n devices, one report each, will show.
+    """What n devices with one report each will show.
 
     solved  which of devices, epsilon, domain and error was worked out
     wanted  half-width asked for; None where it was solved

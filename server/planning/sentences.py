@@ -131,7 +131,7 @@ def cost(life: LifetimePlan) -> str:
 
 
 def unit_of(question: Question) -> str:
-    """What a half-width in hundredths is of."""
+    """The quantity that a half-width in hundredths belongs to."""
     return "% of the range" if question.kind == "mean" else "points"
 
 

@@ -65,7 +65,7 @@ def reading_of(wish: Wish) -> Reading:
 
 
 def _values(said: int | str | Sequence[str] | None) -> Reading:
-    """What --values says a reading can be."""
+    """The readings that --values names."""
     if isinstance(said, str):
         text = said.strip()
         if text.lower() == YES_NO:

@@ -115,7 +115,7 @@ class SoftwareBoard:
             self._ended.set()
 
     def received(self, data: bytes) -> bytes | None:
-        """What arrives of what the computer sent; None where the power fails just then."""
+        """The part of the computer's bytes that arrives; None where the power fails just then."""
         return data
 
     def _run(self) -> None:

@@ -78,7 +78,7 @@ class BranchingRng:
 def distribution(run: Callable[[BranchingRng], Hashable], most: int | None = None) -> dict[Any, Fraction]:
     """Exact probability of every output of run(rng), which is called once per branch.
 
-    most: of branches; None for any number. Raises EnumerationError beyond it, or where a draw is none that a
+    most: branches, None for any number. Raises EnumerationError beyond it, or for a draw that no
     board has.
     """
     rng = BranchingRng()

@@ -18,7 +18,7 @@ DRAWN = 300  # codes of each experiment
 def find(path: str | None) -> Runtime | None:
     """The MicroPython of a path or command line; where that is None one of this machine's, or None.
 
-    Raises ContractError where the one that was named is none.
+    Raises ContractError if the one named is not a MicroPython.
     """
     named = [] if path is None else [("named", interpreters.absolute(shlex.split(path) or [""]))]
     for name, argv in named or interpreters.commands():

@@ -54,6 +54,7 @@ def _send(browser: Browser, url: str) -> None:
     """Let a thousand boards in the browser say what they had for breakfast."""
     browser.open(url + "/board/")
     browser.says("breakfast")
+    browser.named("Yes, take part").click()
     browser.named("eggs", "label").click()
     browser.named("Send one report of each").click()
     browser.says("The aggregator has counted 1,000 reports")

@@ -75,7 +75,7 @@ def one_family(domain: int) -> Tree:
 
 
 class CodeMoments(Protocol):
-    """Cumulants of what one report weighs."""
+    """Cumulants of the weight of one report."""
 
     def frequencies(self) -> tuple[Floats, Floats]:
         """Second and third cumulants of the weight in each value, two arrays of shape (domain,)."""
@@ -105,7 +105,7 @@ class FlatDecoded(SupportDecoded, ABC):
         return frequency_variance(self.codes[0].channel, 0.0) / self.reports[0]
 
     def _spread(self, cumulants: tuple[Floats, Floats]) -> Spread:
-        """From second and third cumulants of what one report supports."""
+        """From the second and third cumulants of one report's supports."""
         data = self._leaf.data
         second, third = cumulants
         return Spread.of(second * data.factor, third * data.code.scale**3 / data.reports**2)

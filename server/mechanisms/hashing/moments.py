@@ -57,7 +57,7 @@ class ValueRun:
 
 
 class Moments:
-    """Cumulants of what one report weighs in values and in prefixes.
+    """Cumulants of one report's weight in values and in prefixes.
 
     shares: of the classes of codes, shape (classes,). supports: of reports for each value, shape (domain,).
     """

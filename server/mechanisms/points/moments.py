@@ -16,7 +16,7 @@ from . import projective
 
 
 class PointMoments:
-    """Cumulants of what one report weighs in values and in prefixes.
+    """Cumulants of one report's weight in values and in prefixes.
 
     shares: of the codes, shape (codes,). supports: of reports for each value, shape (domain,).
     """

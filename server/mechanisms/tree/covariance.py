@@ -49,7 +49,7 @@ class LevelCounts:
 
 @dataclass(frozen=True)
 class Smoothed:
-    """What moments are computed from: shares of the classes of codes, of reports for each node, of values."""
+    """The inputs of the moments: shares of the classes of codes, of reports for each node, of values."""
 
     data: LevelCounts
     shares: Floats

@@ -39,7 +39,7 @@ class _Gathered:
 
 @dataclass(frozen=True)
 class Carried:
-    """What is carried down a tree, from the nodes of a level to their children.
+    """The values that a pass carries down a tree, from the nodes of a level to their children.
 
     cross  sum of d r r' outside, of the prefix's weights and the node's
     """

@@ -281,7 +281,7 @@ def test_an_id_that_nobody_has_heard_of_is_revoked_only_where_that_is_meant(run:
     with store.ingest() as transaction:
         transaction.write({("home", version.name, "k3f6"): NumberSet(1)}, {}, {})
     said = run("revoke", "k3f7", "k3f6", "k3f0", expect=1)
-    assert "nobody has heard of board k3f0: correct the id, or say --unknown-too" in said
+    assert "nobody has heard of device k3f0: correct the id, or say --unknown-too" in said
     assert store.revoked("home") == frozenset()
     run("revoke", "k3f7", "k3f6")
     run("revoke", "k3f7")  # doing it again changes nothing
@@ -289,8 +289,8 @@ def test_an_id_that_nobody_has_heard_of_is_revoked_only_where_that_is_meant(run:
     assert store.revoked("home") == {"k3f0", "k3f6", "k3f7"}
     made(run)
     run("device", "k3f9", "--folder", "fl")
-    assert "board k3g9" in run("revoke", "k3g9", "--folder", "fl", expect=1)
-    assert "board k3g9" in run("revoke", "k3g9", "--folder", "fl", "--only-folder", expect=1)
+    assert "device k3g9" in run("revoke", "k3g9", "--folder", "fl", expect=1)
+    assert "device k3g9" in run("revoke", "k3g9", "--folder", "fl", "--only-folder", expect=1)
     run("revoke", "k3f9", "--folder", "fl")  # it has never reported, but its folder knows it
 
 

@@ -329,7 +329,10 @@ def find_mosquitto() -> str | None:
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody listens on at the moment."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Return a TCP port of 127.0.0.1 that nobody else is given for a minute; servers reuse the address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        # A connection that this end closes first lingers on the port: the kernel then gives it to nobody.
+        with socket.create_connection(address):
+            server.accept()[0].close()
+        return address[1]

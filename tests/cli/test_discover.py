@@ -54,7 +54,6 @@ def test_it_lists_what_boards_hold_and_says_what_is_not_listed(folder: Path):
     assert max(map(len, shown.splitlines())) <= 80
 
 
-@pytest.mark.slow
 def test_it_says_what_has_no_name(folder: Path):
     """Without W in the alphabet nobody can name 30 % of the reports; with neither E nor W nothing else."""
     shown = " ".join(asked(folder, "--alphabet", "E0-9").split())
@@ -91,7 +90,6 @@ def test_without_common_texts_the_table_is_empty(tmp_path: Path):
     assert "±0 points" not in shown
 
 
-@pytest.mark.slow
 def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
     """Boards hold none of the texts of this alphabet, and with these seeds chance lists none either."""
     (tmp_path / "e.toml").write_text(DEFINITION, encoding="utf-8")

@@ -68,7 +68,6 @@ def broker():
 
 
 @needs_mosquitto
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_door_ends_in_good_order_and_says_nothing_of_whom_it_served(broker, number):
     port = free_port()
@@ -90,7 +89,6 @@ def test_a_door_ends_in_good_order_and_says_nothing_of_whom_it_served(broker, nu
 
 
 @needs_mosquitto
-@pytest.mark.slow
 def test_beyond_this_machine_it_asks_for_the_token(broker, tmp_path):
     token = tmp_path / "token"
     token.write_text(TOKEN + "\n")
@@ -106,7 +104,6 @@ def test_beyond_this_machine_it_asks_for_the_token(broker, tmp_path):
 
 
 @needs_mosquitto
-@pytest.mark.slow
 def test_on_this_machine_it_is_asked_by_its_own_names(broker):
     port = free_port()
     arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}")
@@ -116,7 +113,6 @@ def test_on_this_machine_it_is_asked_by_its_own_names(broker):
         assert post(port, REPORTS[0], Origin="https://board.example") == 503
 
 
-@pytest.mark.slow
 def test_without_a_broker_it_goes_on_and_says_why():
     port = free_port()
     arguments = ("--broker", f"mqtt://127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{port}")
@@ -135,7 +131,6 @@ def test_without_a_broker_it_goes_on_and_says_why():
 
 
 @needs_mosquitto
-@pytest.mark.slow
 def test_a_login_that_the_broker_refuses_ends_it(tmp_path):
     passwords = tmp_path / "passwords"
     subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "door", "right"], check=True)

@@ -55,7 +55,6 @@ def test_an_epsilon_becomes_beliefs(hushmote):
     assert "the best guess is right 82.19" in hushmote("2", "--epsilon", "1", "--reports", "3")
 
 
-@pytest.mark.slow
 def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmote):
     arguments = ("8:grr", "--epsilon", "1", "--histogram", "2000")
     text = " ".join(hushmote(*arguments).split())

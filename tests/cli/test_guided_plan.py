@@ -15,7 +15,6 @@ from hushmote.server.planning.five_questions import asked, next_steps, recommend
 FRIDGES = ["-30 to 34 °C", "20,000", "above 8 to 5 %", "80", "2 years, every hour"]
 
 
-@pytest.mark.slow
 def test_five_answers_on_a_terminal_end_in_a_recommendation_and_a_file(tmp_path: Path):
     shown, status = on_terminal(["plan"], [*FRIDGES, ""], tmp_path)
     assert status == 0
@@ -34,7 +33,6 @@ def test_five_answers_on_a_terminal_end_in_a_recommendation_and_a_file(tmp_path:
     assert "hushmote experiment show plan.toml" in text
 
 
-@pytest.mark.slow
 def test_a_bad_answer_is_asked_again_and_enter_takes_what_is_proposed(tmp_path: Path):
     answers = ["sometimes", "", "many", "", "", "5", "", "soon", "", "y"]
     shown, status = on_terminal(["plan", "--output", "heating.toml"], answers, tmp_path)
@@ -49,7 +47,6 @@ def test_a_bad_answer_is_asked_again_and_enter_takes_what_is_proposed(tmp_path: 
     assert definition.experiment().cap == 2_036_000
 
 
-@pytest.mark.slow
 def test_ctrl_c_and_a_file_that_is_there_write_nothing(tmp_path: Path):
     shown, status = on_terminal(["plan"], ["", "", INTERRUPT], tmp_path)
     assert status in (1, 130)

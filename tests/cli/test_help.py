@@ -68,7 +68,6 @@ def completions(shell: str, *words: str, cwd: Path) -> str:
     ).stdout
 
 
-@pytest.mark.slow
 def test_bash_completes_commands_options_and_values(tmp_path: Path):
     asked = ["est", "store ", "provision rotate ", "estimate --qua", "provision device --o"]
     script = """
@@ -103,7 +102,6 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
     ]
 
 
-@pytest.mark.slow
 def test_zsh_and_fish_get_texts_in_one_line_as_they_are(tmp_path: Path):
     lines = completions("fish", "hushmote", "serve", "--", cwd=tmp_path).splitlines()
     assert all(line.startswith("--") for line in lines)

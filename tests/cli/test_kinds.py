@@ -85,7 +85,6 @@ def test_two_readings_together_are_shown_unasked(run):
     assert abs(given["value"] - 0.5) < 2.5 * (given["high"] - given["low"]) < 0.5
 
 
-@pytest.mark.slow
 def test_what_nobody_listed_is_found_unasked(run):
     """6,000 reports of ε = 4 on four levels: half of the boards hold 1.0.0, which is 40 errors from none."""
     said = json.loads(run("estimate")("crash", "--json"))

@@ -146,7 +146,6 @@ def test_the_readme_names_commands_that_exist():
     assert "\ntest:" in makefile
 
 
-@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_said_before_the_work(door: Path):
     (door / "file").write_text("")
     for arguments in (("study", "ranges", "quick=yes", "out=file/x"), ("demo", "--out", "file")):

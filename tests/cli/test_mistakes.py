@@ -77,14 +77,12 @@ WHOLE = {
         ("status --store sqlite:///nothing.sqlite", OF_A_STORE),
     ],
 )
-@pytest.mark.slow
 def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(
     line: str, not_loaded: set[str], tmp_path: Path
 ):
     assert not not_loaded & modules(*line.split(), cwd=tmp_path)
 
 
-@pytest.mark.slow
 def test_answers_load_no_other_database_and_of_scipy_the_compiled_functions_alone(tmp_path: Path):
     store = f"sqlite:///{tmp_path / 'store.sqlite'}"
     room = ROOT / "examples/room_temp.toml"
@@ -238,7 +236,6 @@ def test_what_the_machine_refuses_is_one_line(
     assert said.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_a_full_disk_is_one_line(door: Path):
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
@@ -248,7 +245,6 @@ def test_a_full_disk_is_one_line(door: Path):
     assert (run.returncode, error) == (1, "hushmote: cannot read or write: No space left on device\n")
 
 
-@pytest.mark.slow
 def test_a_reader_who_goes_away_is_told_nothing(door: Path):
     reading, writing = os.pipe()
     os.close(reading)
@@ -258,7 +254,6 @@ def test_a_reader_who_goes_away_is_told_nothing(door: Path):
     assert run.returncode == 1
 
 
-@pytest.mark.slow
 def test_control_c_is_one_line_and_status_130(door: Path):
     arguments = ("simulate", "door.toml", "--population", "zipf:1", "--faithful", "--devices", "1000000")
     # A shell's background job, as a test run may be, has its children ignore SIGINT.

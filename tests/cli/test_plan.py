@@ -99,7 +99,6 @@ def test_a_mean_is_planned_as_a_part_of_the_range_and_in_the_unit() -> None:
     assert narrow["half_width_95"] < json.loads(plan(f"{common} --devices 20000 --json"))["half_width_95"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "reading"),
     [
@@ -142,7 +141,6 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-@pytest.mark.slow
 def test_plots_are_written(tmp_path: Path) -> None:
     for number, line in enumerate(("--devices 9000 --epsilon 1 --values 16", LIFE + " --values yes-no")):
         path = tmp_path / f"{number}.png"
@@ -167,7 +165,6 @@ def test_the_histogram_s_epsilon_stands_beside_the_report_s_with_its_limits() ->
     assert "not against the broker, the aggregator's operator or the database's journal" in text
 
 
-@pytest.mark.slow
 def test_a_histogram_s_epsilon_can_be_asked_for() -> None:
     line = "--devices 26000 --values 16 --histogram-epsilon 0.05"
     result = json.loads(plan(line + " --json"))

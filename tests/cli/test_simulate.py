@@ -120,7 +120,6 @@ def test_a_mistake_is_one_line_and_no_store_is_made(folder: Path, arguments, tex
 @pytest.mark.parametrize(
     ("file", "window"), [("room.toml", "day"), ("door.toml", "all"), ("room.toml", "hour")]
 )
-@pytest.mark.slow
 def test_a_store_can_be_asked_with_the_commands_that_are_printed(folder: Path, file: str, window: str):
     text = (folder / file).read_text(encoding="utf-8")
     (folder / file).write_text(
@@ -148,7 +147,6 @@ def test_a_store_can_be_asked_with_the_commands_that_are_printed(folder: Path, f
     assert "has reports of" in hushmote(*again, cwd=folder, expect=1)
 
 
-@pytest.mark.slow
 def test_a_seed_repeats_the_days(folder: Path):
     told = []
     for store in ("a", "b"):

@@ -52,7 +52,6 @@ def count(store: Store, exp, devices) -> None:
 _VALUE = {"temp": 20.0, "mode": "on"}
 
 
-@pytest.mark.slow
 def test_a_commit_shows_at_once_and_ctrl_c_leaves_the_terminal_as_it_was(store, url, tmp_path):
     with Terminal(["status", "--follow", "--store", url], tmp_path) as terminal:
         terminal.until("0 reports in ")
@@ -68,7 +67,6 @@ def test_a_commit_shows_at_once_and_ctrl_c_leaves_the_terminal_as_it_was(store, 
         assert b"\x1b[31mHow" not in terminal.screen
 
 
-@pytest.mark.slow
 def test_a_store_that_goes_and_comes_and_a_service_manager_that_ends_it(store, url, tmp_path):
     with Terminal(["status", "--follow", "--store", url], tmp_path, columns=45) as terminal:
         terminal.until("reports in ")
@@ -85,7 +83,6 @@ def test_a_store_that_goes_and_comes_and_a_service_manager_that_ends_it(store, u
 
 
 @pytest.mark.parametrize("columns", [80, 45])
-@pytest.mark.slow
 def test_one_picture_fits(store, url, tmp_path, columns):
     count(store, TEMP, [f"d{i}" for i in range(40)])
     count(store, MODE, [f"d{i}" for i in range(40)])

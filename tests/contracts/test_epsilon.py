@@ -143,7 +143,6 @@ def test_a_threshold_one_unit_too_high_fails_the_check(name):
         assert_private(exact, 1_000_000)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "epsilon", [pytest.param(e, marks=[pytest.mark.long] * (e != ONE_OF_THEM)) for e in EPSILONS]
 )

@@ -47,7 +47,6 @@ def test_each_property_holds(name: str, case: Case):
     looked_at(name, case)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", names(slow=True))
 @pytest.mark.parametrize(
     "case", [case for cases in CASES.values() for case in cases[len(EPSILONS) - 1 :: len(EPSILONS)]], ids=str

@@ -47,7 +47,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "ldp"
 
 
-@pytest.mark.slow
 def test_two_processes_that_start_at_once_never_spend_more_than_the_budget(tmp_path: Path):
     folders = [tmp_path / str(i) for i in range(TRIALS)]
     for folder in folders:

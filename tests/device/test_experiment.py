@@ -263,7 +263,6 @@ def strict_loads(text):
     return json.loads(text, parse_constant=no_constant)
 
 
-@pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
 @given(
     st.sampled_from([RR, ROOM_TEMP, experiment_json(**CHOICE), experiment_json(**OLH, every=7)]),
@@ -343,7 +342,6 @@ JSON_VALUES = st.recursive(
 )
 
 
-@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(
     st.sampled_from([{}, CHOICE, NUMBER, OLH, HH]),

@@ -18,7 +18,6 @@ from hushmote.server.store import Store
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "examples"),
     [*zip(fuzz.PURE, (300, 200, 500, 500, 150, 150), strict=True)],

@@ -132,7 +132,6 @@ def test_a_power_cut_before_or_after_any_write_neither_overspends_nor_locks(faul
         assert check_life_with(fault, at) >= CAP_REPORTS - 1
 
 
-@pytest.mark.slow
 def test_a_power_cut_within_a_write_overspends_nothing_and_locks():
     # littlefs writes a slot wholly or not at all. A slot that is torn could have been the newest.
     for at, (_, data) in enumerate(writes_of_a_life()):

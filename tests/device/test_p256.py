@@ -123,7 +123,6 @@ def judged_by_another_library(key: bytes, digest: bytes, signature: bytes) -> bo
     return s <= ORDER // 2
 
 
-@pytest.mark.slow
 def test_it_agrees_with_another_library_on_200_keys_and_on_each_with_a_bit_flipped():
     for i in range(200):
         secret = hashlib.sha256(b"key %d" % i).digest()
@@ -156,7 +155,6 @@ def crafted(secret: int, u: int, v: int) -> tuple[bytes, bytes, bytes]:
     return key, digest.to_bytes(32, "big"), r.to_bytes(32, "big") + s.to_bytes(32, "big")
 
 
-@pytest.mark.slow
 def test_additions_of_equal_opposite_and_no_points_are_right(monkeypatch: pytest.MonkeyPatch):
     """Small keys meet them: with key 2 * G, for one, G doubled is the key."""
     kinds = set()

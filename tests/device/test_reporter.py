@@ -1117,7 +1117,6 @@ def live_until(board: Board, what: str, value: Any) -> None:
     assert passed_ms < NEVER_MS, (what, board.ask("status"))
 
 
-@pytest.mark.slow
 def test_after_an_outage_of_any_length_a_report_that_waited_goes_out_as_after_a_short_one(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
 ) -> None:
@@ -1136,7 +1135,6 @@ def test_after_an_outage_of_any_length_a_report_that_waited_goes_out_as_after_a_
         live_until(board, "pending", 0)
 
 
-@pytest.mark.slow
 def test_a_connection_that_died_while_nobody_polled_is_noticed_however_long_that_was(
     proxy: Proxy, start_any: Any
 ) -> None:
@@ -1149,7 +1147,6 @@ def test_a_connection_that_died_while_nobody_polled_is_noticed_however_long_that
         proxy.silence()
 
 
-@pytest.mark.slow
 def test_a_report_that_the_flash_would_not_strike_off_is_struck_off_however_long_nobody_polled(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
 ) -> None:
@@ -1166,7 +1163,6 @@ def test_a_report_that_the_flash_would_not_strike_off_is_struck_off_however_long
         live_until(board, "pending", 0)
 
 
-@pytest.mark.slow
 def test_what_was_withdrawn_meanwhile_ends_however_long_nobody_polled(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
 ) -> None:

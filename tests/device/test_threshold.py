@@ -40,7 +40,6 @@ def test_a_grid_over_the_whole_range_agrees_with_60_digit_decimals():
 @example(1_000, 2**24)
 @example(16_000_000, 2)
 @example(16_000_000, 2**16)
-@pytest.mark.slow
 def test_any_point_agrees_with_60_digit_decimals(epsilon, g):
     assert truth_threshold(epsilon, g) == decimal_threshold(epsilon, g)
 

@@ -74,7 +74,6 @@ def connecting(outputs: dict[Any, Fraction]) -> dict[Any, Fraction]:
 
 
 @pytest.mark.parametrize("mechanism", EXPERIMENTS)
-@pytest.mark.slow
 def test_whether_a_wake_up_connects_never_depends_on_the_reading_and_what_it_sends_by_e_to_the_epsilon(
     mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -93,7 +92,6 @@ def test_whether_a_wake_up_connects_never_depends_on_the_reading_and_what_it_sen
         assert connecting(outputs) == {(True,): expected, (False,): 1 - expected}
 
 
-@pytest.mark.slow
 def test_two_wake_ups_of_a_board_with_two_sensors_stay_within_their_budgets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

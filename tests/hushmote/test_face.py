@@ -50,7 +50,6 @@ def test_importing_hushmote_loads_nothing_heavy_and_every_name_is_there(tmp_path
         hushmote.nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.slow
 def test_pictures_leave_matplotlib_as_it_was(stored: Path):
     """Another backend stays chosen, and pyplot is never loaded, whose figures pile up."""
     code = """

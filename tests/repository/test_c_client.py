@@ -29,10 +29,7 @@ SANITIZE = ("-fsanitize=undefined,address", "-fno-sanitize-recover=all")
 initializer = runpy.run_path(str(SOURCE / "experiment_h.py"))["initializer"]
 DIGESTS = [case["sha256"][:8] for case in VECTORS["experiments"]]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler (gcc)"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler (gcc)")
 
 
 def compiled(folder: Path, *sources: str) -> Path:

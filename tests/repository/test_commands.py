@@ -64,7 +64,6 @@ def runner() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.broker
 @pytest.mark.micropython
-@pytest.mark.slow
 @pages(*(path for path in PAGES if run_page.chosen(read(path).blocks, LONG)))
 def test_a_pages_commands_do_what_it_says(path: Path, runner: subprocess.Popen[str]):
     assert runner.stdin
@@ -240,7 +239,6 @@ true
 """
 
 
-@pytest.mark.slow
 def test_a_page_is_run_in_one_shell_and_what_fails_is_named_by_line_and_output(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("HUSHMOTE_STORE", "sqlite:////tmp/mine.sqlite")
     good, bad = tmp_path / "good.md", tmp_path / "bad.md"

@@ -267,7 +267,6 @@ def test_the_tree_keeps_every_contract(tree: Path):
     assert f"{contracts} kept" in done.stdout
 
 
-@pytest.mark.slow
 def test_deliberate_violations_fail_by_name(tree: Path):
     """All at once: each line with its contract, which names the module."""
     before = {module: (tree / "hushmote" / module).read_text() for module, _, _ in VIOLATIONS.values()}

@@ -69,8 +69,6 @@ for module in pkgutil.walk_packages(hushmote.__path__, "hushmote."):
 print(hushmote.__file__)
 """
 
-pytestmark = pytest.mark.slow
-
 
 def build(hook: str, source: Path, into: Path) -> Path:
     """What setuptools builds in a folder, by a hook that pip calls."""

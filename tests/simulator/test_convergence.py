@@ -63,7 +63,6 @@ def drawn(experiment: Experiment, batches: list[int], rng: np.random.Generator) 
     return np.sum(held, axis=0) / sum(batches), list(histograms)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_error_is_what_theory_says_at_the_start_and_at_the_end(name: str):
     """400 to 2,000 fleets of 500, then 2,500 reports. A mean squared error is 8 of its standard errors off in
@@ -133,7 +132,6 @@ def folder(tmp_path: Path) -> Path:
         ("door", "weights:7:3", ()),
     ],
 )
-@pytest.mark.slow
 def test_the_command_writes_the_picture_of_every_type(folder: Path, name, population, more):
     arguments = ("simulate", f"{name}.toml", "--population", population, "--devices", "900", "--seed", "3")
     text = hushmote(*arguments, *more, "--output", "convergence.png", cwd=folder)

@@ -18,7 +18,6 @@ def test_flights_are_those_of_the_data_set():
     assert len(airports()) == 1_458
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("word", ["mean", "pairs", "labels"])
 def test_a_question_is_answered_beside_the_truth(tmp_path: Path, word: str):
     """2,000 flights. Intervals miss 1 time in 20, correlated: fewer than 3 of 10 hits have less than 1e-9.

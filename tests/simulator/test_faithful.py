@@ -217,7 +217,6 @@ SMALL = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_faithful_and_vectorised_draw_from_one_distribution(name):
     # 10,000 reports of real clients against 1,000,000; false alarm 1e-12 for each of the four.

@@ -40,8 +40,6 @@ from hushmote.studies.frame import Running
 from hushmote.studies.lifetime import LifetimeParameters
 from hushmote.studies.ranges_run import QUICK, cells, default_series, run_cell
 
-pytestmark = pytest.mark.slow
-
 SUPPORT = Path(worker_parts.__file__).parent
 
 

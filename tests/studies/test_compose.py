@@ -74,7 +74,6 @@ def test_a_picture_that_is_there_is_kept(hushmote, tmp_path: Path):
     assert (tmp_path / "mine.svg").read_text() == "mine"
 
 
-@pytest.mark.slow
 def test_pictures_are_drawn(hushmote, tmp_path: Path):
     hushmote("compose", "releases=0.5x10,1x10,0.5:0.2x10", "--plot", "mixed.svg")
     hushmote("majority", "total=2", "reports=20", "--output", "majority.png")

@@ -67,7 +67,6 @@ def test_the_coin_uses_the_predicted_share_of_a_budget() -> None:
         assert abs(use.measured - use.predicted) < 7 * use.uncertainty
 
 
-@pytest.mark.slow
 def test_study_prints_a_table_and_writes_its_files(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(lifetime, "SPLIT_DOMAINS", (16,))
     plot, table = tmp_path / "life.png", tmp_path / "life.csv"

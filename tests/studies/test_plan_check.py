@@ -35,7 +35,6 @@ def close(check: PlanCheck) -> bool:
     return abs(check.measured - check.predicted) < 7 * check.uncertainty
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "domain", "epsilon"),
     [

@@ -82,7 +82,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(out, summary, read(out / "ranges.csv"), read(out / "flaws.csv"))
 
 
-@pytest.mark.slow
 def test_every_point_agrees_with_theory(ran: Ran):
     """Seeded; 6.5 deviations in any of 1,600 points are a false alarm below 1e-6 even unseeded."""
     worst = max(abs(row["deviations"]) for row in ran.rows + ran.flawed)
@@ -226,7 +225,6 @@ def test_own_days_decide_which_domains_are_studied():
         fitting_design(FULL, Daily("few", flights().first, np.ones(40, np.int64)))
 
 
-@pytest.mark.slow
 def test_a_mistake_is_one_line(tmp_path: Path):
     (tmp_path / "trips.csv").write_text("date,count\n2020-01-02,4\n2020-01-01,-4\n", encoding="utf-8")
     csv_file = ("study", "ranges", "input=trips.csv")

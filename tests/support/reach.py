@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -41,6 +42,8 @@ MARKS: Mapping[str, str] = {
     "HomeAssistant": "slow",
     "Ran": "slow",  # a whole study, of which the tests of its module look at parts
 }
+# More than 0.2 s of CPU time, as make_slow.py measured: a test, or one of its cases.
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().splitlines())
 # A program, and the marker without which a test may not start it.
 PROGRAMS: Mapping[str, str] = {
     "chromium": "browser",
@@ -63,6 +66,8 @@ def marks(item: pytest.Function) -> set[str]:
     # store_url asks for its database by name, only when the test runs.
     if callspec is not None and "postgresql" in map(str, callspec.params.values()):
         needed.add("database")
+    if not SLOW.isdisjoint((item.nodeid, item.nodeid.partition("[")[0])):
+        needed.add("slow")
     return needed
 
 

@@ -16,7 +16,7 @@ from selenium.webdriver.common.by import By
 
 from hushmote.simulator.broker import find_mosquitto
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture

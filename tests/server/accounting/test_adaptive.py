@@ -78,7 +78,6 @@ def test_no_adversary_gets_past_a_filter_that_goes_on_while_either_theorem_allow
     assert 0 < worst(allows, overrun(total)) <= chance <= delta
 
 
-@pytest.mark.slow
 def test_the_adversary_would_find_a_cap_that_is_too_large():
     rule = Filter(2.0, 0.05)
     allows = either(rule.sum_cap, 2 * rule.squares_cap)
@@ -91,7 +90,6 @@ def test_the_sum_alone_is_infallible():
     assert worst(either(rule.sum_cap, 0), overrun(2.0)) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sharpest", [0.5, 2.0])
 def test_no_adversary_makes_the_loss_pass_the_odometer_more_often_than_delta(sharpest):
     delta = 0.05

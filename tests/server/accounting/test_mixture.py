@@ -125,7 +125,6 @@ def test_it_lies_between_the_two_estimates_of_another_accountant():
             assert high - low < 0.02 * high + 1e-12
 
 
-@pytest.mark.slow
 def test_three_thousand_different_releases_stay_below_every_other_theorem_on_any_grid():
     epsilons = np.random.default_rng(3).integers(10_000, 500_000, 3_000).tolist()
     total = float(mixed_total(epsilons, 1e-6))

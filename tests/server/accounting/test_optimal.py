@@ -73,7 +73,6 @@ def test_a_million_reports_are_counted_and_huge_exponents_do_not_overflow():
     assert optimal_delta(1e-9, 10**6, 2e-3) == 0
 
 
-@pytest.mark.slow
 def test_it_agrees_with_privacy_loss_distributions():
     """Google's accountant composes the same randomized response on a grid of losses, pessimistically."""
     step = 1e-4

@@ -197,14 +197,12 @@ BLANKETS = [_grr(1, 4), _grr(0.1, 2), _grr(6, 1000), _hashed(2, 7, 64), _hashed(
     st.sampled_from([1e-12, 1e-6, 1e-3]),
     st.integers(1, 3),
 )
-@pytest.mark.slow
 def test_more_reports_never_raise_it(blanket: Blanket, one: int, other: int, delta: float, own: int) -> None:
     few, many = sorted((one + own - 1, other + own - 1))  # a board with own reports is among them
     assert histogram_epsilon(blanket, many, delta, own) <= histogram_epsilon(blanket, few, delta, own)
 
 
 @pytest.mark.parametrize("blanket", BLANKETS)
-@pytest.mark.slow
 def test_neither_do_neighbouring_numbers(blanket: Blanket) -> None:
     numbers = [
         *range(1, 40),
@@ -220,7 +218,6 @@ def test_neither_do_neighbouring_numbers(blanket: Blanket) -> None:
 @given(
     st.sampled_from(BLANKETS), st.integers(1, 10**9), st.sampled_from([0.0, 1e-12, 1e-6]), st.integers(1, 50)
 )
-@pytest.mark.slow
 def test_within_the_reports_own_epsilon(blanket: Blanket, reports: int, delta: float, own: int) -> None:
     epsilon = histogram_epsilon(blanket, reports, delta, own)
     assert 0 <= epsilon <= min(own, reports) * blanket.epsilon * (1 + 1e-12)

@@ -92,7 +92,6 @@ def test_every_kind_says_the_same_as_a_dict_as_json_as_csv_and_as_a_data_frame()
             found.rows[0].value = 1.0  # type: ignore[misc]
 
 
-@pytest.mark.slow
 def test_every_kind_is_a_picture_and_a_table_of_80_columns(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(tables.out, "_width", 80)
     for number_, found in enumerate(all_kinds()):

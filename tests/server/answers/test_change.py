@@ -30,7 +30,6 @@ def test_holm_adjusts_as_published():
     assert change.holm([]) == []
 
 
-@pytest.mark.slow
 def test_two_weeks_of_one_population_are_rarely_called_different():
     """300 pairs: as many with any row below 0.05 after adjustment as 5 % exceed with chance 1e-10."""
     rng, shares, readings = np.random.default_rng(1), 0, 0
@@ -86,7 +85,6 @@ def median_change(moved: float, reports: int, rng: np.random.Generator) -> Chang
     return changes(change.changed_readings(before, after, [0.5]))[2]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moved", "reports", "power", "pairs"), [(1, 20_000, 0.74, 100), (2, 5_000, 0.74, 100)]
 )
@@ -101,7 +99,6 @@ def test_a_median_that_moved_is_found_as_often_as_its_reports_can_tell(
     assert not any(row.low < 0 < row.high for row in rows if row.p < 0.05)
 
 
-@pytest.mark.slow
 def test_a_median_that_did_not_move_is_rarely_called_moved():
     """400 pairs: as many p below 5 % as 5.5 % exceed with chance 1e-10 (of 20 edges, that of the least p is
     below in twice as many)."""
@@ -219,7 +216,6 @@ def test_labels_are_compared_by_name():
     assert [row.p_adjusted < 1e-6 for row in rows] == [True, True, False, False]
 
 
-@pytest.mark.slow
 def test_quantiles_over_windows_are_called_changed_no_more_often_than_announced():
     """300 sets of 4 windows of one population: as many p below 5 % as 5.5 % leave with chance 1e-10."""
     rng = np.random.default_rng(9)

@@ -174,14 +174,12 @@ def said_to_move(step: float, reports: int, rng: np.random.Generator) -> tuple[b
     return any(told), told[-1]
 
 
-@pytest.mark.slow
 def test_of_fleets_without_a_change_at_most_one_in_twenty_is_ever_said_to_move():
     """400 fleets, seven looks at each. At a chance of 0.05, more than 55 come by chance 1e-11."""
     rng = np.random.default_rng()
     assert sum(said_to_move(0, 1000, rng)[0] for _ in range(400)) <= 55
 
 
-@pytest.mark.slow
 def test_a_change_of_the_planned_size_is_said():
     """200 fleets. At a chance of 0.8, fewer than 122 come by chance 1e-10."""
     rng = np.random.default_rng()

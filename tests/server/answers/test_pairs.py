@@ -211,7 +211,6 @@ def test_pairs_of_other_parts_do_not_go_together():
     ],
     ids=["heat map", "large heat map", "three parts", "summary", "difference"],
 )
-@pytest.mark.slow
 def test_pictures_are_drawn(answers, tmp_path):
     answers.plot(tmp_path / "picture.png")
     pixels = matplotlib.image.imread(tmp_path / "picture.png")[..., :3]

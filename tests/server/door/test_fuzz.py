@@ -25,7 +25,6 @@ from hushmote.simulator.broker import MosquittoBroker
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@pytest.mark.slow
 def test_every_request_has_a_documented_answer_and_only_reports_are_published():
     asked = fuzz_door.Asked()
 
@@ -46,7 +45,6 @@ def test_a_door_that_publishes_what_is_no_report_is_found(monkeypatch):
 
 
 @needs_mosquitto
-@pytest.mark.slow
 def test_bytes_on_a_socket_that_are_hardly_http_publish_nothing_but_reports(caplog, monkeypatch):
     monkeypatch.setattr(app, "BODY_S", 0.1)
     rng = Random(1)  # noqa: S311

@@ -100,7 +100,6 @@ def misses(inside: Any, confidence: float) -> float:
 
 
 @pytest.mark.parametrize(("slots", "listed"), [(1024, 60), (128, 40), (4096, 200)])
-@pytest.mark.slow
 def test_intervals_hold_the_truth_over_reports_and_salts(slots, listed):
     """120 fleets, each with a salt of its own; 200 words, of which the most common are listed.
 
@@ -171,7 +170,6 @@ def test_versions_of_one_salt_err_alike_by_the_hash():
     assert pooled.listed.stderr.mean() < 0.85 * alone.listed.stderr.mean()
 
 
-@pytest.mark.slow
 def test_noise_alone_is_not_taken_for_a_text():
     """20 fleets without any of 1,000 candidates: p values are even, and none is small among so many."""
     e, rng = asked(slots=16_384), np.random.default_rng(4)
@@ -190,7 +188,6 @@ def test_noise_alone_is_not_taken_for_a_text():
 
 
 @pytest.mark.parametrize("many", [200_000, pytest.param(1_000_000, marks=pytest.mark.long)])
-@pytest.mark.slow
 def test_very_many_candidates_fit(many: int):
     words = [f"text {i}" for i in range(many)]
     e = asked(slots=1 << 20, mechanism="olh", g=5, epsilon=1_000_000)

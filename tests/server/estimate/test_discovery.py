@@ -74,7 +74,6 @@ def test_texts_have_letters_of_several_bytes():
     assert listed == {("größe", False), ("東京", True), ("東京", False), ("a", True)}
 
 
-@pytest.mark.slow
 def test_printable_ascii_is_what_is_looked_for_where_nobody_says():
     answer = found({"a b~": 0.5, "ä": 0.5}, 20_000)
     assert [one.text for one in answer.found] == ["a b~"]
@@ -115,7 +114,6 @@ def noise(
 
 
 @pytest.mark.parametrize("reports", [2000, 50_000])
-@pytest.mark.slow
 def test_chance_lists_a_text_in_one_of_twenty_tables_at_most(reports):
     """500 fleets that have nothing in common; few reports leave many slots with equal shares.
 
@@ -130,7 +128,6 @@ def test_chance_lists_a_text_in_one_of_twenty_tables_at_most(reports):
     assert MISTAKEN <= 0.05
 
 
-@pytest.mark.slow
 def test_common_texts_do_not_make_others_be_listed():
     """The same beside five texts that everybody else has, all candidates: those are always listed."""
     rng = np.random.default_rng(5)
@@ -145,7 +142,6 @@ def test_common_texts_do_not_make_others_be_listed():
     assert mistaken <= stats.binom.isf(1e-9, 300, MISTAKEN)
 
 
-@pytest.mark.slow
 def test_texts_that_no_candidate_explains_hide_no_other_and_chance_lists_no_more():
     """300 fleets: 20 texts of 3 % and 8 of 5 % that nobody can name, of 300,000 reports in 8,192 slots.
 
@@ -251,7 +247,6 @@ def test_of_two_candidates_in_one_slot_the_better_is_listed():
     assert shares[0].value == pytest.approx(0.5, abs=0.03)
 
 
-@pytest.mark.slow
 def test_standard_errors_are_those_of_repeated_fleets():
     """1,000 fleets: the mean error within 12 % of the errors' deviation, which is 5 of its deviations."""
     rng = np.random.default_rng(7)

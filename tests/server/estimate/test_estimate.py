@@ -156,7 +156,6 @@ def test_all_shares_sum_to_one_with_no_error() -> None:
         assert whole.stderr < 1e-7
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "experiment",
     [
@@ -213,7 +212,6 @@ FLEETS = 400
 LOWEST, HIGHEST = 0.94 * stats.chi2.ppf(5e-11, FLEETS), 1.06 * stats.chi2.isf(5e-11, FLEETS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("experiment", "reports"),
     [
@@ -257,7 +255,6 @@ def test_intervals_of_quantiles_hold_the_populations_quantile() -> None:
     assert (hits >= stats.binom.ppf(1e-10, 300, 0.95)).all(), hits
 
 
-@pytest.mark.slow
 def test_equal_weeks_are_called_different_as_often_as_they_should() -> None:
     """400 pairs of fleets: the p value is below 0.05 and 0.5 in a binomial number of cases, alarm 1e-10."""
     rng = np.random.default_rng(8)

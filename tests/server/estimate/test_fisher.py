@@ -89,7 +89,6 @@ def test_a_pilot_of_noise_alone_is_even_and_one_of_many_reports_is_the_populatio
 
 
 @pytest.mark.parametrize("experiment", [HH, OLH], ids=lambda e: e.mechanism)
-@pytest.mark.slow
 def test_over_many_fleets_it_is_unbiased_closer_and_as_close_as_it_says(experiment: Experiment):
     """400 fleets of 2,000 reports.
 

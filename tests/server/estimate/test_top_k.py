@@ -99,7 +99,6 @@ def test_one_of_two_is_as_sure_as_the_counts_are_uneven():
 
 
 @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
-@pytest.mark.slow
 def test_the_last_digit_of_an_estimate_changes_no_probability(exp):
     """10 fleets; a probability may move by a million times what the estimates do."""
     rng = np.random.default_rng(6)
@@ -126,7 +125,6 @@ def test_k_that_is_no_proper_part_is_refused(k):
         top(estimate(GRR, np.full(12, 10)), k)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
 def test_of_values_said_to_belong_with_some_chance_that_share_belongs(exp):
     """80 independent fleets of 3,000 reports, from populations that are themselves drawn; k = 3.

@@ -204,7 +204,6 @@ def test_missing_file_is_one_line(tmp_path: Path):
         load(tmp_path / "binary.toml")
 
 
-@pytest.mark.slow
 def test_every_default_is_a_board_experiment_over_many_domains():
     for bins in (2, 3, 5, 17, 64, 100, 1000, 4096):
         for epsilon in ("0.01", "0.5", "1", "4", "10"):

@@ -141,7 +141,6 @@ sys.stdout.flush()
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
 def test_sqlite_in_wal_mode_syncs_every_commit_only_when_synchronous_is_full(tmp_path, synchronous):
     if shutil.which("strace") is None:

@@ -5,7 +5,6 @@ from broker_facts import ROWS
 from broker_table import COLUMNS, columns_of_page
 
 
-@pytest.mark.slow
 @pytest.mark.broker
 @pytest.mark.parametrize(
     "column",

@@ -48,7 +48,6 @@ def publish_huge(broker, topic, size):
 
 
 @needs_mosquitto
-@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_a_message_larger_than_memory_stops_nothing(tmp_path, protocol):
     before, _ = crowd(20)

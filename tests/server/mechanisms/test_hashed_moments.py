@@ -155,7 +155,6 @@ def test_a_known_sum_makes_ranges_better_and_single_values_no_worse(
         assert 0.9 < known[1] / free[1] < 1
 
 
-@pytest.mark.slow
 def test_intervals_of_a_wide_domains_cdf_hold_with_few_reports() -> None:
     """200 fleets of 1,000 reports, all in the first of 4,096 bins, ε = 3, at three quarters and nine tenths.
 

@@ -104,7 +104,6 @@ class TestCommits:
             assert watch.look().ready
             assert total(watch) == 2
 
-    @pytest.mark.slow
     def test_while_readers_come_and_go_nothing_is_lost_or_stands_still(self, folder: Path):
         url, over = f"sqlite:///{folder / 'store.sqlite'}", threading.Event()
         seen: list[int] = []

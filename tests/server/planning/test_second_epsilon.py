@@ -21,7 +21,6 @@ MONTHS = Rhythm(3600, 90 * 86_400)
     ("question", "domain"), [(Question("frequency"), 2), (Question("frequency"), 16), (Question(), 24)]
 )
 @pytest.mark.parametrize(("wanted", "devices"), [(0.05, 26_000), (0.5, 2_000)])
-@pytest.mark.slow
 def test_the_answer_keeps_the_wanted_epsilon_and_the_next_step_does_not(
     question: Question, domain: int, wanted: float, devices: int
 ) -> None:

@@ -83,7 +83,6 @@ def test_bounds_are_clopper_pearson(hits, misses):
     assert lower_bound(hits, misses, (1000, 1000), alpha) == pytest.approx(wanted, abs=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grr", "olh"])
 def test_the_bound_is_above_the_truth_no_more_often_than_said(name):
     """1,000 audits of 300 draws at an error of 0.5; the chance of a false alarm is below 1e-9 (binomial)."""
@@ -249,7 +248,6 @@ def test_a_runtime_that_fails_is_one_line(tmp_path):
         audit_runtimes.run(CPYTHON, job, client=client)
 
 
-@pytest.mark.slow
 def test_the_command_line_passes_the_shipped_file_and_flags_a_broken_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

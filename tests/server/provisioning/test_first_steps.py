@@ -121,7 +121,6 @@ def one_report(board: settings.DeviceSettings, experiment: bytes) -> bytes:
     return report
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(outside: Path, elsewhere: bool):
     if find_mosquitto() is None:
@@ -184,7 +183,6 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
         assert not allowed(folder.fleet.port, context(folder, shown), broker)
 
 
-@pytest.mark.slow
 def test_the_printed_steps_work_on_three_nats_servers_and_a_revoked_board_is_cut_off(outside: Path):
     if find_nats_server() is None:
         pytest.skip("nats-server is not installed")

@@ -294,7 +294,6 @@ def test_a_connection_that_hangs_between_two_batches_is_replaced(store, postgres
     assert check(store).violations == ()
 
 
-@pytest.mark.slow
 def test_an_address_that_accepts_and_says_nothing_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

@@ -27,7 +27,6 @@ def cuts(recording: write_log.Recording) -> Iterator[PowerCut]:
     return write_log.power_cuts(recording, np.random.default_rng(SEED), draws=1, more=0.03)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_no_power_cut_takes_what_was_acknowledged_or_counts_it_twice(
     name: str, counting: write_log.Recording, tmp_path: Path
@@ -41,7 +40,6 @@ def test_no_power_cut_takes_what_was_acknowledged_or_counts_it_twice(
     assert [failure for failure in failures if failure[1] is not None] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mistake", "found"),
     [
@@ -57,7 +55,6 @@ def test_the_replay_finds_a_mistake(name: str, mistake: tuple[str, ...], found: 
     assert any(failure is not None and found in failure for failure in failures)
 
 
-@pytest.mark.slow
 def test_what_is_recorded_has_each_acknowledgement_checkpoints_and_restarts(counting: write_log.Recording):
     disk = write_log.Disk(counting.before)
     acknowledged: list[str] = []

@@ -59,7 +59,7 @@ def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Pat
         said = window.text()
         assert "Next, in another window: hushmote flash board/port DEVICE.settings.json\n" in said
         assert "Ctrl-C switches the board off" in said
-        flashed = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path)
+        flashed = hushmote("flash", "board/port", "desk.settings.json", "--yes", cwd=tmp_path)
         assert flashed.startswith("board in software, MicroPython 1.")
         assert "ledger: made, empty" in flashed
         # What the application prints, and nothing of what mpremote and the board said to each other.

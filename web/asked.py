@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import HTMLResponse, Response
 
 from ..server.answers.store_reader import StoreReader
-from ..server.statement import page
+from ..server.statement import facts, page
 from ..server.store.store import StoreError
 from .live import LiveStore
 
@@ -47,7 +47,7 @@ class WhatIsAsked:
 
         def asked(reader: StoreReader) -> dict[str, str]:
             versions = reader.store.experiments(self._whole["statement"]["fleet"])
-            return {v.experiment.name: v.experiment.digest.hex() for v in versions if v.published_on(day)}
+            return {v.experiment.name: facts.digest_of(v) for v in versions if v.published_on(day)}
 
         try:
             now = await self._live.ask(("asked", day), asked)

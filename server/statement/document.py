@@ -66,7 +66,7 @@ def document(of: FleetFacts, *, public: bool = False) -> dict[str, Any]:
 
     public: label, files and each question's digest alone, and no count, so that anybody may have it.
     """
-    digests = {"asked": {q.name: q.version.experiment.digest.hex() for q in of.asked}}
+    digests = {"asked": {q.name: q.digest for q in of.asked}}
     return {
         "format": FORMAT,
         "fleet": of.fleet,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,13 +34,15 @@ class StatementError(HushmoteError):
 class FleetQuestion:
     """An experiment of a fleet, all its versions together.
 
-    asked: whether boards are asked today. since: the day on which they first were. keep: how long counts are
-    kept, in words. most: reports of a board's life. devices: that reported. erased: reports of windows that
-    are no more. epsilons: of a report, and of all ended windows' histograms; None before the first report.
+    asked: whether boards are asked today. digest: as digest_of() has it. since: the day on which they first
+    were. keep: how long counts are kept, in words. most: reports of a board's life. devices: that reported.
+    erased: reports of windows that are no more. epsilons: of a report, and of all ended windows' histograms;
+    None before the first report.
     """
 
     version: Version
     asked: bool
+    digest: str
     since: datetime.date
     keep: str
     most: int
@@ -161,6 +164,7 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
     return FleetQuestion(
         replace(version, owner=owner, purpose=purpose, unit=selected.unit),
         asked,
+        digest_of(version),
         datetime.datetime.fromtimestamp(min(v.first_serial for v in versions), datetime.UTC).date(),
         keeping(hours and hours * 3600),
         life if own is None else min(own, life),
@@ -169,6 +173,12 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
         sum(v.erased for v in versions),
         overview(selected.facts, selected.selection).all_windows if selected.reports else None,
     )
+
+
+def digest_of(version: Version) -> str:
+    """SHA-256, in hex, of what a version asks and of the words on it that a statement tells."""
+    words = [str(version.expires), version.unit, version.purpose, version.owner, version.keep]
+    return hashlib.sha256(version.payload + json.dumps(words).encode()).hexdigest()
 
 
 _WORDS = {"owner": 'owner = "..."', "purpose": 'purpose = "..."', "keep": 'keep = "400d"'}

@@ -38,7 +38,7 @@ class PageAccess:
     """
 
     def __init__(
-        self, application: Any, token: str | None, port: int, public: asked.WhatIsAsked | None = None
+        self, application: Any, token: str | None, port: int, public: asked.PublicStatement | None = None
     ) -> None:
         self._application = application
         self._public = public

@@ -26,7 +26,7 @@ from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
 from . import errors, fleet, server, socket_io
 from .access import PageAccess
-from .asked import WhatIsAsked
+from .asked import PublicStatement
 from .board.app import BoardFiles
 from .board.files import BoardConfig
 from .budget import view as budget
@@ -74,7 +74,7 @@ async def _serve(
 
     tasks = [asyncio.create_task(turn) for turn in (live.run(), page.aggregator.run())]
     try:
-        public = None if settings.asked is None else WhatIsAsked(settings.asked, live)
+        public = None if settings.asked is None else PublicStatement(settings.asked, live)
         await server.run(guarded(application(page), settings.token, port, public), listener, ready)
     finally:
         for task in tasks:
@@ -86,7 +86,7 @@ def _fleets(reader: StoreReader) -> tuple[str, ...]:
     return reader.fleets
 
 
-def guarded(application: Any, token: str | None, port: int, public: WhatIsAsked | None = None) -> Any:
+def guarded(application: Any, token: str | None, port: int, public: PublicStatement | None = None) -> Any:
     """An ASGI application behind what guards the page; public: what anybody may see, or None."""
     outer = Limits(PageAccess(Drawing(application), token, port, public))
     # On the loopback address, where no token is, packing takes longer than sending.

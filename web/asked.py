@@ -24,7 +24,7 @@ def is_asked_for(scope: Any) -> bool:
     return reads and scope.get("raw_path") == PATH.encode()
 
 
-class WhatIsAsked:
+class PublicStatement:
     """A public statement, as document.read_public() returns it, and whether the store still asks the same."""
 
     def __init__(self, whole: dict[str, Any], live: LiveStore) -> None:

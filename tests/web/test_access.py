@@ -38,7 +38,7 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Store, StoreError
 from hushmote.server.wire.keys import FleetKeys
 from hushmote.web.access import _own_path
-from hushmote.web.asked import WhatIsAsked
+from hushmote.web.asked import PublicStatement
 from hushmote.web.frame import VIEWS
 from hushmote.web.limits import MOST_SOCKETS
 
@@ -348,7 +348,7 @@ class TestWhatIsAsked:
                 raise StoreError("it is gone")
 
         gone: Any = Gone()
-        made = WhatIsAsked(document.read_public(files[1]), gone)
+        made = PublicStatement(document.read_public(files[1]), gone)
         assert b"cannot be looked up now" in asyncio.run(made.answer("")).body
 
     def test_a_file_that_is_none_of_its_kind_is_one_line(self, files):

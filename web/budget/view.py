@@ -160,11 +160,9 @@ class FleetSection:
                 able.append(_line(e.name, e.able, colour) | {"areaStyle": {"opacity": 0.25}})
         first = " ".join(e.said[0] for e in budget.experiments)
         second = " ".join(said for e in budget.experiments for said in e.said[1:2])
-        title = "reports a day: dots were counted, lines are a forecast"
+        title = "reports a day: dots counted, lines forecast"
         self._fill(self._reports, title, "", reports, first)
-        self._fill(
-            self._able, "devices that can still report: today, and the forecast", " %", able, second, max=100
-        )
+        self._fill(self._able, "devices that can report: today and forecast", " %", able, second, max=100)
 
     def _fill(
         self, drawn: ui.echart, name: str, unit: str, series: list[dict[str, Any]], said: str, **more: Any

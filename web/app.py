@@ -72,7 +72,8 @@ async def _serve(
         if on_ready is not None:
             on_ready(f"http://{host}:{port}/")
 
-    tasks = [asyncio.create_task(turn) for turn in (live.run(), page.aggregator.run())]
+    turns = live.run(), page.aggregator.run(), fleet.work_out(page)
+    tasks = [asyncio.create_task(turn) for turn in turns]
     try:
         public = None if settings.asked is None else PublicStatement(settings.asked, live)
         await server.run(guarded(application(page), settings.token, port, public), listener, ready)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 
+from babel import Locale
 from nicegui import ui
 
 from ..server.answers.query import Selection
@@ -18,7 +20,7 @@ from .tile import Tile
 _STEPS = (
     ("Plan a question, which makes its file", "hushmote plan"),
     ("Ask it of a fleet", "hushmote experiment add FILE --fleet NAME"),
-    ("Count the reports", "hushmote serve --broker mqtt://HOST"),
+    ("Count what boards send to a broker, such as Mosquitto", "hushmote serve --broker mqtt://HOST"),
 )
 _TAGGED = "every report has a tag that only its own device can make."
 _OPEN = "it is open. Its reports have no tags, so anyone can forge some."
@@ -38,6 +40,15 @@ def register(page: Page) -> None:
             view = FleetView(page, reader())
         page.live.follow(view.refresh)
         page.live.follow(view.spend)
+
+
+async def work_out(page: Page) -> None:
+    """Work out what the view shows, so that the first reader after a start does not wait for it."""
+    with contextlib.suppress(HushmoteError):  # a reader is told
+        for fleet in _chosen(await page.live.overview(), page.settings.fleet).fleets:
+            for e in fleet.experiments:
+                with contextlib.suppress(HushmoteError):
+                    await page.asking.finding(Selection(e.name, e.fleet), Reader(Locale("en", "US")))
 
 
 class FleetView:
@@ -160,3 +171,5 @@ def _steps() -> None:
         ui.link("Plan on this page", "/plan")
         tag("span", ", or try it without any hardware: ")
         ui.link("a board in this browser", "/board/")
+        tag("span", ", or one in software: ")
+        tag("code", "hushmote board")

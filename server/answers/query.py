@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+import numpy as np
+
+from ..arrays import Counts
 from ..errors import UsageError, the_name
 from ..estimate.estimate import Estimates, estimate
 from ..estimate.fisher import fisher
@@ -52,25 +55,24 @@ class ReportSource(NamedTuple):
 
 
 class Kept:
-    """Estimates by the counts that they rest on: right whoever asks, and however many; for several threads.
+    """Counts by window, and estimates by the counts they rest on: right whoever asks; for several threads.
 
-    A window that no report came into since is never worked out again.
+    A window is read and worked out again only once its number of reports is another: by a report, however
+    late, or a merge. Nothing holds once windows were erased, or another file took the store's place.
     """
 
     _MOST = 400  # the one that nobody asked for longest goes first
+    _MOST_CODES = 1 << 21  # of all windows, 32 MiB
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._estimates: OrderedDict[Hashable, Estimates] = OrderedDict()
-        self._reports: dict[str, int] = {}
+        self._windows: OrderedDict[Hashable, tuple[Counts, Counts]] = OrderedDict()
+        self._codes = 0
 
-    def estimate(self, fleet: str, reports: int, key: Hashable, work: Callable[[], Estimates]) -> Estimates:
-        """The estimate with this key, worked out where it is not kept; reports: of the whole fleet."""
-        key = fleet, key
+    def estimate(self, key: Hashable, work: Callable[[], Estimates]) -> Estimates:
+        """The estimate with this key, worked out where it is not kept."""
         with self._lock:
-            if reports < self._reports.get(fleet, 0):  # another store took its place
-                self._estimates.clear()
-            self._reports[fleet] = reports
             if key in self._estimates:
                 self._estimates.move_to_end(key)
                 return self._estimates[key]
@@ -80,6 +82,30 @@ class Kept:
             while len(self._estimates) > self._MOST:
                 self._estimates.popitem(last=False)
         return made
+
+    def counts(self, store: Store, version: Version, reports: Mapping[str, int]) -> Counts:
+        """Counts of a version's codes, shape (code_count,), over windows that have so many reports each."""
+        total, absent = np.zeros(version.experiment.code_count, np.int64), list[str]()
+        of = store, _made_of(version)
+        for window, n in reports.items():
+            with self._lock:
+                known = self._windows.get((*of, window))
+            if known is not None and known[1].sum() == n:
+                total[known[0]] += known[1]
+            else:
+                absent.append(window)
+        for window, codes, counts in store.window_counts(version, *absent) if absent else ():
+            total[codes] += counts
+            self._keep((*of, window), (codes, counts))
+        return total
+
+    def _keep(self, key: Hashable, counted: tuple[Counts, Counts]) -> None:
+        with self._lock:
+            before = self._windows.pop(key, ((), ()))
+            self._windows[key] = counted
+            self._codes += len(counted[0]) - len(before[0])
+            while self._codes > self._MOST_CODES:
+                self._codes -= len(self._windows.popitem(last=False)[1][0])
 
 
 @dataclass(frozen=True)
@@ -213,11 +239,10 @@ class Selected:
         reports, fewer than 2 reports, or versions that do not go together.
         """
         self._check_windows()
-        fleet, everything = self.selection.fleet, self.facts.reports(self.selection.fleet)
         counts = tuple((w, tuple(sorted(n.items()))) for w, n in self.counts.items())
-        reports = sum(sum(windows.values()) for windows in everything.values())
-        key = self.selection.experiment, weigh, counts
-        return self.facts.kept.estimate(fleet, reports, key, lambda: pooled(self, weigh))
+        of = tuple(map(_made_of, self.versions))
+        key = self.facts.store, of, weigh, counts
+        return self.facts.kept.estimate(key, lambda: pooled(self, weigh))
 
     def by_window(self, weigh: WeighBy = "reports", by: str = "") -> dict[str, Estimates]:
         """Window -> its estimate, oldest first or as selected; without windows of too few reports.
@@ -247,12 +272,18 @@ class Selected:
                 raise EstimateError(f"{self.selection.experiment} has no reports in window {window}; {there}")
 
 
+def _made_of(version: Version) -> Hashable:
+    """What is another where a version's windows, or all of it, were erased: an id may be taken again."""
+    return version.id, version.first_serial, version.erased
+
+
 def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
     """The estimate of selected reports, worked out anew; EstimateError as Selected.estimate()."""
     estimates: list[Estimates] = []
-    store, selection = selected.facts.store, selected.selection
+    facts, selection = selected.facts, selected.selection
     for version in selected.versions:
-        total = store.counts(version, *selection.windows)
+        reports = {w: counts[version.id] for w, counts in selected.counts.items() if version.id in counts}
+        total = facts.kept.counts(facts.store, version, reports)
         if total.sum() >= 2:
             estimates.append((fisher if weigh == "fisher" else estimate)(version.experiment, total))
     if not estimates:

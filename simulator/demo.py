@@ -18,6 +18,7 @@ from ..server.answers.answer import Answers
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.answers.rows import coverage
 from ..server.answers.second_epsilon import TwoEpsilons
+from ..server.answers.store_reader import StoreReader
 from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.experiments import definition as experiment
@@ -155,8 +156,7 @@ def show_outcome(outcome: DemoResult) -> None:
     show.out.print(f"{reported.report_bytes} bytes per report: {code_bytes} of code, the rest header and tag")
     times = f"{reports:,} reports in {reported.fleet_s:.1f} s ({reports / reported.fleet_s:,.0f} a second)"
     show.out.print(f"{times}, all counted {reported.count_s:.1f} s later")
-    if outcome.said:
-        show.out.print(f"\n{outcome.said}\n")
+    show.out.print()
     *pictures, store = outcome.files.values()
     for path in pictures:
         show.out.print(f"picture: {path}", soft_wrap=True)
@@ -169,3 +169,6 @@ def show_outcome(outcome: DemoResult) -> None:
     show.out.print("\nnext\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)
     if not outcome.said:
         show.out.print(f"\nsee it live, in a browser: make page, or {program} demo --page", soft_wrap=True)
+    with StoreReader(f"sqlite:///{store}") as reader:
+        known = reader.fleet().experiment().finding
+    show.out.print(f"\n{known.purpose}\n{outcome.said or known.sentence}")

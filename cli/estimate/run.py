@@ -23,6 +23,7 @@ def run(options: EstimateOptions, store: Store, versions: tuple[Version, ...]) -
     """Estimate, print and write; versions: all of the fleet. Raises HushmoteError for what has no answer."""
     facts = Facts(store, _versions={options.fleet or "": versions})
     options, outputs = _in_windows(options, facts), options.outputs or ()
+    length = options.last or options.against_last
     _check(options)
     reply = ask(facts, _question(options, facts))
     purpose = facts.selected(_selection(options)).versions[-1].purpose
@@ -40,6 +41,8 @@ def run(options: EstimateOptions, store: Store, versions: tuple[Version, ...]) -
     if reply.finding:
         tables.out.print(f"{reply.finding}\n")
     tables.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.which}{versus}")
+    if length and (said := periods.missing(length, reply.question.selection.windows, facts.at)):
+        tables.out.print(said)
     tables.answers(answers, tables.over_time if options.trend and not options.rows else tables.answer)
     tables.out.print(f"\n{reply.epsilons.words(reply.question.seen())}\n\n{reply.guide.words()}")
     for path in outputs:

@@ -60,7 +60,7 @@ def run(options: ServeOptions) -> None:
         publisher = None if published is None else Publisher(store, published)
         opened = stack.enter_context(Store(store, patient=True))
         if simulated is None and not opened.fleets():
-            new = "%s is new and asks nothing: hushmote experiment add FILE"
+            new = "%s is new and asks nothing: hushmote experiment add FILE (hushmote plan makes a FILE)"
             logging.getLogger(__name__).warning(new, opened.where)
         fleets, clock = (None, now) if simulated is None else _simulated(opened, simulated)
         counting = Counting(

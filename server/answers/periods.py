@@ -31,6 +31,29 @@ def last(length: str, there: Sequence[str], at: datetime.datetime, before: int =
     there: those with reports, oldest first. at: now, UTC. before: so many such lengths earlier. Days begin
     at midnight UTC. UsageError for another text, or where no report came then.
     """
+    begin, end, unit = _span(length, at, before)
+    chosen = tuple(w for w in there if (start := start_of(w)) and begin <= start < end)
+    if not chosen:
+        newest = f"; the newest window with reports is {there[-1]}" if there else ""
+        when = _days(begin, end) if unit.days else f"{begin:%Y-%m-%d %H:00} to {end:%Y-%m-%d %H:00} UTC"
+        raise UsageError(f"no report came from {when}{newest}")
+    return chosen
+
+
+def missing(length: str, windows: Sequence[str], at: datetime.datetime) -> str:
+    """What days the last 7d are, in a sentence, where some of them, perhaps today, have no report; or ""."""
+    begin, end, unit = _span(length, at)
+    known, whole = {(start - begin) // unit for w in windows if (start := start_of(w))}, (end - begin) // unit
+    if not unit.days or len(known) == whole:
+        return ""
+    days = f"{_days(begin, end)} UTC, with today"
+    return f"The last {length} are {days}: {len(known)} of these {whole} days have reports."
+
+
+def _span(
+    length: str, at: datetime.datetime, before: int = 0
+) -> tuple[datetime.datetime, datetime.datetime, datetime.timedelta]:
+    """When the last 7d, 12h or 2w begin and end, and a day or an hour. UsageError for another text."""
     matched = _LENGTH.fullmatch(length)
     if not matched or not int(matched[1]):
         raise UsageError(f"a length of time reads 7d, 12h or 2w, not {length}")
@@ -39,15 +62,7 @@ def last(length: str, there: Sequence[str], at: datetime.datetime, before: int =
     running = running if matched[2] == "h" else running.replace(hour=0)
     unit = datetime.timedelta(hours=1 if matched[2] == "h" else 24)
     end = running + unit - before * datetime.timedelta(hours=hours)
-    begin = end - datetime.timedelta(hours=hours)
-    chosen = tuple(w for w in there if (start := start_of(w)) and begin <= start < end)
-    if not chosen:
-        newest = f"; the newest window with reports is {there[-1]}" if there else ""
-        when = (
-            f"{begin:%Y-%m-%d %H:00} to {end:%Y-%m-%d %H:00} UTC" if matched[2] == "h" else _days(begin, end)
-        )
-        raise UsageError(f"no report came from {when}{newest}")
-    return chosen
+    return end - datetime.timedelta(hours=hours), end, unit
 
 
 def _days(begin: datetime.datetime, end: datetime.datetime) -> str:

@@ -1,12 +1,14 @@
 """An aggregator's condition at a moment, whether it is healthy, and what it last said about itself.
 
-The log has one line for each change, however often something is tried.
+The log has one line for each change, however often something is tried, and one a minute of what stays.
 """
 
 from __future__ import annotations
 
 import enum
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
@@ -14,6 +16,9 @@ log = logging.getLogger(__name__)
 # Longer than a database waits for a lock, its retries and a slow disk; shorter than anyone waits for a
 # service that hangs.
 TURN_S = 30.0
+
+REPEAT_S = 60.0
+"""After which a line that is still true is logged again, when it is said again."""
 
 
 class Loss(enum.Enum):
@@ -27,14 +32,16 @@ class Loss(enum.Enum):
 class Status:
     """The last change in words (text) and, where it was a lost connection, its kind (loss)."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.text = ""
         self.loss = Loss.NONE
+        self._clock, self._logged_s = clock, clock()
 
     def say(self, level: int, text: str, loss: Loss = Loss.NONE) -> None:
-        """Log a line, unless it is the same as the last one."""
-        if text != self.text:
+        """Log a line, unless it is the same as the last one and a minute has not passed since."""
+        if text != self.text or self._clock() - self._logged_s >= REPEAT_S:
             log.log(level, "%s", text)
+            self._logged_s = self._clock()
         self.text, self.loss = text, loss
 
 

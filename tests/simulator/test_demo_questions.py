@@ -47,3 +47,9 @@ def test_what_does_not_go_together_is_one_line(tmp_path: Path):
     assert "the page shows the demo without --question" in line
     line = hushmote("demo", "--question", "mean", "--devices", "7", cwd=tmp_path, expect=1)
     assert line == "hushmote: --devices must be from 100 to 327346, the readings there are\n"
+
+
+def test_its_last_line_is_the_answer(tmp_path: Path):
+    shown = hushmote_process("demo", "--devices", "600", "--broker", "embedded", cwd=tmp_path).splitlines()
+    asked = hushmote("estimate", "air_temp", "--store", "sqlite:///out/demo.sqlite", cwd=tmp_path)
+    assert shown[-1] == asked.splitlines()[0]

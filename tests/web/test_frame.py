@@ -102,6 +102,8 @@ def test_a_store_that_comes_goes_and_is_too_old(browser, tmp_path, url):
         browser.says(f"There is no store at {path}: publish an experiment first, or correct the path.")
         with Store(url) as store:
             browser.says("Three steps to a first answer")
+            assert "such as Mosquitto" in browser.text
+            assert "hushmote board" in browser.text
             store.add_fleet("home", keyed=False)
         browser.says("Fleet home")
         browser.until(lambda: "There is no store" not in browser.text)

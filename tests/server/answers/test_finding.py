@@ -191,6 +191,10 @@ def test_periods_are_windows():
     there = tuple(DAYS)
     assert periods.last("7d", there, NOON) == tuple(DAYS[-7:])
     assert periods.last("1w", there, NOON, before=1) == tuple(DAYS[-14:-7])
+    assert periods.missing("7d", DAYS[-7:], NOON) == ""
+    assert periods.missing("7d", DAYS[-7:-1], NOON) == (
+        "The last 7d are 2026-11-24 to 2026-11-30 UTC, with today: 6 of these 7 days have reports."
+    )
     hours = ("2026-11-30T01", "2026-11-30T11", "2026-11-30T12")
     assert periods.last("2h", hours, NOON) == hours[1:]
     with pytest.raises(UsageError, match="newest window with reports is 2026-11-30") as none:

@@ -1,5 +1,6 @@
 """Connecting, falling back and explaining a loss, without a broker: the connection is a fake."""
 
+import logging
 import ssl
 from typing import Any
 
@@ -136,3 +137,11 @@ def test_short_connections_one_after_another_are_blamed_on_another_client_of_thi
         monkeypatch.setattr(module.time, "monotonic", lambda now=seconds: float(now))
         connector.explain_loss(connection)
         assert ("another client with the id agg?" in status.text) is blamed
+
+
+def test_what_stays_is_said_again_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    status = Status(lambda: now[0])
+    for now[0] in (0.0, 1.0, 59.0, 60.0, 119.0, 120.0):
+        status.say(logging.WARNING, "no broker")
+    assert caplog.messages == 3 * ["no broker"]

@@ -102,7 +102,7 @@ def test_nothing_bars_anybody_in_light_and_in_dark(browser, store):
         for width, dark in ((1440, False), (360, True)):
             browser.resize(width, dark=dark)
             browser.open(page)
-            browser.says("Honest boards do not send this")
+            browser.says("Honest devices do not send this")
             browser.says("The aggregator at http://127.0.0.1:1 gives no answer: Connection refused.")
             assert browser.overflow() <= 0
             assert barriers(browser) == []

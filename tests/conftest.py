@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 import reach
+from hypothesis import HealthCheck, settings
 from postgres import postgres, postgres_url
 
 __all__ = ["postgres", "postgres_url", "store_url"]
 
 # Their fixtures: a board to flash, networks and disks of servers, a folder of one's own code.
 pytest_plugins = ["flashing", "nats_sites", "own_channels"]
+
+# How long an example takes says nothing on a machine that has other work.
+settings.register_profile("hushmote", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("hushmote")
 
 _running: list[set[str]] = []  # the markers of the test that runs
 

@@ -111,7 +111,7 @@ def test_when_the_budget_is_spent_report_is_none_and_the_application_goes_on():
     assert client.status()["sum"] == 2 * EPSILON
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from(["sum", "squares"]),
     st.integers(1, 10**8),

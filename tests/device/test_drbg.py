@@ -43,7 +43,7 @@ def test_what_was_drawn_cannot_be_computed_from_the_state():
     assert drbg._key not in drawn
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.binary(max_size=600),
     st.lists(st.one_of(st.integers(0, 200), st.binary(min_size=1, max_size=99)), max_size=8),

@@ -263,7 +263,7 @@ def strict_loads(text):
     return json.loads(text, parse_constant=no_constant)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 @given(
     st.sampled_from([RR, ROOM_TEMP, experiment_json(**CHOICE), experiment_json(**OLH, every=7)]),
     st.lists(
@@ -296,7 +296,7 @@ def test_text_that_is_not_json_for_the_standard_library_is_never_taken(payload, 
     assert {"rule": exp.rule, "cap": exp.cap} == fields["budget"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.permutations(list(json.loads(ROOM_TEMP).items())),
     st.sampled_from([(",", ":"), (" ,  ", " : "), (", ", ":")]),
@@ -327,7 +327,7 @@ def test_1024_bytes_are_taken_and_1025_are_not():
     assert refusal(ROOM_TEMP + b" " * (1025 - len(ROOM_TEMP))) == "larger than 1024 bytes"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=1100))
 def test_random_bytes_are_refused_and_nothing_else_happens(payload):
     refusal(payload)
@@ -342,7 +342,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     st.sampled_from([{}, CHOICE, NUMBER, OLH, HH]),
     st.sampled_from(
@@ -397,7 +397,7 @@ def test_bin_edges_belong_to_the_upper_bin():
         assert exp.bucket(edge - 0.0001) == edge, "rounded to the nearest milli-unit first"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.integers(-(2**40), 2**40 - 1),
     st.integers(1, 2**40),

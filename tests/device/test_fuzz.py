@@ -15,7 +15,7 @@ from hushmote.server.experiments import definition as experiment
 from hushmote.server.experiments.reading import DefinitionError
 from hushmote.server.store import Store
 
-SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+SETTINGS = {"suppress_health_check": list(HealthCheck)}
 
 
 @pytest.mark.parametrize(

@@ -855,4 +855,4 @@ class BoardLife(RuleBasedStateMachine):
 
 
 TestBoardLife = BoardLife.TestCase
-TestBoardLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBoardLife.settings = settings(max_examples=60, stateful_step_count=40)

@@ -35,7 +35,7 @@ def test_a_grid_over_the_whole_range_agrees_with_60_digit_decimals():
         assert truth_threshold(epsilon, g) == decimal_threshold(epsilon, g), (epsilon, g)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(EPSILONS, CELLS)
 @example(1_000, 2**24)
 @example(16_000_000, 2)
@@ -44,7 +44,7 @@ def test_any_point_agrees_with_60_digit_decimals(epsilon, g):
     assert truth_threshold(epsilon, g) == decimal_threshold(epsilon, g)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(EPSILONS, CELLS)
 def test_the_ratio_of_truth_to_lie_is_at_most_e_to_the_epsilon_and_one_unit_more_would_be_above(epsilon, g):
     def ratio(threshold):
@@ -58,7 +58,7 @@ def test_the_ratio_of_truth_to_lie_is_at_most_e_to_the_epsilon_and_one_unit_more
         assert ratio(threshold + 1) > bound
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(1_000, 15_999_999), st.integers(2, 2**24 - 1))
 def test_it_rises_with_epsilon_and_falls_with_the_number_of_cells(epsilon, g):
     threshold = truth_threshold(epsilon, g)

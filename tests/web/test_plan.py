@@ -179,7 +179,7 @@ def test_a_plan_that_cannot_be_is_the_planners_one_line(setting, text):
 numbers = st.none() | st.floats() | st.sampled_from([0.0, -1.0, 1e30, 1e300, 2.0, 100.0])
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     st.builds(
         Setting,

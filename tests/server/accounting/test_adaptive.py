@@ -121,7 +121,7 @@ def test_a_filter_uses_whichever_theorem_allows_more():
     many_small.spend(90_000)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.integers(1_000, 900_000), min_size=1, max_size=40),
     st.floats(0.5, 6),

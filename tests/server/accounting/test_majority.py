@@ -42,7 +42,7 @@ def test_the_same_reports_are_hardly_private():
     assert Basic(100).spent(History.equal(769_800, 100)).epsilon == 76.98
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 600), st.integers(200_000, 650_000_000))
 def test_the_curve_is_within_the_rule_at_60_digits_and_just_so(reports, total):
     epsilon = majority_epsilon(reports, total / 1e6)

@@ -28,7 +28,7 @@ any_epsilon = st.integers(1_000, 4_000_000)
 coarse_epsilon = st.integers(1, 40).map(lambda n: n * 100_000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.one_of(any_epsilon, coarse_epsilon), min_size=1, max_size=8),
     st.floats(0.001, 1.05),
@@ -62,7 +62,7 @@ def chance_near(epsilons, total, width):
     return float(chances[abs(losses - total) <= width].sum())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(any_epsilon, min_size=2, max_size=7), st.sampled_from([1e-2, 1e-5, 1e-9]))
 def test_the_smallest_total_keeps_delta_at_60_digits_and_a_little_less_does_not(epsilons, delta):
     total = mixed_total(epsilons, delta)

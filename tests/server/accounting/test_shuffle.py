@@ -189,7 +189,7 @@ def test_chances_of_a_billion_trials(trials: int, sigmas: float) -> None:
 BLANKETS = [_grr(1, 4), _grr(0.1, 2), _grr(6, 1000), _hashed(2, 7, 64), _hashed(4, 53, 256)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(BLANKETS),
     st.integers(1, 60_000),
@@ -214,7 +214,7 @@ def test_neither_do_neighbouring_numbers(blanket: Blanket) -> None:
     assert epsilons == sorted(epsilons, reverse=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(BLANKETS), st.integers(1, 10**9), st.sampled_from([0.0, 1e-12, 1e-6]), st.integers(1, 50)
 )

@@ -97,7 +97,7 @@ BOUNDED = [name for name in THEOREMS if name != "none"]
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(total=micro_totals, epsilon=micro_epsilons, delta=deltas)
 def test_a_cap_allows_no_report_that_the_theorem_forbids_and_forbids_none_that_it_allows(
     name, total, epsilon, delta
@@ -115,7 +115,7 @@ def test_a_cap_allows_no_report_that_the_theorem_forbids_and_forbids_none_that_i
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(total=micro_totals, reports=st.integers(1, 400), delta=deltas)
 def test_the_largest_epsilon_is_within_the_theorem_and_one_micro_nat_more_is_not(name, total, reports, delta):
     rule = make(name, total / 1e6, float(delta))
@@ -128,14 +128,14 @@ def test_the_largest_epsilon_is_within_the_theorem_and_one_micro_nat_more_is_not
     assert overruns(name, total, delta, epsilon + (2 if name == "majority" else 1), reports)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(total=micro_totals, delta=deltas)
 def test_the_squares_cap_is_right_to_its_last_digit(total, delta):
     cap = ZcdpFilter(total / 1e6, float(delta)).cap(1)
     assert composition.zcdp(cap, delta) <= composition.nats(total) < composition.zcdp(cap + 1, delta)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     total=micro_totals,
     history=st.lists(micro_epsilons, min_size=1, max_size=30),

@@ -22,7 +22,7 @@ from traffic import needs_mosquitto
 from hushmote.server.door import app
 from hushmote.simulator.broker import MosquittoBroker
 
-SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+SETTINGS = {"suppress_health_check": list(HealthCheck)}
 
 
 def test_every_request_has_a_documented_answer_and_only_reports_are_published():

@@ -129,7 +129,7 @@ def test_a_real_micropython_is_among_them():
     reports=st.none() | st.integers(1, 30),
 )
 @example(name="basic", total=0.3, delta=0.1, epsilon=100_000, reports=3)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_board_makes_exactly_what_the_theorem_allows_and_the_analyst_asked_for(
     name, total, delta, epsilon, reports
 ):

@@ -324,7 +324,7 @@ TOPICS = st.text(max_size=40) | st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=30))
 def test_random_topics_and_payloads_never_raise_and_each_is_accounted_for(store, messages):
     fleets = ingest.fleets(store, FLEET_KEYS)

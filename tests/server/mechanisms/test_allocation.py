@@ -21,7 +21,7 @@ def levels_of(rows: list[tuple[float, float, float]], *, known: bool) -> allocat
     return allocation.Levels(energy, cost, cost if known else cost * off)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(LEVELS)
 def test_no_report_would_tell_more_on_another_level(rows: list[tuple[float, float, float]]) -> None:
     """The optimum of a convex problem on the simplex: -dF/dw_l is F where w_l > 0, and nowhere above it."""
@@ -38,7 +38,7 @@ def test_no_report_would_tell_more_on_another_level(rows: list[tuple[float, floa
     np.testing.assert_allclose(slopes[shares > 1e-9], total, rtol=1e-6)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(LEVELS)
 def test_small_weights_come_close_and_keep_the_leaves(rows: list[tuple[float, float, float]]) -> None:
     levels = levels_of(rows, known=False)

@@ -66,7 +66,7 @@ def levels(draw: st.DrawFn) -> Level:
     return Level(3_000_000, draw(st.integers(g + 1, min(g**4, 300))), g, 1, 0, 1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(levels(), st.integers(0, 2**32 - 1))
 def test_transpose_gives_the_same_sum_from_the_other_side(level: Level, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ def test_transpose_gives_the_same_sum_from_the_other_side(level: Level, seed: in
     assert (left == right).all()  # integers below 2**53: no rounding on either side
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(levels(), st.integers(0, 2**32 - 1))
 def test_classes_hold_codes_that_support_the_same_values(level: Level, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -52,7 +52,7 @@ def test_height_is_found_by_integers_where_logarithms_fail() -> None:
     assert hierarchy.heights(3, 3) == (3,)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(TREES, st.integers(0, 2**32 - 1))
 def test_two_passes_are_the_dense_least_squares(case: tuple[int, int], seed: int) -> None:
     rng, matrices, variances, tree = draw_case(*case, seed)
@@ -66,7 +66,7 @@ def test_two_passes_are_the_dense_least_squares(case: tuple[int, int], seed: int
     np.testing.assert_allclose(one[-1], values[-1][:, 0], atol=1e-12)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(TREES, st.integers(0, 2**32 - 1))
 def test_transpose_gives_the_same_sum_from_the_other_side(case: tuple[int, int], seed: int) -> None:
     rng, matrices, variances, tree = draw_case(*case, seed)
@@ -91,7 +91,7 @@ def test_levels_without_estimates_count_as_zeros() -> None:
         np.testing.assert_allclose(a, b, atol=1e-14)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(TREES, st.integers(0, 2**32 - 1))
 def test_influences_are_those_of_the_weights_that_they_stand_for(case: tuple[int, int], seed: int) -> None:
     rng, matrices, _, tree = draw_case(*case, seed)
@@ -107,7 +107,7 @@ def test_influences_are_those_of_the_weights_that_they_stand_for(case: tuple[int
             np.testing.assert_allclose(influence.sums[:, level], part.T @ e[level], atol=1e-9)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(TREES, st.integers(0, 2**32 - 1), st.sampled_from([0.01, 0.3, 30.0]))
 def test_children_are_the_nearest_shares_without_one_below_zero(
     case: tuple[int, int], seed: int, noise: float
@@ -130,7 +130,7 @@ def test_children_are_the_nearest_shares_without_one_below_zero(
         parents = found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(TREES, st.integers(0, 2**32 - 1))
 def test_shares_without_one_below_zero_stay_as_they_are(case: tuple[int, int], seed: int) -> None:
     rng, _, _, tree = draw_case(*case, seed)

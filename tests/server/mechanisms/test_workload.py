@@ -26,7 +26,7 @@ def every(kind: str, domain: int, seed: int) -> tuple[Workload, np.ndarray]:
     return NAMED.get(kind) or Workload.of(pairs["list"]), columns
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["frequencies", "ranges", "prefixes", "list"]), DOMAINS, st.integers(0, 1000), st.data()
 )
@@ -40,7 +40,7 @@ def test_energy_is_that_of_block_means(kind: str, domain: int, seed: int, data: 
     assert workload.energy(domain, width) == pytest.approx(want, rel=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["frequencies", "ranges", "prefixes", "list"]), DOMAINS, st.integers(0, 1000), st.data()
 )

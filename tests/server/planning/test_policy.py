@@ -72,7 +72,7 @@ VERSION = st.tuples(
     most=st.sampled_from(EPSILONS),
     versions=st.lists(VERSION, min_size=1, max_size=8),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_mixture_of_experiments_versions_and_epsilons_passes_both_caps(total, delta, most, versions):
     allowed = min(most, round(total * MICRO))
     made = policy.policy_for(total, delta, NAMES, allowed, ("sum", "squares", "count", "unlimited"))

@@ -82,7 +82,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_every_operation_does_what_it_does_to_a_plain_set(steps):
     found, model = NumberSet(), Model()
     for step, what in steps:
@@ -250,7 +250,7 @@ MOVES = st.lists(
 
 
 @given(MOVES, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_report_of_an_honest_board_is_too_late(moves, data):
     """A board makes reports, sends the oldest first, opts out now and then; what a broker loses is lost."""
     made, outbox, sent, found = 0, [], [], NumberSet()
@@ -273,7 +273,7 @@ def test_no_report_of_an_honest_board_is_too_late(moves, data):
 
 
 @given(st.integers(0, 40_000), st.integers(0, BLOCK - 2), st.integers(2, 5), st.booleans())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_what_waits_for_an_aggregator_that_is_away_is_counted_when_it_is_back(before, more, members, old):
     """A broker divides a board's reports among a group of which one member is away for a while.
 

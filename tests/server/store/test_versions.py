@@ -51,7 +51,7 @@ VERSIONS = st.tuples(st.sampled_from(["sum", "squares", "count"]), st.integers(1
 
 
 @given(VERSIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_bound_is_reached_by_some_honest_board_where_any_version_may_come_first(drawn):
     rule, others, top = drawn
     exps = list(dict.fromkeys(of(rule, e, c) for e, c in [(10, top), *others] if c > 0))
@@ -75,7 +75,7 @@ def test_the_bound_is_reached_by_some_honest_board_where_any_version_may_come_fi
     st.lists(st.tuples(st.integers(1, 10), st.integers(1, 5)), min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6)), min_size=1, max_size=8),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_no_report_of_an_honest_board_is_above_the_bound(rule, top, others, steps):
     """The shipped client under versions that come and go, some of them missed by the board."""
     exps = [of(rule, 10, top)]

@@ -1,11 +1,16 @@
-"""Reads rows of the large tables some thousands at a time, and reports progress."""
+"""Reads rows of the large tables: some thousands at a time with progress, or a window's in one text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, select, true
+from sqlalchemy import ColumnElement, Connection, Row, Select, String, Table, cast, func, select, true
+
+from . import schema
+
+if TYPE_CHECKING:
+    from ..arrays import Counts
 
 _ROWS = 2000  # read or written at a time
 
@@ -36,3 +41,23 @@ class Rows:
         """Yield a query's rows one by one."""
         for part in self.parts(query):
             yield from part
+
+
+def window_counts(
+    connection: Connection, version: int, windows: Sequence[str]
+) -> Iterator[tuple[str, Counts, Counts]]:
+    """Yield (window, its codes, each once, their reports) of a version, for these windows or for all.
+
+    Raises ValueError or TypeError where a row is no number.
+    """
+    import numpy as np  # only here: who is refused does not wait for it
+
+    table = schema.histogram.c
+    query = select(table.window).where(table.experiment == version).group_by(table.window)
+    if windows:
+        query = query.where(table.window.in_(windows))
+    # A text for each window: a row for each code would take four times as long.
+    texts = (func.aggregate_strings(cast(column, String), " ") for column in (table.code, table.count))
+    for window, *both in connection.execute(query.add_columns(*texts).execution_options(yield_per=16)):
+        codes, reports = np.array([np.fromstring(text, np.int64, sep=" ") for text in both])
+        yield window, codes, reports

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, String, and_, cast, func, select, union_all, update
+from sqlalchemy import Connection, and_, func, select, union_all, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..wire.experiments import OwnCodeRefused, parse_experiment
@@ -21,6 +21,7 @@ from ..wire.topics import check_device, check_fleet
 from . import schema
 from .database import Database, StoreError, insert_devices
 from .number_set import NumberSet
+from .rows import window_counts
 from .transaction import IngestTransaction
 from .versions import (
     Description,
@@ -100,9 +101,8 @@ class Store(Database):
 
     def listed_fleets(self) -> frozenset[str]:
         """Return the names of the fleets with an allow-list: only its devices count."""
-        return frozenset(
-            name for (name,) in self.read(select(schema.fleet.c.name).where(schema.fleet.c.listed))
-        )
+        query = select(schema.fleet.c.name).where(schema.fleet.c.listed)
+        return frozenset(name for (name,) in self.read(query))
 
     def set_listed(self, fleet: str, listed: bool) -> None:
         """Count only allowed devices' reports in a fleet, or those of all but revoked devices.
@@ -310,21 +310,11 @@ class Store(Database):
 
     def window_counts(self, version: Version, *windows: str) -> Iterator[tuple[str, Counts, Counts]]:
         """Yield (window, its codes, each once, their reports) for these windows, or for all with reports."""
-        import numpy as np
-
-        table, code_count = schema.histogram.c, version.experiment.code_count
-        query = select(table.window).where(table.experiment == version.id).group_by(table.window)
-        if windows:
-            query = query.where(table.window.in_(windows))
-        # A text for each window: a row for each code would take four times as long.
-        texts = [func.aggregate_strings(cast(c, String), " ") for c in (table.code, table.count)]
-        with self.reading() as connection:
-            some = connection.execution_options(yield_per=16)
-            for window, *both in some.execute(query.add_columns(*texts)):
-                with self.legible():
-                    codes, reports = np.array([np.fromstring(text, np.int64, sep=" ") for text in both])
-                for code in codes[(codes < 0) | (codes >= code_count)].tolist():
-                    known = f"{version.experiment.name} has codes 0 to {code_count - 1}"
+        most = version.experiment.code_count - 1
+        with self.reading() as connection, self.legible():
+            for window, codes, reports in window_counts(connection, version.id, windows):
+                for code in codes[(codes < 0) | (codes > most)].tolist():
+                    known = f"{version.experiment.name} has codes 0 to {most}"
                     raise StoreError(f"{self.where} is damaged: it counts code {code}, but {known}")
                 yield window, codes, reports
 

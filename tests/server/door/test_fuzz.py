@@ -22,13 +22,11 @@ from traffic import needs_mosquitto
 from hushmote.server.door import app
 from hushmote.simulator.broker import MosquittoBroker
 
-SETTINGS = {"suppress_health_check": list(HealthCheck)}
-
 
 def test_every_request_has_a_documented_answer_and_only_reports_are_published():
     asked = fuzz_door.Asked()
 
-    @settings(max_examples=300, **SETTINGS)
+    @settings(max_examples=300, suppress_health_check=[*HealthCheck.__members__.values()])
     @given(st.randoms(use_true_random=False))
     def check(rng):
         asyncio.run(asked.check(fuzz_door.make_request(rng)))

@@ -149,6 +149,22 @@ def answer(value):
     print("hushmote: " + ("yes: ctrl-D starts the board" if value else "no: this board is silent"))
 
 
+_reports = []  # the last 8 reports: the time, and the words on it
+
+
+def told(words):
+    """Print a report that was made, and keep the words for last()."""
+    print("hushmote: " + words)
+    _reports[:] = _reports[-7:] + [(time.time(), words)]
+
+
+def last():
+    """Print for somebody at the prompt the last 8 reports since the power came, or since a deep sleep."""
+    timed = ldp_client._beside("preview").timed
+    for at, words in _reports:
+        print(timed(words, at))
+
+
 def button():
     return machine.Pin(BUTTON, machine.Pin.IN, machine.Pin.PULL_UP)
 
@@ -275,7 +291,7 @@ class Application:
         self.make_mqtt = None
         brokers = self.settings["mqtt_host"].count(",") + 1
         self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed, brokers)
-        self.reporter.on_report = lambda words: print("hushmote: " + words)
+        self.reporter.on_report = told
 
     def attend(self):
         """Serve somebody at the board: a button that is held, and whether anybody has said yes."""

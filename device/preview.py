@@ -89,6 +89,14 @@ def show(on_report, client, report):
     return None
 
 
+def timed(text, at=None):
+    """A text behind a time (UTC) where the clock is right: at, as time.time() has it, or now."""
+    then = time.gmtime(at)
+    if then[0] < 2025:
+        return text
+    return "%04d-%02d-%02d %02d:%02d " % tuple(then[:5]) + text
+
+
 class LastReports:
     """The last 8 reports in words, newest last; an object for a reporter's on_report.
 
@@ -99,7 +107,4 @@ class LastReports:
         self.lines = []
 
     def __call__(self, text):
-        now = time.gmtime()
-        if now[0] >= 2025:
-            text = "%04d-%02d-%02d %02d:%02d " % tuple(now[:5]) + text
-        self.lines = self.lines[1 - _LAST :] + [text]
+        self.lines = self.lines[1 - _LAST :] + [timed(text)]

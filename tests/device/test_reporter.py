@@ -1284,13 +1284,14 @@ def test_the_application_fetches_verifies_keeps_and_reports_in_a_64_kib_heap(
 ) -> None:
     signing = bytes(31) + b"\x05"
     topic = topics.experiment_topic(FLEET, "room_temp")
-    watcher.publish("room_temp", keys.sign_experiment(signing, topic, experiment(), 1))
+    asked = experiment(epsilon=500_000)
+    watcher.publish("room_temp", keys.sign_experiment(signing, topic, asked, 1))
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "flash").mkdir()
     modules = compiled(tmp_path / "modules", "armv6m", umqtt, *MODULES)
     announce_key = keys.public_key_bytes(signing).hex()
     script = (SCRIPTS / "small_main.py", "flash", "127.0.0.1", mosquitto.port, announce_key)
-    for wake_ups, reports in ((6, 6), (1, 7)):  # an RP2040 goes on after its sleep, an ESP32 starts anew
+    for wake_ups, reports in ((12, 12), (1, 13)):  # an RP2040 goes on after its sleep, an ESP32 starts anew
         lines = in_a_small_heap(runtime, modules, *script, wake_ups).splitlines()
         answer = json.loads(lines[-1].removeprefix("HEAP "))
         assert (answer["sent"], answer["reports"]) == (wake_ups, reports)

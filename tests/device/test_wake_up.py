@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,21 @@ def test_why_an_experiment_is_not_taken_is_printed(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(main, "print", printed.append)
     main.Application().wake_up()
     assert "hushmote: room_temp: refused: nobody has said yes to it: agree(name) says it" in printed
+
+
+def test_somebody_at_the_prompt_sees_the_last_8_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    air = Air()
+    air.experiment("room_temp", experiment_json(name="room_temp", **EXPERIMENTS["grr"], epsilon=100_000))
+    install(monkeypatch, air, tmp_path, memory(provisioned()), {"room_temp": 21.4})
+    printed: list[str] = []
+    monkeypatch.setattr(main, "print", printed.append)
+    monkeypatch.setattr(main, "_reports", [])
+    application = main.Application()
+    for _ in range(11):
+        application.wake_up()
+    made = [line.removeprefix("hushmote: ") for line in printed if " code " in line]
+    assert len(made) == 11
+    printed.clear()
+    main.last()
+    assert [line[17:] for line in printed] == made[-8:]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d ", line[:17]) for line in printed)

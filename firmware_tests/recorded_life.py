@@ -44,13 +44,13 @@ class Journal(board_life.Witness):
         self._note("sending", binascii.hexlify(report).decode())
         super().sending(report)
 
-    def enabling(self):
-        self._note("enabling", None)
-        super().enabling()
+    def answering(self, value):
+        self._note("answering", value)
+        super().answering(value)
 
-    def enabling_done(self, value):
-        self._note("enabling_done", value)
-        super().enabling_done(value)
+    def answered(self, value):
+        self._note("answered", value)
+        super().answered(value)
 
 
 def record(client_class=Client):

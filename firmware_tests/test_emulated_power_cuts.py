@@ -4,6 +4,7 @@ One life is recorded on the board: up to a cut, a life that is cut is the same. 
 is then mounted as the firmware does it, and some are booted by the firmware itself.
 """
 
+import ast
 import json
 import subprocess
 import tempfile
@@ -66,29 +67,27 @@ def test_a_board_whose_power_failed_boots_and_goes_on():
         with tempfile.TemporaryDirectory() as folder:
             image = Path(folder) / "flash.img"
             board.make_image(image, Path.cwd(), FILES)
-            # What it printed before the power failed is what it handed out.
+            # What it printed before the power failed is what happened.
             life = """
-import binascii, board_life, ldp_client
-class Loud(board_life.Witness):
-    def handed_out(self, report):
-        print(binascii.hexlify(report).decode())
-        super().handed_out(report)
+import board_life, ldp_client, recorded_life
+class Loud(recorded_life.Journal):
+    def _note(self, method, argument):
+        print("%r, %r" % (method, argument))
 board_life.life(ldp_client.Client, "/ldp", Loud())
 print("THE END")
 """
             before = boot(folder, life, image, keep=True, cut=cut, torn=torn)
             assert "THE END" not in before.output
             assert len(before.log["operations"]) == cut + 1, len(before.log["operations"])
+            events = [ast.literal_eval(line) for line in before.output.splitlines()]
             check = f"""
-import binascii, board_life, ldp_client
-witness = board_life.Witness()
-witness.provisioned = True
-for text in {before.output.split()!r}: witness.see(binascii.unhexlify(text))
+import board_life, ldp_client, recorded_life
+witness = recorded_life.replay({events!r})
 board_life.check(ldp_client.Client, "/ldp", witness)
 print("sound", len(witness.seen))
 """
             after = boot(folder, check, image)
-            print(cut, torn, len(before.output.split()), "seen before the cut;", after.output.strip())
+            print(cut, torn, len(events), "events before the cut;", after.output.strip())
             assert after.output.startswith("sound"), after.output
 
 

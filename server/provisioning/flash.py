@@ -293,7 +293,7 @@ def _wanted_files(
     application = _read(load.main or EXAMPLE)
     parts = sources(application, further)
     ours = any(board.files[f"/lib/umqtt/simple.{x}"] for x in ("py", "mpy"))
-    if not board.umqtt or ours:
+    if ours or load.umqtt or (board.network and not board.umqtt):  # without sockets it cannot be imported
         parts["umqtt/simple"] = _read(load.umqtt) if load.umqtt else umqtt_simple.bundled()
     files = []
     for module, content in parts.items():

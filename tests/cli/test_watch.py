@@ -112,6 +112,7 @@ def test_what_was_thrown_away_is_said(store, url, tmp_path):
     assert "1 report was thrown away: they are no reports" in hushmote("status", "--store", url, cwd=tmp_path)
 
 
+@pytest.mark.micropython  # check-mechanism runs it where it is
 @pytest.mark.parametrize("consent_from", ["network", "board"])
 def test_that_the_network_may_start_a_board_is_said_where_the_policy_says_it(
     consent_from, store, url, tmp_path

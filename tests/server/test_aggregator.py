@@ -111,8 +111,11 @@ def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store
         ),
     )
     messages, counts = crowd(100)
-    with running(store, mosquitto, batch_s=1000.0) as aggregator:
-        publish(mosquitto, messages)
+    # All wait before it reads: mosquitto 2.0.11 exceeds its window where acknowledgements meet publications.
+    with running(store, mosquitto, client_id="few"):
+        pass
+    publish(mosquitto, messages)
+    with running(store, mosquitto, batch_s=1000.0, client_id="few") as aggregator:
         # Neither full nor old for a quarter of an hour: only the window says that the broker waits.
         until(lambda: aggregator.counters.accepted >= 20, aggregator.counters)
         # The last window is committed by the end, once it has arrived.

@@ -95,7 +95,8 @@ def wished(setting: Setting) -> Wish:
     lifetime = held("lifetime") if lasting else None
     devices, epsilon, error = given("devices"), given("epsilon"), given("error")
     if epsilon is not None:
-        check_epsilon(round(epsilon * MICRO), partial(PlanError, field="epsilon"), "ε", f"{epsilon:g}")
+        near = max(-1e9, min(epsilon, 1e9))  # of larger ones a product may be infinite
+        check_epsilon(round(near * MICRO), partial(PlanError, field="epsilon"), "ε", f"{epsilon:g}")
         epsilon = round(epsilon * MICRO) / MICRO
     values: int | str | tuple[str, ...] | None = YES_NO
     if number:

@@ -22,6 +22,7 @@ from hushmote.server.wire import keys
 KINDS = ("source", "compiled", "frozen")
 _CYCLES_PER_MS = 125_000
 _MPY_6 = 6
+IN_ORDER = tuple(sorted(MODULES, key="consent".__eq__))  # consent imports reporter_base
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def measure(experiments: dict[str, bytes]) -> PicoCosts:
                 {"experiments": {n: t.decode() for n, t in experiments.items()}, "signature": _signed()}
             )
         )
-        (folder / "modules.json").write_text(json.dumps(MODULES))
+        (folder / "modules.json").write_text(json.dumps(IN_ORDER))
         done = _run(folder, "compiled", "reports", board.FIRMWARE)
         times = _times(done.log)
         reports = []
@@ -161,7 +162,7 @@ def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
         "| module | source | | `.mpy` | | frozen | |",
         "|---|---|---|---|---|---|---|",
     ]
-    for module in MODULES:
+    for module in IN_ORDER:
         cells = [pico.imports[kind][module] for kind in KINDS]
         text.append(f"| `{module}` | " + " | ".join(f"{kept:,} | {ms:.0f} ms" for kept, ms in cells) + " |")
     together = [pico.imports[kind].values() for kind in KINDS]

@@ -38,8 +38,7 @@ LIVES = 3  # in each heap: where objects come to lie depends on what was drawn
 ROOMY = "256k"  # heap for whatever is not about the smallest one
 _KIB = 1024
 _MPY_6 = 6  # sys.implementation._mpy of a runtime without native code
-_MODULES = sorted(MODULES, key="consent".__eq__)  # which imports reporter_base
-_BY_ITSELF = tuple(m for m in _MODULES if m != "async_reporter")  # which needs asyncio
+_BY_ITSELF = tuple(m for m in pico_cost.IN_ORDER if m != "async_reporter")  # which needs asyncio
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,11 @@ def measure() -> Costs:
     if runtime is None:
         sys.exit("unix32f is needed: python firmware_tests/runtimes.py --install says why it is missing")
     sizes = {}
-    for name in (*(f"{m}.py" for m in _MODULES), *(path.name for path in shipped().values()), "main.py"):
+    for name in (
+        *(f"{m}.py" for m in pico_cost.IN_ORDER),
+        *(path.name for path in shipped().values()),
+        "main.py",
+    ):
         path = run.DEVICE / name
         compiled = {arch: len(board.compile_mpy(path, mpy, name)) for arch, mpy in run.NATIVE.items()}
         sizes[name] = (path.stat().st_size, compiled)

@@ -98,7 +98,7 @@ class NatsServers(Broker):
     def _launch_all(self) -> None:
         for number in range(self._count):
             self._launch(number)
-        self.wait()
+        self.wait(again=False)
 
     def start_node(self, number: int) -> None:
         """Start one server again; wait() says when it has caught up."""
@@ -117,12 +117,18 @@ class NatsServers(Broker):
         process = self._processes.get(number)
         return None if process is None else process.pid
 
-    def wait(self) -> None:
-        """Return once each server that runs is healthy, with what its streams hold; raises BrokerError."""
+    def wait(self, *, again: bool = True) -> None:
+        """Return once each server that runs is healthy, with what its streams hold; raises BrokerError.
+
+        again: launch a server anew that ended because a connection of somebody else has its port for a while.
+        """
         end = time.monotonic() + _START_S
-        for number, process in list(self._processes.items()):
+        for number in list(self._processes):
             while not self.healthy(number):
-                if process.poll() is not None or time.monotonic() > end:
+                ended, late = self._processes[number].poll() is not None, time.monotonic() > end
+                if again and ended and not late and _TAKEN in self._last_line(number):
+                    self._launch(number)
+                elif ended or late:
                     raise BrokerError(f"NATS server {number + 1} did not start: {self._last_line(number)}")
                 time.sleep(0.05)
 

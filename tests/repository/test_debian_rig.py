@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,7 +113,7 @@ def test_a_mirror_is_asked_again_until_its_sync_is_over(archive: Archive, monkey
         if len(pauses) == 2:
             archive.publish()
 
-    monkeypatch.setattr(debian.time, "sleep", pause)
+    monkeypatch.setattr(debian, "time", SimpleNamespace(sleep=pause))  # other threads sleep too
     found = debian.packages("i386", "thing:i386")
     assert [path.name for path in found.iterdir()] == ["thing_1_i386.deb"]
     assert len(pauses) == 2

@@ -58,6 +58,9 @@ def window_counts(
         query = query.where(table.window.in_(windows))
     # A text for each window: a row for each code would take four times as long.
     texts = (func.aggregate_strings(cast(column, String), " ") for column in (table.code, table.count))
-    for window, *both in connection.execute(query.add_columns(*texts).execution_options(yield_per=16)):
-        codes, reports = np.array([np.fromstring(text, np.int64, sep=" ") for text in both])
+    query = query.add_columns(func.count(), *texts).execution_options(yield_per=16)
+    for window, rows, *both in connection.execute(query):
+        codes, reports = (np.fromstring(text, np.int64, sep=" ") for text in both)
+        if not len(codes) == len(reports) == rows:  # NumPy before 2.3 ends at what is no number
+            raise ValueError(f"a row of window {window} is no number")
         yield window, codes, reports

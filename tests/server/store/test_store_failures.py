@@ -488,6 +488,16 @@ def test_a_histogram_s_code_out_of_range_is_an_error_and_not_another_code_s_coun
     assert take(store, batch(["b"])).accepted == 1  # counting goes on, and the check tells
 
 
+@pytest.mark.parametrize("damaged", ["count = 'x'", "code = 'x'", "code = 'x', count = 'x'", "count = 1.5"])
+def test_a_histogram_s_row_that_is_no_number_is_an_error_and_not_left_out(store, damaged):
+    if store.engine.dialect.name != "sqlite":
+        pytest.skip("only SQLite keeps any type in any column")
+    take(store, batch(["a", "b", "c"]))
+    damage(store, f"UPDATE histogram SET {damaged} WHERE code = (SELECT max(code) FROM histogram)")
+    with fails("is damaged: "):
+        counted(store)
+
+
 @pytest.mark.parametrize("payload", ["x", "{}", ""])
 def test_a_damaged_experiment_is_an_error_before_anything_is_counted(store, payload):
     fleets = ingest.fleets(store)

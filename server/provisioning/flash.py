@@ -293,7 +293,7 @@ def _wanted_files(
     application = _read(load.main or EXAMPLE)
     parts = sources(application, further)
     ours = any(board.files[f"/lib/umqtt/simple.{x}"] for x in ("py", "mpy"))
-    if ours or load.umqtt or (board.network and not board.umqtt):  # without sockets it cannot be imported
+    if ours or (not board.umqtt and (board.network or load.umqtt)):  # it needs sockets
         parts["umqtt/simple"] = _read(load.umqtt) if load.umqtt else umqtt_simple.bundled()
     files = []
     for module, content in parts.items():

@@ -207,7 +207,7 @@ def test_many_boards_come_in_and_the_estimate_closes_in_on_the_truth(whole: Whol
     page.click("send")
     said = page.text("crowd-said")
     while "1,000 of 1,000 reports are acknowledged by the broker." not in said:  # as long as some come in
-        said = page.browser.until(lambda before=said: page.text("crowd-said") not in ("", before), said)
+        page.browser.until(lambda before=said: page.text("crowd-said") not in ("", before), said)
         said = page.text("crowd-said")
     until(lambda: whole.counted(CROWD) == BOARDS, "all reports are in the store")
     page.says("source", f"The aggregator has counted {BOARDS:,} reports")

@@ -101,6 +101,7 @@ class Watcher:
             self.statuses.append(message.payload)
 
     def publish(self, name: str, payload: bytes) -> None:
+        until(self._client.is_connected, "the watcher is back at a broker that started again")
         info = self._client.publish(topics.experiment_topic(FLEET, name), payload, 1, True)
         info.wait_for_publish(WAIT_S)
         assert info.is_published()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from accessibility import barriers
-from browser import needs_chromium, paged
+from browser import SWISS, needs_chromium, paged
 from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
@@ -232,10 +232,10 @@ def test_the_view_follows_a_store_that_grows(browser, tmp_path):
             browser.says("A new device gives at most 4 reports of ε = 1")
             assert "nothing left to give" not in browser.text
             report(store, range(2_000), 1)
-            browser.says("Devices of home can still send 6’000 reports to room.")
+            browser.says(f"Devices of home can still send 6{SWISS}000 reports to room.")
             report(store, range(1_000), 2)
-            browser.says("Devices of home can still send 5’000 reports to room.")
-            browser.says("0 of 2’000")
+            browser.says(f"Devices of home can still send 5{SWISS}000 reports to room.")
+            browser.says(f"0 of 2{SWISS}000")
             browser.says("The firmware allows Σε up to 8,")
             assert barriers(browser) == []
             browser.resize(360, dark=True)

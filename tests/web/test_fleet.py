@@ -8,7 +8,7 @@ import pytest
 from accessibility import barriers
 from babel import Locale
 from boards import experiment, payload_of, reports
-from browser import needs_chromium, paged
+from browser import SWISS, needs_chromium, paged
 from running import running
 from traffic import needs_mosquitto
 
@@ -62,8 +62,10 @@ def test_what_there_is_while_it_grows(browser, store):
     with paged(url(store)) as page:
         browser.open(page)
         browser.says(f"evil of fleet home, asked by {SCRIPT}")  # a stranger's words are words
-        browser.says("2’000 reports in all, 2’000 today (UTC). Asked until ")  # as the Swiss write it
-        browser.says("2’000 reports a day")
+        browser.says(
+            f"2{SWISS}000 reports in all, 2{SWISS}000 today (UTC). Asked until "
+        )  # as the Swiss write it
+        browser.says(f"2{SWISS}000 reports a day")
         browser.says("temp of fleet home, asked by heating@example.org")
         browser.says("Fleet home: it is open. Its reports have no tags, so anyone can forge some.")
         browser.says("Fleet work: every report has a tag that only its own device can make.")
@@ -75,8 +77,8 @@ def test_what_there_is_while_it_grows(browser, store):
         browser.says(find(Facts(store), Selection("temp", "home"), swiss).sentence)
         before = browser.script("window.same = true; return document.querySelectorAll('#main *').length")
         count(store, ["one-more"])
-        browser.says("2’002 reports in all")
-        browser.until(lambda: browser.find("#reports").text.startswith("2’002 reports so far. "))
+        browser.says(f"2{SWISS}002 reports in all")
+        browser.until(lambda: browser.find("#reports").text.startswith(f"2{SWISS}002 reports so far. "))
         assert browser.script("return window.same && document.querySelectorAll('#main *').length") == before
         sent = [(topics.report_topic("home", "board-1"), b"no")] * 3
         pipeline.ingest(

@@ -208,7 +208,7 @@ def check_ledgers(case, experiments):
 
 def check_malformed(case, experiments):
     payload = binascii.unhexlify(case["hex"]) if "hex" in case else case["payload"].encode()
-    refused(lambda: ldp_client.Experiment.parse(payload), case["error"], case["text"])
+    refused(lambda: ldp_client.Experiment.parse(payload), "ExperimentRefused", case["text"])
 
 
 def check_settings(case, experiments):

@@ -136,8 +136,7 @@ def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
         "",
         "Cycles of MicroPython's own firmware for the RP2040, in an emulator, as milliseconds at 125 MHz; medians of"
         f" {pico.turns}; the ledger in memory. The emulator knows no waits for the external flash: a chip takes longer, not less."
-        f" One SHA-256 of 64 bytes takes {pico.sha256_ms:.2f} ms, by mbedTLS at `-Os`, as MicroPython builds it. Other ways change"
-        " that by at most an eighth; a debug build (`-Og`) takes 1.4 times as long, `-O0` 3.3 times.",
+        f" One SHA-256 of 64 bytes takes {pico.sha256_ms:.2f} ms, by mbedTLS at `-Os`, as MicroPython builds it.",
         "",
         "| mechanism | `report()`, keyed | `report()`, open | `sent()` | `enroll()` |",
         "|---|---|---|---|---|",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import on_device
+import page_part
 import pico_cost
 import run
 import runtimes
@@ -354,13 +355,8 @@ def part(costs: Costs) -> str:
 
 def main() -> int:
     costs = measure()
-    before, _, rest = TARGET.read_text().partition(_BEGIN)
-    TARGET.write_text(before + _BEGIN + part(costs) + _END + rest.partition(_END)[2])
-    print(f"wrote {TARGET.relative_to(runtimes.ROOT)}")
-    rows = targets(costs)
-    for what, target, measured, good in rows:
-        print(f"{'reached' if good else 'MISSED':8} {what}: {measured} ({target})")
-    return 0 if all(row[3] for row in rows) else 1
+    page_part.renew(TARGET, _BEGIN, _END, part(costs))
+    return page_part.judge(targets(costs))
 
 
 if __name__ == "__main__":

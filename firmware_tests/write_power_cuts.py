@@ -10,6 +10,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import page_part
 import run
 import runtimes
 
@@ -144,9 +145,7 @@ def _cut_row(fields: list[str]) -> str:
 
 
 def main() -> None:
-    before, _, rest = TARGET.read_text().partition(_BEGIN)
-    TARGET.write_text(before + _BEGIN + part(*measure()) + _END + rest.partition(_END)[2])
-    print(f"wrote {TARGET.relative_to(runtimes.ROOT)}")
+    page_part.renew(TARGET, _BEGIN, _END, part(*measure()))
 
 
 if __name__ == "__main__":

@@ -1,25 +1,22 @@
 """`hushmote provision fleet`, `device`, `upgrade` and `keys`: a fleet's folder, and its boards' settings."""
 
-from __future__ import annotations
-
 import dataclasses
-import enum
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import ValidationError
 
 from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
-from ...server.provisioning import fleet_folder, rotation
+from ...server.provisioning import firmware, fleet_folder, rotation
 from ...server.provisioning import settings as provision
 from ...server.provisioning.fleet_folder import DEVICES, FleetFolder, now_utc
-from ...server.provisioning.fleet_spec import MOSQUITTO, NATS, FleetSpec, aggregator_name, what_is_wrong
+from ...server.provisioning.fleet_spec import NATS, FleetSpec, aggregator_name, what_is_wrong
 from ...server.provisioning.master_key import create_keys, load_keys
-from ...server.provisioning.settings import Network
+from ...server.provisioning.settings import DeviceSettings, Network
 from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, command, print_json
@@ -41,25 +38,10 @@ from .options import (
 from .roster import list_command, revoke_command
 from .rotate import rotate_command
 
-
-class ConsentGiven(enum.StrEnum):
-    """What --consent takes."""
-
-    GIVEN = "given"
-
-
-class BrokerProgram(enum.StrEnum):
-    """What --broker takes."""
-
-    MOSQUITTO = MOSQUITTO
-    NATS = NATS
-
-
-provision_app = typer.Typer(
-    help="Who is who: a fleet's authority, broker and keys, and its devices.", no_args_is_help=True
-)
+provision_app = typer.Typer()
 ASKS_FIRST = "each device is silent until somebody at it says yes"
 CONSENT_GIVEN = "given elsewhere: {}"
+_FIRMWARE = {".h": "C", ".yaml": "ESPHome"}
 _ALONE = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # one host with its port
 # What `--set` takes: the fields of FleetSpec that have no option of their own.
 FIELDS = (
@@ -74,13 +56,11 @@ class FleetOptions:
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")]
     host: Annotated[
         list[str],
-        typer.Option(
-            help="Name or address by which boards and aggregators reach the broker; one for each NATS server."
-        ),
+        "Name or address by which boards and aggregators reach the broker; one for each NATS server.",
     ]
-    fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home"
-    broker: Annotated[BrokerProgram, typer.Option(help="One mosquitto, or one or three NATS servers.")] = (
-        BrokerProgram.MOSQUITTO
+    fleet: Annotated[str, "Name of the fleet."] = "home"
+    broker: Annotated[Literal["mosquitto", "nats"], "One mosquitto, or one or three NATS servers."] = (
+        "mosquitto"
     )
     aggregators: Annotated[
         int, typer.Option(help="Number of aggregators that will share the reports.", min=1, max=64)
@@ -89,20 +69,15 @@ class FleetOptions:
         str, "Where broker/ will lie on the broker's machine; else in the folder itself."
     ] = ""
     consent: Annotated[
-        ConsentGiven | None,
-        typer.Option(help="People said yes elsewhere, so that devices do not ask; give --because."),
-    ] = None
-    because: Annotated[
-        str, typer.Option(help="Where they said yes, as on signed forms; the fleet's statement shows it.")
+        str,
+        "Where people said yes, as on signed forms: devices then do not ask, and the statement shows it.",
+        "WHERE",
     ] = ""
     fields: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="FIELD=VALUE",
-            help=f"A setting other than usual, such as port=8884: {FIELDS}. Repeat it for several.",
-            show_default=False,
-        ),
+        f"A setting other than usual, such as port=8884: {FIELDS}. Repeat it for several.",
+        "--set",
+        "FIELD=VALUE",
     ] = None
     passphrase: Annotated[
         bool, f"Encrypt the authority's key with a passphrase that is asked for, or {PASSPHRASE}."
@@ -111,13 +86,11 @@ class FleetOptions:
 
     def spec(self) -> FleetSpec:
         """The fleet that these options describe; raises UsageError."""
-        if (self.consent is None) != (not self.because.strip()):
-            raise UsageError('--consent given takes --because "..." with it: where they said yes')
         said: dict[str, Any] = {
-            "consent": self.because.strip(),
+            "consent": self.consent.strip(),
             "fleet": self.fleet,
             "hosts": tuple(dict.fromkeys(self.host)),
-            "broker": self.broker.value,
+            "broker": self.broker,
             "broker_folder": self.broker_folder,
             "aggregators": tuple(aggregator_name(i + 1) for i in range(self.aggregators)),
         }
@@ -183,12 +156,10 @@ class DeviceOptions:
     fleet: FleetOf = None
     master_key: MasterKey = None
     open_fleet: Annotated[
-        bool,
-        typer.Option("--open", help="The fleet is open: reports carry no tags, so anyone can forge them."),
+        bool, "The fleet is open: reports carry no tags, so anyone can forge them.", "--open"
     ] = False
     login: Annotated[
-        bool,
-        typer.Option("--password", help="With --folder: a login for the broker, in place of a certificate."),
+        bool, "With --folder: a login for the broker, in place of a certificate.", "--password"
     ] = False
     wifi_ssid: Annotated[
         str,
@@ -197,25 +168,25 @@ class DeviceOptions:
     ] = ""
     broker: Annotated[
         str,
-        typer.Option(
-            metavar="URL",
-            help="The broker as the board reaches it: mqtt://[user@]host[:1883], or mqtts:// with --ca; of a "
-            f"cluster host,host,...; set {MQTT_PASSWORD} to the user's password. With --folder a name of its "
-            "broker; else the first.",
-        ),
+        "The broker as the board reaches it: mqtt://[user@]host[:1883], or mqtts:// with --ca; of a "
+        f"cluster host,host,...; set {MQTT_PASSWORD} to the user's password. With --folder a name of its "
+        "broker; else the first.",
+        "URL",
     ] = ""
     ca: Annotated[
-        Path | None,
-        typer.Option(
-            help="PEM file of the CA that vouches for the broker; with it the board speaks TLS.",
-            show_default=False,
-        ),
+        Path | None, "PEM file of the CA that vouches for the broker; with it the board speaks TLS."
     ] = None
     out: Annotated[
         Path | None,
+        "Where the settings file is written; else devices/ of the fleet's folder, or here.",
+        "FOLDER",
+    ] = None
+    target: Annotated[
+        firmware.Firmware | None,
         typer.Option(
-            metavar="FOLDER",
-            help="Where the settings file is written; else devices/ of the fleet's folder, or here.",
+            "--for",
+            help="Also write DEVICE.h for firmware in C, or DEVICE.esphome.yaml; of a device that has "
+            "settings already, only that.",
             show_default=False,
         ),
     ] = None
@@ -225,7 +196,42 @@ class DeviceOptions:
 def device_command(options: DeviceOptions) -> None:
     """Make one device's settings: its id, its keys, its network."""
     login = options.login
-    opened = None if options.folder is None else open_folder(options.folder, signs=not login)
+    known = None
+    if options.target and options.device:
+        known = _known(options, options.device)
+    if known is not None:
+        opened, settings, path = None, *known
+    else:
+        opened = None if options.folder is None else open_folder(options.folder, signs=not login)
+        settings, path = _new_device(options, opened)
+    file = firmware.write(settings, path.parent, options.target) if options.target else None
+    if options.as_json:
+        said = {"device_id": settings.device_id, "fleet": settings.fleet, "settings": str(path)}
+        print_json(said | ({"firmware": str(file)} if file else {}))
+        return
+    if known is None:
+        show.out.print(provision.describe(settings, path, for_flash=file is None))
+    if file:
+        show.out.print(f"{file}: the same for firmware in {_FIRMWARE[file.suffix]}; only you can read it")
+    if opened is not None and (login or opened.fleet.broker == NATS):
+        say_next([rotation.reload_broker(opened.fleet)])
+
+
+def _known(options: DeviceOptions, device: str) -> tuple[DeviceSettings, Path] | None:
+    """The settings that a device has already, and their file."""
+    path = provision.settings_path(check_device(device), _settings_folder(options))
+    return (provision.load_settings(path), path) if path.exists() else None
+
+
+def _settings_folder(options: DeviceOptions) -> Path:
+    if options.out or options.folder is None:
+        return options.out or Path()
+    return open_folder(options.folder).path / DEVICES
+
+
+def _new_device(options: DeviceOptions, opened: FleetFolder | None) -> tuple[DeviceSettings, Path]:
+    """Make a device's settings in a new file; returns them and it."""
+    login = options.login
     if opened is None and login:
         raise UsageError("--password needs the fleet's folder: give --folder")
     if opened is None:
@@ -247,12 +253,11 @@ def device_command(options: DeviceOptions) -> None:
     )
     # Everything is checked before the authority or the broker learn of the board.
     device = provision.provision_device(fleet_keys, fleet, options.device, network).device_id
-    folder = options.out or (opened.path / DEVICES if opened else Path())
-    path = provision.settings_path(check_device(device), folder)
+    path = provision.settings_path(check_device(device), _settings_folder(options))
     if opened is not None:
         if path.exists():
             raise ProvisionError(
-                f"{path} exists; for new keys of the same board: `hushmote provision rotate boards`"
+                f"{path} exists; for new keys of the same board: `hushmote provision rotate devices`"
             )
         if login:
             password = opened.issue_login(device)
@@ -260,13 +265,8 @@ def device_command(options: DeviceOptions) -> None:
         else:
             network = dataclasses.replace(network, certificate=opened.issue_device(device, now_utc()))
     given = bool(opened and opened.fleet.consent)
-    settings = provision.provision_device(fleet_keys, fleet, device, network, path=path, consent_given=given)
-    if options.as_json:
-        print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
-        return
-    show.out.print(provision.describe(settings, path))
-    if opened is not None and (login or opened.fleet.broker == NATS):
-        say_next([rotation.reload_broker(opened.fleet)])
+    made = provision.provision_device(fleet_keys, fleet, device, network, path=path, consent_given=given)
+    return made, path
 
 
 def _at_broker(broker: str, ca: Path | None) -> Network:

@@ -1,7 +1,5 @@
 """What is left to do when a fleet's folder has been made, as commands that can be pasted."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import stat

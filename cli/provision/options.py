@@ -1,7 +1,5 @@
 """The fleet's folder as the commands take it, FIELD=VALUE, and what is asked for at a terminal."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys
@@ -17,7 +15,7 @@ from ...server.errors import UsageError
 from ...server.provisioning import fleet_folder
 from ...server.provisioning.fleet_folder import FleetFolder
 from ...server.provisioning.rotation import Rotated
-from ..options import master_key_option, print_json
+from ..options import print_json
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
@@ -25,23 +23,15 @@ MQTT_PASSWORD = "HUSHMOTE_MQTT_PASSWORD"
 
 Folder = Annotated[
     Path | None,
-    typer.Option(
-        "--folder",
-        metavar="FOLDER",
-        help="The fleet's folder, which `hushmote provision fleet` made; else the current folder.",
-        envvar="HUSHMOTE_FOLDER",
-        show_default=False,
-    ),
+    "The fleet's folder, which `hushmote provision fleet` made; else the current folder.",
+    "FOLDER",
+    "HUSHMOTE_FOLDER",
 ]
-FleetOf = Annotated[
-    str | None,
-    typer.Option(
-        "--fleet", help="Name of the fleet; else the folder's, or the only one.", show_default=False
-    ),
-]
+FleetOf = Annotated[str | None, "Name of the fleet; else the folder's, or the only one."]
 MasterKey = Annotated[
     Path | None,
-    master_key_option("Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys."),
+    "Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
+    "FILE",
 ]
 
 

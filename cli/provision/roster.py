@@ -32,22 +32,15 @@ class ListOptions:
 
     allow: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="DEVICE",
-            help="Put a device on the list, or @ids.txt: one on each line. Repeat it for several.",
-            show_default=False,
-        ),
+        "Put a device on the list, or @ids.txt: one on each line. Repeat it for several.",
+        "DEVICE",
     ] = None
     listed: Annotated[
-        bool | None,
-        typer.Option("--listed/--not-listed", help="Count only allowed devices, or all but revoked ones."),
+        bool | None, "Count only allowed devices, or all but revoked ones.", "--listed/--not-listed"
     ] = None
     fleet: FleetOf = None
     folder: Folder = None
-    store: Annotated[
-        str | None,
-        typer.Option(help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE", show_default=False),
-    ] = None
+    store: Annotated[str | None, "SQLAlchemy URL of the store.", "HUSHMOTE_STORE"] = None
     as_json: AsJson = False
 
 
@@ -76,7 +69,7 @@ def list_boards(options: ListOptions) -> None:
     boards = _boards(opened, roster)
     certificates = [] if opened is None else _certificates(opened)
     if options.as_json:
-        print_json({"fleet": fleet, "listed": listed, "certificates": certificates, "boards": boards})
+        print_json({"fleet": fleet, "listed": listed, "certificates": certificates, "devices": boards})
         return
     if certificates:
         rows = [(c["what"], c["name"], _ends(c["until"])) for c in certificates]
@@ -134,12 +127,8 @@ def revoke_command(
     fleet: FleetOf = None,
     folder: Folder = None,
     store: StoreUrl = DEFAULT_STORE,
-    only_folder: Annotated[
-        bool, typer.Option("--only-folder", help="Leave out the store, which is elsewhere: revoke there too.")
-    ] = False,
-    unknown_too: Annotated[
-        bool, typer.Option("--unknown-too", help="Also devices that nobody has heard of yet.")
-    ] = False,
+    only_folder: Annotated[bool, "Leave out the store, which is elsewhere: revoke there too."] = False,
+    unknown_too: Annotated[bool, "Also devices that nobody has heard of yet."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Drop devices for good: their reports no longer count, and the broker no longer lets them in."""

@@ -1,10 +1,7 @@
-"""`hushmote provision rotate`: new keys for a fleet that is running, and its boards."""
+"""`hushmote provision rotate`: new keys for a fleet that is running, and its devices."""
 
-from __future__ import annotations
-
-import enum
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,74 +16,56 @@ from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
 from .options import Folder, open_folder, say, say_next
 
-
-class What(enum.StrEnum):
-    """What gets new keys."""
-
-    BROKER = "broker"
-    AGGREGATOR = "aggregator"
-    NEW_AGGREGATOR = "new-aggregator"
-    DOOR = "door"
-    BOARDS = "boards"
-    CA = "ca"
-    MASTER = "master"
-    SIGNING = "signing"
-
-
-_OVERLAPPING = (What.AGGREGATOR, What.CA, What.MASTER)
+What = Literal["broker", "aggregator", "new-aggregator", "door", "devices", "ca", "master", "signing"]
+_OVERLAPPING = ("aggregator", "ca", "master")
 
 
 def rotate_command(
-    what: Annotated[What, typer.Argument(help="What gets new keys or certificates.", show_default=False)],
+    what: Annotated[What, typer.Argument(help="What gets new keys or certificates.")],
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="With boards: only these, else all. With broker: its new names, else those it has.",
-            show_default=False,
+            help="With devices: only these, else all. With broker: its new names, else those it has.",
         ),
     ] = None,
     folder: Folder = None,
-    finish: Annotated[
-        bool, typer.Option("--finish", help="End the overlap: from now on only the new ones hold.")
-    ] = False,
-    cut_off: Annotated[
-        bool, typer.Option("--cut-off", help="With ca --finish: even if boards know only the old one.")
-    ] = False,
+    finish: Annotated[bool, "End the overlap: from now on only the new ones hold."] = False,
+    cut_off: Annotated[bool, "With ca --finish: even if boards know only the old one."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make new keys and certificates. Old ones of aggregator, ca and master hold until --finish.
 
     broker: boards notice nothing. new-aggregator: one more, which shares the reports with the others. door:
-    its first certificate, or a new one in place of those it had, which are revoked. boards: their settings
+    its first certificate, or a new one in place of those it had, which are revoked. devices: their settings
     get the keys, certificate and CA in force now; `flash` keeps the ledger. signing: boards refuse
     experiments until they are flashed.
     """
-    if names and what not in (What.BOARDS, What.BROKER):
+    if names and what not in ("devices", "broker"):
         raise UsageError(f"{what} takes no names: leave {names[0]} out")
     if finish and what not in _OVERLAPPING:
         raise UsageError(f"{what} has no overlap: --finish is for {', '.join(_OVERLAPPING)}")
-    if cut_off and not (finish and what is What.CA):
+    if cut_off and not (finish and what == "ca"):
         raise UsageError("--cut-off is for the end of a CA: hushmote provision rotate ca --finish --cut-off")
-    opened = open_folder(folder, signs=what not in (What.MASTER, What.SIGNING))
+    opened = open_folder(folder, signs=what not in ("master", "signing"))
     match what:
-        case What.BOARDS:
+        case "devices":
             _renew(opened, names or (), as_json)
             return
-        case What.BROKER:
+        case "broker":
             done = rotation.rotate_broker(opened, names or (), now_utc())
-        case What.DOOR:
+        case "door":
             done = rotation.put_door(opened, now_utc())
-        case What.NEW_AGGREGATOR:
+        case "new-aggregator":
             done = rotation.add_aggregator(opened, now_utc())
-        case What.AGGREGATOR:
+        case "aggregator":
             done = (rotation.finish_aggregator if finish else rotation.rotate_aggregator)(opened, now_utc())
-        case What.CA:
+        case "ca":
             finished = finish and rotation.finish_ca(opened, now_utc(), cut_off=cut_off)
             done = finished or rotation.rotate_ca(opened, now_utc())
-        case What.MASTER:
+        case "master":
             done = (rotation.finish_master if finish else rotation.rotate_master)(opened)
-        case What.SIGNING:
+        case "signing":
             done = rotation.rotate_signing(opened)
     say(done, as_json)
 

@@ -57,6 +57,10 @@ PREFIXES = text(
     type="text", salt="salz", slots=1024, prefixes=[2, 3, 3], mechanism="prefix", q=7, weights=[2, 1, 65_535]
 )
 
+# Of a key that comes twice the last one counts, inside budget too; spaces around belong to the digest.
+_TWICE = text(every=[{"e": -1e22}]).replace('"cap":', '"cap":null,"cap":')
+ODD = f' {_TWICE[:-1]},"epsilon":2000000,"every":1}} '
+
 EXPERIMENTS = [
     ROOM_TEMP,
     text(),
@@ -88,8 +92,8 @@ EXPERIMENTS = [
     number(5, "sw", reach=0),
     TEXTS,
     PREFIXES,
-    text(every=5)[:-1] + ',"epsilon":2000000,"every":1}',  # of a key that comes twice the last one counts
-    number(8, "grr", low=0, high=8_000),
+    ODD,
+    number(8, "grr", low=0, high=8_000).replace('"low":0', '"low":-0'),
     number(3, "grr", low=-1, high=2),
 ]
 
@@ -428,12 +432,14 @@ def nested(depth: int) -> list[Any]:
 def malformed() -> list[dict[str, Any]]:
     """Experiments that are refused, and the text of the ExperimentRefused."""
     cases = []
-    grr, olh, tree = number(256, "grr"), number(256, "olh", g=3), hh(256, 4, [4, 3, 3, 3])
-    choice = text(type="choice", labels=["a", "b"], mechanism="grr")
+    free = {"budget": {"rule": "unlimited"}}  # the shortest there is
+    rr, grr, olh = text(**free), number(256, "grr", **free), number(256, "olh", g=3, **free)
+    tree = hh(256, 4, [4, 3, 3, 3], **free)
+    choice = text(type="choice", labels=["a", "b"], mechanism="grr", **free)
 
     def add(payload: str | bytes, reason: str) -> None:
         form = {"hex": payload.hex()} if isinstance(payload, bytes) else {"payload": payload}
-        cases.append({**form, "error": "ExperimentRefused", "text": reason})
+        cases.append({**form, "text": reason})
 
     def change(payload: str, field: str, value: Any) -> str:
         return json.dumps({**json.loads(payload), field: value}, separators=(",", ":"))
@@ -443,24 +449,27 @@ def malformed() -> list[dict[str, Any]]:
             add(change(payload, field, value), reason)
 
     def token(field: str, raw: str) -> str:
-        return change(text(), field, 987654).replace("987654", raw)
+        return change(rr, field, 987654).replace("987654", raw)
 
     no_object = "not a JSON object"
-    rr = text()
     for bad in ("", "null", "[]", "}", "1", '"e"', rr[1:], rr + "x", rr.replace('"day"', "'day'"), "nul"):
         add(bad, no_object)
     add(rr + " " * (1025 - len(rr)), "larger than 1024 bytes")
-    for bad in (b"\x00", b"\n", b"\t", b"\\", b"\x7f", b"\xc3\xa9"):
-        add(rr.encode().replace(b"e", bad, 1), "must be printable ASCII without a backslash")
+    # Each is an experiment to a reader of JSON, or of C's strings, that has no rule about bytes.
+    around = ("\ufeff" + rr, "\n" + rr, rr + "\0", rr.replace(",", ",\r", 1), rr.replace('"e"', r'"\u0065"'))
+    within = [choice.replace('"a"', f'"{bad}"') for bad in ("a\0", "\x7f", "ä")]
+    for bad in (*around, *within, choice.encode().replace(b'"a"', b'"\xff"')):
+        add(bad, "must be printable ASCII without a backslash")
     for field in ("v", "name", "type", "mechanism", "epsilon", "budget", "window"):
-        add(text(**{field: None}), field + " is missing")
-    of_others = (choice, "labels"), (grr, "bins"), (grr, "low"), (olh, "g"), (tree, "fanout"), (tree, "cells")
-    for payload, field in of_others:
-        add(json.dumps({k: v for k, v in json.loads(payload).items() if k != field}), field + " is missing")
+        add(text(**{**free, field: None}), field + " is missing")
+    of_others = (choice, "labels"), (grr, "bins"), (grr, "low"), (grr, "high"), (olh, "g"), (tree, "fanout")
+    for payload, field in (*of_others, (tree, "cells")):
+        left = {k: v for k, v in json.loads(payload).items() if k != field}
+        add(json.dumps(left, separators=(",", ":")), field + " is missing")
     tokens = {
-        "v": (("0", "-1", "1.0", "true", '"1"', "[1]", "1e0", "9" * 40), "from 1 to 1"),
+        "v": (("0", "2", "-1", "1.0", "true", '"1"', "[1]", "1e0", "9" * 40), "from 1 to 1"),
         "epsilon": (("999", "16000001", "-1000000", "1000000.0"), "from 1000 to 16000000"),
-        "every": (("0", "16777217", "false"), "from 1 to 16777216"),
+        "every": (("0", "16777217", "false", '2,"every":0'), "from 1 to 16777216"),
     }
     for field, (raws, span) in tokens.items():
         for raw in raws:
@@ -471,22 +480,29 @@ def malformed() -> list[dict[str, Any]]:
             add(change(rr, field, bad), f"no {field} {shown} on this board")
     add(change(rr, "type", nested(150)), "no type ? on this board")  # whose text no board's stack holds
     of_labels = "labels must be different, of 1 to 64 characters"
-    changes(choice, "labels", [[], ["a", "a"], [""], ["a" * 65], [1]], of_labels)
+    changes(choice, "labels", [[], ["a", "a"], [""], ["a" * 65], [1], "ab"], of_labels)
     low = "low must be an integer from -1099511627776 to 1099511627776"
     changes(grr, "low", [-1099511627777, 10**30, 0.5], low)
+    changes(grr, "high", [2**40 + 1, True], low.replace("low", "high"))
     changes(grr, "low", [50_000], "low must be less than high")
     changes(grr, "bins", [1, 16_777_217, 2.0], "bins must be an integer from 2 to 16777216")
     changes(TEXTS, "salt", ["s" * 33], "salt must be 1 to 32 characters")
     changes(TEXTS, "slots", [4095], "slots must be a power of 2")
     changes(TEXTS, "prefixes", [[3, 2]], "prefixes must not fall")
     add(number(64, "sw", reach=-1), "reach must be an integer from 0 to 8388608")
+    add(text(mechanism="sw", reach=0), "sw is for a number")
+    add(number(2**24, "sw", reach=0, epsilon=1_000, **free), "epsilon is too small for so many codes")
     add(number(11, "pgr", q=4), "q must be a prime")
+    add(number(2**24, "pgr", q=2, **free), "more than 16777216 codes")
     changes(PREFIXES, "weights", [[1, 1]], "weights must be a list of 3 integers from 1 to 65535")
-    changes(PAIRS[1], "weights", [[0, 0, 0]], "weights must not all be 0")
-    changes(PAIRS[1], "views", [[[0], [1], [0, nested(150)]]], "views must differ and rise")
+    part, other = ({"name": name, "type": "bool"} for name in "ab")
+    pair = text(type="pair", of=[part, other], mechanism="views", views=[[0], [1]], cells=[2, 2], **free)
+    changes(pair, "weights", [[0, 0]], "weights must not all be 0")
+    changes(pair, "views", [[[0], [0]], [[0], [0, nested(150)]]], "views must differ and rise")
+    changes(pair, "of", [[part, part]], "of has a wrong name or too many values")
     for bad in (4, 255):
         add(change(olh, "g", bad), f"cells: {bad} must be 256 or a prime below it")
-    changes(olh, "g", [1, 256], "g must be an integer from 2 to 255")
+    changes(olh, "g", [1, 256, 257], "g must be an integer from 2 to 255")
     changes(grr, "mechanism", ["rr"], "rr is for two values")
     changes(tree, "fanout", [1, 257, "4"], "fanout must be an integer from 2 to 256")
     lists = [[4, 3, 3], [4, 3, 3, 3, 3], 4, [4, 3, 3, 1], [4, 3, 3, True]]
@@ -494,18 +510,24 @@ def malformed() -> list[dict[str, Any]]:
     for bad, g, nodes in (([5, 3, 3, 3], 5, 4), ([4, 4, 3, 3], 4, 16), ([4, 3, 3, 257], 257, 256)):
         add(change(tree, "cells", bad), f"cells: {g} must be {nodes} or a prime below it")
     four = "weights must be a list of 4 integers from 0 to 65535"
-    changes(tree, "weights", [[1, 1, 1], [1, 1, 1, 65_536], 1], four)
+    changes(tree, "weights", [[1, 1, 1], [1] * 5, [1, 1, 1, 65_536], [1, -1, 1, 1], [1, 1, 1, True], 1], four)
     changes(tree, "weights", [[1, 1, 1, 0]], "the last of the weights must not be 0")
     for field in ("color", "labels", "g"):
         add(change(rr, field, 3), "unknown field " + field)
+    for payload, field, value in ((rr, "color", None), (rr, "cap", 1), (olh, "weights", [1])):
+        add(change(payload, field, value), "unknown field " + field)
+    add(change(rr, "every", None), "every is missing")
     many = "more than 16777216 codes"
     add(number(2**24, "olh", g=3), many)
     add(number(65_536, "olh", g=257, epsilon=8_000_000), many)
-    add(number(2**24, "grr", epsilon=1_000), "epsilon is too small for so many cells")
+    add(hh(2**23, 2**12, [2**11, 2]), many)  # of which each level alone would do
+    small = "epsilon is too small for so many cells"
+    add(number(2**24, "grr", epsilon=1_000), small)
+    add(hh(2**22, 2, [2] * 20 + [2**21, 2], weights=[0] * 21 + [1], epsilon=1_000), small)
     changes(rr, "budget", [[], 4_000_000], "budget must be an object")
     for bad, shown in (("total", "total"), (1, "?")):
         add(change(rr, "budget", {"rule": bad, "cap": 1}), f"no rule {shown} on this board")
-    caps = [{"rule": "count", "cap": bad} for bad in (0, 2**54, True)]
+    caps = [{"rule": "count", "cap": bad} for bad in (0, 2**54, True, 1.0)]
     changes(rr, "budget", caps, "cap must be an integer from 1 to 18014398509481983")
     changes(rr, "budget", [{"cap": 1}], "rule is missing")
     changes(rr, "budget", [{"rule": "sum"}], "cap is missing")
@@ -531,19 +553,8 @@ def settings() -> list[dict[str, Any]]:
     return cases
 
 
-SECTIONS = (
-    thresholds,
-    experiments,
-    codes,
-    buckets,
-    drbg,
-    reports,
-    signatures,
-    withdrawals,
-    ledgers,
-    malformed,
-    settings,
-)
+SECTIONS = (thresholds, experiments, codes, buckets, drbg, reports)
+SECTIONS += (signatures, withdrawals, ledgers, malformed, settings)
 
 
 def is_further(case: dict[str, Any], keys: set[str]) -> bool:

@@ -1,0 +1,44 @@
+/* A thermometer that takes part in the experiment room_temp. device.h: `hushmote provision device NAME --for c`.
+
+   Type p once to make the ledger, y to take part, n to stop. */
+#include <LittleFS.h>
+#include <WiFi.h>
+#include <hushmote_arduino.h>
+#include <hushmote_float.h>
+
+#include "device.h"
+
+HUSHMOTE_POLICY(policy, 8000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp");
+
+static const uint8_t key[32] = HUSHMOTE_KEY, announce_key[64] = HUSHMOTE_ANNOUNCE_KEY;
+static WiFiClient network; /* WiFiClientSecure with setCACert(HUSHMOTE_BROKER_CA) where the broker speaks TLS */
+static HushmoteBoard<1> board(policy, network);
+static uint32_t since;
+
+void setup() {
+    Serial.begin(115200);
+    WiFi.begin(HUSHMOTE_WIFI_SSID, HUSHMOTE_WIFI_PASSWORD);
+    LittleFS.begin();
+    board.config.fleet = HUSHMOTE_FLEET;
+    board.config.device_id = HUSHMOTE_DEVICE_ID;
+    board.config.key = key;
+    board.config.announce_key = announce_key;
+    board.arduino.host = HUSHMOTE_BROKER;
+    board.arduino.port = HUSHMOTE_BROKER_PORT;
+    Serial.println(hushmote_text(board.begin()));
+}
+
+void loop() {
+    int typed = Serial.read();
+    if (typed == 'p')
+        Serial.println(hushmote_text(board.provision()));
+    if (typed == 'y' || typed == 'n')
+        Serial.println(hushmote_text(board.consent(typed == 'y')));
+    if (millis() - since >= 600000) { /* every 10 minutes, whatever the reading */
+        since += 600000;
+        board.report("room_temp", hushmote_float(temperature()));
+    }
+    board.poll();
+}
+
+float temperature() { return 21.4f; /* of your sensor; NAN where it failed */ }

@@ -1,0 +1,190 @@
+#ifdef ARDUINO
+#include "hushmote_arduino.h"
+
+#include <LittleFS.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEEPALIVE_S 60
+#define TIMEOUT_MS 5000
+#define FOLDER "/hushmote"
+
+struct message {
+    struct message *next;
+    size_t topic_bytes, payload_bytes;
+    char data[1]; /* topic and payload */
+};
+
+/* --- Storage: littlefs keeps a file's old bytes until the new ones are closed --------------------------------- */
+
+static long read_file(const char *path, uint8_t *data, size_t bytes) {
+    if (!LittleFS.exists(path))
+        return 0;
+    File file = LittleFS.open(path, "r");
+    if (!file)
+        return -1;
+    long held = (long)file.size();
+    size_t wanted = (size_t)held < bytes ? (size_t)held : bytes;
+    bool whole = (size_t)file.read(data, wanted) == wanted;
+    file.close();
+    return whole ? held : -1;
+}
+
+static int write_file(const char *path, const uint8_t *data, size_t bytes) {
+    if (bytes == 0)
+        return !LittleFS.exists(path) || LittleFS.remove(path) ? 0 : -1;
+    LittleFS.mkdir(FOLDER);
+    File file = LittleFS.open(path, "w");
+    if (!file)
+        return -1;
+    bool whole = file.write(data, bytes) == bytes;
+    file.close();
+    return whole ? 0 : -1;
+}
+
+long hushmote_arduino_read(void *, int slot, uint8_t *data, size_t bytes) {
+    return read_file(slot == 0 ? FOLDER "/ledger0" : FOLDER "/ledger1", data, bytes);
+}
+
+int hushmote_arduino_write(void *, int slot, const uint8_t *data, size_t bytes) {
+    return write_file(slot == 0 ? FOLDER "/ledger0" : FOLDER "/ledger1", data, bytes);
+}
+
+/* A name has up to 32 characters: with the dot it is none of the ledger's. */
+static void path_of(const char *name, char path[64]) {
+    snprintf(path, 64, FOLDER "/%s.x", name);
+}
+
+static long read_kept(void *, const char *name, uint8_t *data, size_t bytes) {
+    char path[64];
+    path_of(name, path);
+    return read_file(path, data, bytes);
+}
+
+static int write_kept(void *, const char *name, const uint8_t *data, size_t bytes) {
+    char path[64];
+    path_of(name, path);
+    return write_file(path, data, bytes);
+}
+
+/* --- Randomness ----------------------------------------------------------------------------------------------- */
+
+int hushmote_arduino_entropy(void *, uint8_t *data, size_t bytes) {
+#if defined(ESP32)
+    esp_fill_random(data, bytes);
+    return 0;
+#elif defined(ESP8266)
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)(RANDOM_REG32 >> 8);
+    return 0;
+#elif defined(ARDUINO_ARCH_RP2040)
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)rp2040.hwrand32();
+    return 0;
+#else
+    extern int hushmote_entropy(uint8_t * data, size_t bytes); /* the sketch gives it: a hardware generator; 0, or -1 */
+    return hushmote_entropy(data, bytes);
+#endif
+}
+
+/* --- MQTT ----------------------------------------------------------------------------------------------------- */
+
+/* The library calls it also while it waits for an acknowledgement: so the message waits for poll(). */
+static void on_message(MQTTClient *mqtt, char topic[], char payload[], int bytes) {
+    hushmote_arduino *arduino = (hushmote_arduino *)mqtt->ref;
+    size_t topic_bytes = strlen(topic);
+    message **last = &arduino->first;
+    message *made = (message *)malloc(sizeof(message) + topic_bytes + (size_t)bytes);
+    if (made == nullptr)
+        return; /* the next connection brings it again */
+    made->next = nullptr;
+    made->topic_bytes = topic_bytes;
+    made->payload_bytes = (size_t)bytes;
+    memcpy(made->data, topic, topic_bytes);
+    memcpy(made->data + topic_bytes, payload, (size_t)bytes);
+    while (*last != nullptr)
+        last = &(*last)->next;
+    *last = made;
+}
+
+static int begin_to_connect(void *context, const char *topic, const uint8_t *will, size_t bytes) {
+    hushmote_arduino *arduino = (hushmote_arduino *)context;
+    char text[HUSHMOTE_STATUS_BYTES + 1];
+    memcpy(text, will, bytes);
+    text[bytes] = 0;
+    arduino->mqtt.ref = arduino;
+    arduino->mqtt.begin(arduino->host, arduino->port, *arduino->network);
+    arduino->mqtt.onMessageAdvanced(on_message);
+    arduino->mqtt.setOptions(KEEPALIVE_S, true, TIMEOUT_MS);
+    arduino->mqtt.dropOverflow(true);
+    arduino->mqtt.setWill(topic, text, true, 1);
+    arduino->open = arduino->mqtt.connect(arduino->device_id, arduino->user, arduino->password);
+    arduino->connected = false;
+    return arduino->open ? 0 : -1;
+}
+
+static int subscribe(void *context, const char *topic) {
+    return ((hushmote_arduino *)context)->mqtt.subscribe(topic, 0) ? 0 : -1;
+}
+
+static long publish(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain) {
+    hushmote_arduino *arduino = (hushmote_arduino *)context;
+    if (!arduino->mqtt.publish(topic, (const char *)payload, (int)bytes, retain, 1))
+        return -1;
+    arduino->acknowledged = ++arduino->published;
+    return arduino->published;
+}
+
+static void forget(hushmote_arduino *arduino) {
+    while (arduino->first != nullptr) {
+        message *next = arduino->first->next;
+        free(arduino->first);
+        arduino->first = next;
+    }
+    arduino->told = arduino->published;
+    arduino->open = arduino->connected = false;
+}
+
+static void close_connection(void *context) {
+    hushmote_arduino *arduino = (hushmote_arduino *)context;
+    arduino->mqtt.disconnect();
+    arduino->network->stop();
+    forget(arduino);
+}
+
+static hushmote_port made() {
+    hushmote_port port{};
+    port.connect = begin_to_connect;
+    port.subscribe = subscribe;
+    port.publish = publish;
+    port.disconnect = close_connection;
+    port.read_kept = read_kept;
+    port.write_kept = write_kept;
+    return port;
+}
+
+const hushmote_port hushmote_arduino_mqtt = made();
+
+void hushmote_arduino_poll(hushmote_arduino *arduino) {
+    if (!arduino->open)
+        return;
+    if (!arduino->connected) {
+        arduino->connected = true;
+        hushmote_reporter_connected(arduino->reporter);
+    }
+    bool alive = arduino->mqtt.loop();
+    while (arduino->open && arduino->told < arduino->acknowledged)
+        hushmote_reporter_acknowledged(arduino->reporter, ++arduino->told);
+    while (arduino->open && arduino->first != nullptr) {
+        message *next = arduino->first;
+        arduino->first = next->next;
+        hushmote_reporter_message(arduino->reporter, next->data, next->topic_bytes,
+                                  (const uint8_t *)next->data + next->topic_bytes, next->payload_bytes);
+        free(next);
+    }
+    if (arduino->open && !alive) {
+        forget(arduino);
+        hushmote_reporter_disconnected(arduino->reporter);
+    }
+}
+#endif

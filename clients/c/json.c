@@ -1,0 +1,220 @@
+/* A strict reader of an experiment's JSON: one check of the whole grammar, then fields by where they begin.
+
+   The bytes are printable ASCII without a backslash, so that a string is what stands between its quotes. Nothing here
+   calls itself: nesting is a bit for each open list or object. Unlike Python's reader it refuses NaN and Infinity, also
+   in a value that a later one of its name replaces. */
+#include "core.h"
+
+#include <string.h>
+
+#define MAX_DEPTH (HUSHMOTE_EXPERIMENT_BYTES / 2) /* deeper than this nothing is closed again */
+
+static const uint8_t *skip_spaces(const uint8_t *p) {
+    while (*p == ' ')
+        p++;
+    return p;
+}
+
+static bool is_digit(uint8_t byte) {
+    return byte >= '0' && byte <= '9';
+}
+
+int hm_json_length(const uint8_t *value) {
+    int length = 0;
+    if (!value || *value != '"')
+        return -1;
+    while (value[1 + length] != '"')
+        length++;
+    return length;
+}
+
+/* Which of the words, with a space between, a text is; -1: none. */
+static int word(const uint8_t *text, int length, const char *words) {
+    for (int i = 0; *words; i++) {
+        int letters = 0;
+        while (words[letters] && words[letters] != ' ')
+            letters++;
+        if (letters == length && memcmp(text, words, (size_t)length) == 0)
+            return i;
+        words += letters + (words[letters] == ' ');
+    }
+    return -1;
+}
+
+/* --- The grammar --------------------------------------------------------------------------------------------- */
+
+/* Whether the bytes are printable, from a brace to a brace, with an even number of quotes. Then every string has an end,
+   and whatever else is read ends at the last brace: only behind it somebody has to look where he is. */
+static bool is_framed(const uint8_t *json, const uint8_t *end) {
+    bool good = end > json && *json == '{' && end[-1] == '}', odd = false;
+    for (; good && json < end; json++) {
+        good = *json >= 32 && *json < 127 && *json != '\\';
+        odd ^= *json == '"';
+    }
+    return good && !odd;
+}
+
+/* Behind some digits; NULL where there are none. */
+static const uint8_t *after_digits(const uint8_t *p) {
+    if (!is_digit(*p))
+        return NULL;
+    while (is_digit(*p))
+        p++;
+    return p;
+}
+
+/* Behind any JSON value but a list or an object: it may be one that a later one of the same name replaces. NULL where
+   there is none. */
+static const uint8_t *after_scalar(const uint8_t *p) {
+    int length = 0;
+    if (*p == '"')
+        return p + hm_json_length(p) + 2;
+    while (p[length] >= 'a' && p[length] <= 'z')
+        length++;
+    if (length > 0)
+        return word(p, length, "true false null") < 0 ? NULL : p + length;
+    p += *p == '-';
+    p = *p == '0' ? p + 1 : after_digits(p);
+    if (p && *p == '.')
+        p = after_digits(p + 1);
+    if (p && (*p == 'e' || *p == 'E')) {
+        p++;
+        p = after_digits(p + (*p == '+' || *p == '-'));
+    }
+    return p;
+}
+
+/* Behind a name, its colon and spaces; NULL where there is none. */
+static const uint8_t *after_key(const uint8_t *p) {
+    int length = hm_json_length(p);
+    if (length < 0)
+        return NULL;
+    p = skip_spaces(p + length + 2);
+    return *p == ':' ? skip_spaces(p + 1) : NULL;
+}
+
+/* Behind a value; NULL where it is malformed. end: where the frame ends; NULL of what was checked. */
+static const uint8_t *after_value(const uint8_t *p, const uint8_t *end) {
+    uint8_t closing[MAX_DEPTH]; /* of each that is open */
+    unsigned depth = 0;
+    while (p) {
+        bool opens = *p == '{' || *p == '[';
+        if (opens && depth < MAX_DEPTH)
+            closing[depth++] = (uint8_t)(*p++ + 2);
+        else
+            p = opens ? NULL : after_scalar(p);
+        if (!p || depth == 0)
+            return p;
+        p = skip_spaces(p);
+        if (!opens || *p == closing[depth - 1]) { /* a value ended, and perhaps what it was the last of */
+            for (; *p == closing[depth - 1]; p = skip_spaces(p)) {
+                p++;
+                if (--depth == 0)
+                    return p;
+                if (p == end)
+                    return NULL;
+            }
+            if (*p++ != ',')
+                return NULL;
+            p = skip_spaces(p);
+        }
+        if (closing[depth - 1] == '}')
+            p = after_key(p);
+    }
+    return NULL;
+}
+
+bool hm_json_check(const uint8_t *json, size_t bytes) {
+    const uint8_t *end = json + bytes;
+    if (bytes > HUSHMOTE_EXPERIMENT_BYTES)
+        return false;
+    while (json < end && *json == ' ')
+        json++;
+    while (json < end && end[-1] == ' ')
+        end--;
+    return is_framed(json, end) && after_value(json, end) == end;
+}
+
+/* --- Reading what was checked: there is always an end to find ------------------------------------------------ */
+
+const uint8_t *hm_json_next(const uint8_t *element) {
+    const uint8_t *behind = after_value(element, NULL);
+    if (!behind)
+        return NULL;
+    behind = skip_spaces(behind);
+    return *behind == ',' ? skip_spaces(behind + 1) : NULL;
+}
+
+const uint8_t *hm_json_list(const uint8_t *value) {
+    if (!value || *value != '[')
+        return NULL;
+    value = skip_spaces(value + 1);
+    return *value == ']' ? NULL : value;
+}
+
+int hm_json_word(const uint8_t *value, const char *words) {
+    int length = hm_json_length(value);
+    return length < 0 ? -1 : word(value + 1, length, words);
+}
+
+bool hm_json_integer(const uint8_t *value, int64_t *number) {
+    bool minus;
+    int64_t x = 0;
+    if (!value)
+        return false;
+    minus = *value == '-';
+    value += minus;
+    if (!is_digit(*value))
+        return false;
+    for (int digits = 0; is_digit(*value); value++)
+        if (digits++ < 18) /* with so many it is above every bound, and stays there */
+            x = 10 * x + (*value - '0');
+    *number = minus ? -x : x;
+    return *value != '.' && *value != 'e' && *value != 'E';
+}
+
+uint32_t hm_json_number(const uint8_t *value, uint32_t low, uint32_t high) {
+    int64_t x;
+    return hm_json_integer(value, &x) && (uint64_t)x <= high && (uint32_t)x >= low ? (uint32_t)x : HM_NONE;
+}
+
+uint32_t hm_json_each(const uint8_t **element, uint32_t low, uint32_t high) {
+    uint32_t number = hm_json_number(*element, low, high);
+    if (number != HM_NONE)
+        *element = hm_json_next(*element);
+    return number;
+}
+
+/* --- Fields -------------------------------------------------------------------------------------------------- */
+
+void hm_json_object(struct hm_object *object, const uint8_t *value) {
+    const uint8_t *key, *own;
+    memset(object, 0, sizeof *object);
+    value = value ? skip_spaces(value) : NULL;
+    object->json = value;
+    if (!value || *value != '{')
+        return;
+    for (key = skip_spaces(value + 1); key && *key != '}'; key = hm_json_next(own)) {
+        int field = 1 + hm_json_word(key, "v name type labels low high bins salt slots prefixes of mechanism g q reach "
+                                          "views fanout cells weights epsilon every budget window rule cap");
+        own = after_key(key);
+        object->at[field] = (uint16_t)(own - value); /* of a name that comes twice the last counts */
+    }
+}
+
+const uint8_t *hm_take(struct hm_object *object, enum hm_field field) {
+    uint16_t at = object->at[field];
+    object->at[field] = 0;
+    return at ? object->json + at : NULL;
+}
+
+uint32_t hm_take_number(struct hm_object *object, enum hm_field field, uint32_t low, uint32_t high) {
+    return hm_json_number(hm_take(object, field), low, high);
+}
+
+int hm_nothing_left(const struct hm_object *object) {
+    for (unsigned i = 0; i < HM_FIELDS; i++)
+        if (object->at[i])
+            return HUSHMOTE_REFUSED;
+    return 0;
+}

@@ -1,0 +1,129 @@
+/* rr, grr, olh and hh: generalized randomized response over cells, which a hash may make of nodes.
+
+   Privacy: for every code and every two indices (no reading included) the probabilities' ratio is at most e^epsilon;
+   the same draws and steps for a truth and a lie, and for every index. Utility: docs/mathematics.md; local hashing
+   is best for g near e^epsilon + 1. Cost: at most 5 draws, and 2 divisions for each digit of the hash. Citation:
+   Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017,
+   4.1, 4.4; for hh Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB
+   2019. */
+#include "core.h"
+
+#define MAX_G 65536u
+#define MAX_WEIGHT 65535u
+
+/* Chips divide large numbers more slowly than small ones; how long this takes does not depend on n. */
+uint32_t hm_divide(uint32_t n, uint32_t d, uint32_t *rest) {
+    uint32_t quotient = 0, r = 0;
+    for (int bit = 31; bit >= 0; bit--) {
+        uint32_t less, keep;
+        r = r << 1 | (n >> bit & 1);
+        less = r - d;            /* negative where d does not go into r */
+        keep = 0u - (less >> 31); /* then all ones */
+        r = less + (d & keep);
+        quotient = quotient << 1 | (keep + 1);
+    }
+    if (rest)
+        *rest = r;
+    return quotient;
+}
+
+bool hm_is_prime(uint32_t n) {
+    uint32_t i = 2;
+    while (i * i <= n && n % i)
+        i++;
+    return i * i > n;
+}
+
+/* One more level, with so many codes behind those of the others. */
+int hm_push_level(struct hushmote_experiment *e, struct hm_level *level, uint32_t codes) {
+    if (codes > HM_MAX_CODES - e->code_count)
+        return HUSHMOTE_REFUSED;
+    if (!hm_room(e, sizeof *level))
+        return HUSHMOTE_REFUSED_ROOM;
+    level->offset = e->code_count;
+    *hm_level(e, e->level_count++) = *level;
+    e->code_count += codes;
+    return 0;
+}
+
+int hm_add_level(struct hushmote_experiment *e, uint32_t nodes, uint32_t g, uint32_t width, uint32_t weight) {
+    struct hm_level level = {0, 0, g, width, (uint16_t)weight, 0, 0};
+    uint32_t size = 1;
+    if (g != nodes && (g > nodes || g > MAX_G || !hm_is_prime(g)))
+        return HUSHMOTE_REFUSED;
+    for (; g != nodes && size < nodes; size *= g, level.t++)
+        if (size > HM_MAX_CODES / g)
+            return HUSHMOTE_REFUSED; /* it would have more codes than there can be */
+    e->weight_sum += weight;
+    level.threshold = hm_threshold(e->epsilon, g, 1);
+    /* At or below 1/g the truth is no likelier than each lie: e^epsilon would bound the wrong ratio. */
+    if (level.threshold <= HM_ONE / g)
+        return HUSHMOTE_REFUSED_SMALL_EPSILON;
+    return size - 1 > HM_MAX_CODES / g ? HUSHMOTE_REFUSED : hm_push_level(e, &level, level.t ? (size - 1) * g : g);
+}
+
+static int take_tree(struct hushmote_experiment *e, struct hm_object *fields) {
+    bool weighted = fields->at[HM_F_WEIGHTS] != 0;
+    const uint8_t *cell = hm_json_list(hm_take(fields, HM_F_CELLS)), *own = hm_json_list(hm_take(fields, HM_F_WEIGHTS));
+    uint32_t fanout = hm_take_number(fields, HM_F_FANOUT, 2, e->domain), width = 1, weight = 1;
+    if (fanout == HM_NONE)
+        return HUSHMOTE_REFUSED;
+    while (width <= (e->domain - 1) / fanout)
+        width *= fanout;
+    for (; width; width /= fanout) {
+        uint32_t g = hm_json_each(&cell, 2, HM_MAX_CODES);
+        int wrong;
+        if (weighted)
+            weight = hm_json_each(&own, 0, MAX_WEIGHT);
+        if (g == HM_NONE || weight == HM_NONE)
+            return HUSHMOTE_REFUSED;
+        wrong = hm_add_level(e, (e->domain + width - 1) / width, g, width, weight);
+        if (wrong)
+            return wrong;
+    }
+    return cell || own || weight == 0 ? HUSHMOTE_REFUSED : 0; /* every index is asked for: the last weight is not 0 */
+}
+
+int hm_take_levels(struct hushmote_experiment *e, struct hm_object *fields) {
+    uint32_t g = e->domain;
+    if (e->mechanism == HM_HH)
+        return take_tree(e, fields);
+    if (e->mechanism == HM_OLH) {
+        g = hm_take_number(fields, HM_F_G, 2, g - 1);
+        if (g == HM_NONE)
+            return HUSHMOTE_REFUSED;
+    }
+    return e->mechanism == HM_RR && g != 2 ? HUSHMOTE_REFUSED : hm_add_level(e, e->domain, g, 1, 1);
+}
+
+/* The level that a report is about: drawn by weight, without a look at the reading. */
+const struct hm_level *hm_pick(const struct hushmote_experiment *e, struct hushmote_random *random) {
+    const struct hm_level *level = hm_level(e, 0);
+    if (e->level_count > 1)
+        for (uint32_t draw = hm_below(random, e->weight_sum); draw >= level->weight; level++)
+            draw -= level->weight;
+    return level;
+}
+
+/* The code of a node. */
+uint32_t hm_respond(const struct hm_level *level, uint32_t node, struct hushmote_random *random) {
+    uint32_t g = level->g, code = level->offset, cell = node, lie, other;
+    if (level->t) {
+        uint32_t seeds = 1, seed, sum = 0, a, b;
+        for (unsigned i = 0; i < level->t; i++)
+            seeds *= g;
+        seed = hm_below(random, seeds - 1); /* one less than the seed */
+        code += seed++ * g;
+        for (unsigned i = 0; i < level->t; i++) { /* always t steps, whatever the node */
+            node = hm_divide(node, g, &a);
+            seed = hm_divide(seed, g, &b);
+            sum += a * b;
+        }
+        hm_divide(sum, g, &cell);
+    }
+    /* Both are drawn and one expression takes either: time does not tell a lie from the truth. */
+    lie = 1u - hm_bernoulli(random, level->threshold);
+    other = 1 + hm_below(random, g - 1); /* one of the g - 1 *other* cells: with all g, epsilon would be larger */
+    hm_divide(cell + lie * other, g, &cell);
+    return code + cell;
+}

@@ -1,0 +1,94 @@
+/* pgr: local hashing of least codes, by projective geometry.
+
+   A value is a point of the projective space over the integers mod q, q prime, and so is a code: a vector of t digits
+   whose highest digit but zeros is 1, so that no point is a multiple of another. A code is likelier, by e^epsilon, for
+   the values whose dot product with it is 0: they are *inside*.
+
+   Privacy: a code's chance inside is at most e^epsilon times that outside; the threshold is the chance of all inside,
+   rounded down. Utility: any two values are inside together for the same number of codes, so that estimates are without
+   bias; they err as those of olh. Cost: (q^t - 1) / (q - 1) codes, q - 1 times fewer than olh has that tells as many
+   values apart; 3 draws, and steps whose number depends on q and t alone. Citation: Feldman, Nelson, Nguyen, Talwar,
+   "Private Frequency Estimation via Projective Geometry", ICML 2022. */
+#include "core.h"
+
+#if HUSHMOTE_WITH_PGR
+
+#define MAX_DIGITS 24
+
+int hm_add_points(struct hushmote_experiment *e, uint32_t domain, uint32_t q, uint32_t weight) {
+    struct hm_level level = {0, 0, q, 0, (uint16_t)weight, 2, 0};
+    uint32_t inside = 1, outside = q;
+    if (!hm_is_prime(q))
+        return HUSHMOTE_REFUSED;
+    for (; inside + outside < domain; outside *= q, level.t++) {
+        if (outside > HM_MAX_CODES / q)
+            return HUSHMOTE_REFUSED; /* it would have more codes than there can be */
+        inside += outside;
+    }
+    level.width = outside;
+    if (inside + outside <= HM_MAX_CODES)
+        level.threshold = hm_threshold(e->epsilon, outside + 1, inside);
+    return level.threshold == 0 ? HUSHMOTE_REFUSED : hm_push_level(e, &level, inside + outside);
+}
+
+int hm_take_pgr(struct hushmote_experiment *e, struct hm_object *fields) {
+    /* With such a q products of two digits stay small, and the threshold is so large that rounding it down leaves a
+       code inside likelier than one outside at every epsilon. */
+    uint32_t q = hm_take_number(fields, HM_F_Q, 2, 4096);
+    return q == HM_NONE ? HUSHMOTE_REFUSED : hm_add_points(e, e->domain, q, 1);
+}
+
+static uint32_t modulo(uint32_t n, uint32_t q) {
+    uint32_t rest;
+    hm_divide(n, q, &rest);
+    return rest;
+}
+
+static uint32_t is_positive(uint32_t x) { /* of x up to 2^31: 1, else 0 */
+    return (0u - x) >> 31;
+}
+
+/* The number of a point that is a multiple of these t digits, lowest first; not all are 0. */
+static uint32_t number_of(const uint16_t *digits, unsigned t, uint32_t q) {
+    uint32_t top = 0, inverse = 1, code = 0, seen = 0;
+    for (unsigned i = 0; i < t; i++) /* its highest digit but zeros */
+        top += (digits[i] - top) * is_positive(digits[i]);
+    for (uint32_t power = q - 2; power; power >>= 1) { /* top^(q - 2), which is 1 / top by Fermat's little theorem */
+        if (power & 1)
+            inverse = modulo(inverse * top, q);
+        top = modulo(top * top, q);
+    }
+    for (unsigned i = t; i-- > 0;) {
+        code = code * q + (1 + modulo(digits[i] * inverse, q)) * seen;
+        seen |= is_positive(digits[i]);
+    }
+    return code;
+}
+
+/* The code of a node. */
+uint32_t hm_randomize_points(const struct hm_level *level, uint32_t node, struct hushmote_random *random) {
+    uint16_t digits[MAX_DIGITS];
+    uint32_t q = level->g, outside = level->width, at = 0, dot = 0, live = 1, digit;
+    /* All is drawn in any case: the time taken does not tell where the code is. */
+    uint32_t out = 1u - hm_bernoulli(random, level->threshold);
+    uint32_t rest = 1 + hm_below(random, outside - 1); /* digits but the one to solve for; inside not all are 0 */
+    rest += out * (hm_below(random, outside) - rest);
+    for (unsigned i = 0; i < level->t; i++) {
+        /* The node's digits, lowest first: its number with digits 1 to q, less 1 each; a 1 on top; zeros. */
+        uint32_t more = is_positive(node), own;
+        rest = hm_divide(rest, q, &digit);
+        node = more * hm_divide(node - more, q, &own);
+        dot += digit * (more * own + (live - more));
+        digits[i] = (uint16_t)digit;
+        at += more;
+        live = more;
+    }
+    /* The digit where the node has its 1 goes on top, where rest had none; in its place is what makes the product 0
+       inside and 1 outside. */
+    digit = digits[at]; /* NOLINT: t is at least 2, and the 1 on top is one of the t digits */
+    digits[level->t - 1] = (uint16_t)digit;
+    digits[at] = (uint16_t)modulo(digit + out + q - modulo(dot, q), q);
+    return level->offset + number_of(digits, level->t, q);
+}
+
+#endif

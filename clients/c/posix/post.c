@@ -1,0 +1,351 @@
+/* hushmote-post: reports readings from standard input, one "NAME VALUE" a line.
+
+   FOLDER holds settings.json, which `hushmote provision device` wrote, and the ledger. */
+#define _DEFAULT_SOURCE
+#include <errno.h>
+#include <mosquitto.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hushmote_float.h"
+#include "posix.h"
+
+#ifndef POLICY_H
+#define POLICY_H "policy.h"
+#endif
+#include POLICY_H
+
+#define NAMES (sizeof policy_names / sizeof *policy_names)
+#define RECORD_BYTES HUSHMOTE_RECORD_BYTES(64, HUSHMOTE_UNSENT_MAX)
+#define QUIET_MS 2000 /* so long after a connection the broker has brought what there is */
+
+static struct hushmote_experiment experiments[NAMES];
+static struct hushmote_topic topics[NAMES];
+static uint8_t records[2 * RECORD_BYTES], kept[HUSHMOTE_KEPT_BYTES];
+static struct hushmote_posix posix;
+static struct hushmote client;
+static struct hushmote_reporter reporter;
+static volatile sig_atomic_t ended;
+
+static const char usage[] =
+    "usage: hushmote-post FOLDER provision | yes | no | status | run [SECONDS]\n"
+    "run reads lines \"NAME VALUE\"; a report waits up to SECONDS (30) before it is sent, at random\n";
+
+static int fails(const char *what, const char *why) {
+    fprintf(stderr, "hushmote-post: %s: %s\n", what, why);
+    return 1;
+}
+
+/* --- Settings: a flat JSON object ----------------------------------------------------------------------------- */
+
+static char settings[65536];
+
+/* Where the value of a field begins; NULL where there is no such field. */
+static const char *value_of(const char *name) {
+    char quoted[40];
+    const char *at = settings;
+    snprintf(quoted, sizeof quoted, "\"%s\"", name);
+    while ((at = strstr(at, quoted)) != NULL) {
+        at += strlen(quoted);
+        at += strspn(at, " \t\r\n");
+        if (*at == ':') /* else it was a value */
+            return at + 1 + strspn(at + 1, " \t\r\n");
+    }
+    return NULL;
+}
+
+/* The value of a field as text, "" where it is null or not there; false where it has no room, or an escape such as \u. */
+static bool field(const char *name, char *value, size_t room) {
+    const char *at = value_of(name);
+    size_t used = 0;
+    value[0] = 0;
+    if (at == NULL || strncmp(at, "null", 4) == 0)
+        return true;
+    if (*at != '"') {
+        used = strspn(at, "0123456789");
+        snprintf(value, room, "%.*s", (int)used, at);
+        return used < room;
+    }
+    for (at++; *at && *at != '"' && used + 1 < room; at++) {
+        char c = *at;
+        if (c == '\\') {
+            c = *++at;
+            if (strchr("n\"\\/", c) == NULL)
+                return false;
+            c = c == 'n' ? '\n' : c;
+        }
+        value[used++] = c;
+    }
+    value[used] = 0;
+    return *at == '"';
+}
+
+static bool hex(const char *name, uint8_t *key, size_t bytes, const uint8_t **found) {
+    char text[130];
+    unsigned value;
+    *found = NULL;
+    if (!field(name, text, sizeof text) || (text[0] && strlen(text) != 2 * bytes))
+        return false;
+    if (text[0])
+        *found = key;
+    for (size_t i = 0; text[0] && i < bytes; i++) {
+        if (strspn(text + 2 * i, "0123456789abcdef") < 2 || sscanf(text + 2 * i, "%2x", &value) != 1)
+            return false;
+        key[i] = (uint8_t)value;
+    }
+    return true;
+}
+
+/* A PEM text becomes a file of the folder, as libmosquitto takes it. */
+static bool pem(const char *name, char *path, size_t room) {
+    static char text[16384];
+    if (!field(name, text, sizeof text))
+        return false;
+    path[0] = 0;
+    if (text[0]) {
+        snprintf(path, room, "%s/%s.pem", posix.folder, name);
+        return hushmote_posix_replace(&posix, strrchr(path, '/') + 1, text, strlen(text)) == 0;
+    }
+    return true;
+}
+
+static const char *read_settings(struct hushmote_config *config) {
+    static char fleet[40], device[40], path[4096];
+    static uint8_t key[32], announce_key[64];
+    struct hushmote_broker *broker = &posix.broker;
+    char port[8];
+    FILE *file;
+    snprintf(path, sizeof path, "%s/settings.json", posix.folder);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return "settings.json cannot be read: `hushmote provision device` writes one";
+    settings[fread(settings, 1, sizeof settings - 1, file)] = 0;
+    fclose(file);
+    if (!field("fleet", fleet, sizeof fleet) || !field("device_id", device, sizeof device) ||
+        !hex("key", key, sizeof key, &config->key) ||
+        !hex("announce_key", announce_key, sizeof announce_key, &config->announce_key))
+        return "settings.json: fleet, device_id, key (64 hex digits) or announce_key (128) is wrong";
+    if (!field("mqtt_host", broker->host, sizeof broker->host) || strchr(broker->host, ',') || !broker->host[0] ||
+        !field("mqtt_port", port, sizeof port) || !field("mqtt_user", broker->user, sizeof broker->user) ||
+        !field("mqtt_password", broker->password, sizeof broker->password))
+        return "settings.json: mqtt_host (one host), mqtt_port, mqtt_user or mqtt_password is wrong";
+    if (!pem("mqtt_ca", broker->ca, sizeof broker->ca) || !pem("mqtt_cert", broker->cert, sizeof broker->cert) ||
+        !pem("mqtt_key", broker->key, sizeof broker->key))
+        return "settings.json: mqtt_ca, mqtt_cert or mqtt_key is wrong, or the folder cannot be written";
+    broker->port = atoi(port);
+    config->fleet = fleet;
+    config->device_id = posix.device_id = device;
+    return NULL;
+}
+
+/* --- Readings ------------------------------------------------------------------------------------------------- */
+
+/* A reading from a text: - for none, true or false, a whole number, a number; else, and in quotes, a text. */
+static struct hushmote_reading reading_of(char *text) {
+    size_t bytes = strlen(text);
+    char *end;
+    double number;
+    long long whole;
+    if (bytes >= 2 && text[0] == '"' && text[bytes - 1] == '"')
+        return hushmote_bytes(text + 1, bytes - 2);
+    if (strcmp(text, "-") == 0)
+        return hushmote_none();
+    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+        return hushmote_flag(text[0] == 't');
+    errno = 0;
+    whole = strtoll(text, &end, 10);
+    if (bytes > 0 && *end == 0 && errno == 0)
+        return hushmote_whole(whole);
+    number = strtod(text, &end);
+    return bytes > 0 && *end == 0 ? hushmote_double(number) : hushmote_bytes(text, bytes);
+}
+
+/* Says whether there was a report, which never depends on the value, and not which. */
+static void take(char *text) {
+    char *value = strchr(text, ' ');
+    uint8_t report[HUSHMOTE_REPORT_BYTES];
+    struct hushmote_line line;
+    int made;
+    if (value != NULL)
+        *value++ = 0;
+    if (value == NULL || hushmote_line(&client, text, &line) != HUSHMOTE_OK) {
+        fprintf(stderr, "hushmote-post: %s: a line is NAME VALUE, NAME one of the policy's\n", text);
+        return;
+    }
+    made = hushmote_reporter_report(&reporter, text, reading_of(value), report);
+    (void)hushmote_line(&client, text, &line);
+    if (made > 0)
+        printf("%s: report %u, %d bytes; %u more left\n", text, (unsigned)line.reports, made, (unsigned)line.left);
+    else
+        printf("%s: no report; %u more left\n", text, (unsigned)line.left);
+    for (size_t i = 0; i < NAMES; i++) {
+        if (topics[i].mistyped && strcmp(policy_names[i], text) == 0)
+            printf("%s: %s; it counted as none\n", text, hushmote_text(HUSHMOTE_WRONG_TYPE));
+    }
+    fflush(stdout);
+}
+
+static char input[4096];
+static size_t input_used;
+
+/* Read what is there; false at the end of the input. */
+static bool read_more(void) {
+    ssize_t got = read(STDIN_FILENO, input + input_used, sizeof input - 1 - input_used);
+    if (got > 0)
+        input_used += (size_t)got;
+    return got > 0 || (got < 0 && errno == EINTR);
+}
+
+static bool has_line(void) {
+    return memchr(input, '\n', input_used) != NULL;
+}
+
+/* Take the first line; one that is too long is dropped. */
+static void take_line(void) {
+    char *line_end = memchr(input, '\n', input_used);
+    size_t bytes = line_end == NULL ? input_used : (size_t)(line_end - input) + 1;
+    if (line_end != NULL) {
+        *line_end = 0;
+        if (*input)
+            take(input);
+    }
+    input_used -= bytes;
+    memmove(input, input + bytes, input_used);
+}
+
+/* --- Commands ------------------------------------------------------------------------------------------------- */
+
+static uint32_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+}
+
+static void end(int number) {
+    (void)number;
+    ended = 1;
+}
+
+static int print_status(void) {
+    static const char *const consents[] = {"not asked", "no", "yes"};
+    struct hushmote_status status;
+    struct hushmote_line line;
+    (void)hushmote_status(&client, &status);
+    printf("consent: %s; %u waiting", consents[status.consent], status.pending);
+    if (status.locked)
+        printf("; %s", hushmote_text(status.locked));
+    if (reporter.fault || status.error)
+        printf("; %s", hushmote_text(reporter.fault ? reporter.fault : status.error));
+    printf("%s%s\n", posix.error ? "; " : "", posix.error ? posix.error : "");
+    for (size_t i = 0; i < NAMES; i++) {
+        int refused;
+        (void)hushmote_line(&client, policy_names[i], &line);
+        refused = topics[i].refused ? topics[i].refused : line.refused;
+        printf("%s: %u reports made, %u left%s%s\n", policy_names[i], (unsigned)line.reports, (unsigned)line.left,
+               refused ? "; refused: " : "", refused ? hushmote_text(refused) : "");
+    }
+    return status.locked ? 1 : 0;
+}
+
+/* Whether readings may be taken: an experiment is known, or the broker has brought all that there is. */
+static bool is_ready(uint32_t now) {
+    static uint32_t connects, since;
+    for (size_t i = 0; i < NAMES; i++) {
+        if (experiments[i].enrolled)
+            return true;
+    }
+    if (connects != reporter.connects) {
+        connects = reporter.connects;
+        since = now;
+    }
+    return connects > 0 && now - since >= QUIET_MS;
+}
+
+static int run(struct hushmote_port *port, long seconds) {
+    struct hushmote_status status;
+    bool open = true, ready;
+    port->delay_ms = (uint32_t)seconds * 1000;
+    if (seconds == 0)
+        port->spread_ms = 0;
+    mosquitto_lib_init();
+    signal(SIGTERM, end);
+    signal(SIGINT, end);
+    signal(SIGPIPE, SIG_IGN);
+    for (;;) {
+        uint32_t now = now_ms();
+        hushmote_reporter_tick(&reporter, now);
+        (void)hushmote_status(&client, &status);
+        if (ended || status.consent != HUSHMOTE_YES || (!open && !has_line() && status.pending == 0))
+            break;
+        ready = status.pending < HUSHMOTE_UNSENT_MAX && is_ready(now); /* else the input waits: a full outbox takes none */
+        if (ready && (has_line() || input_used == sizeof input - 1))
+            take_line();
+        else if (hushmote_posix_wait(&posix, open && ready ? STDIN_FILENO : -1, 50))
+            open = read_more();
+    }
+    hushmote_reporter_close(&reporter);
+    (void)print_status();
+    mosquitto_destroy(posix.mqtt);
+    mosquitto_lib_cleanup();
+    return status.locked ? 1 : status.pending > 0 ? 3 : 0;
+}
+
+int main(int count, char **arguments) {
+    struct hushmote_port port = hushmote_posix_mqtt;
+    struct hushmote_config config = {
+        .context = &posix,
+        .read = hushmote_posix_read,
+        .write = hushmote_posix_write,
+        .entropy = hushmote_posix_entropy,
+        .policy = &policy,
+        .experiments = experiments,
+        .records = records,
+        .record_bytes = RECORD_BYTES,
+        .unsent_max = HUSHMOTE_UNSENT_MAX,
+    };
+    const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
+    const char *command = count > 2 ? arguments[2] : "";
+    long seconds = count > 3 ? strtol(arguments[3], NULL, 10) : 30;
+    const char *wrong;
+    int code;
+    if (count < 3 || count > 4 || (count == 4 && strcmp(command, "run") != 0) || seconds < 0 || seconds > 16000) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    if (hushmote_posix_open(&posix, arguments[1]) != 0)
+        return fails(arguments[1], errno == EWOULDBLOCK ? "another client uses this folder" : strerror(errno));
+    wrong = read_settings(&config);
+    if (wrong != NULL)
+        return fails(arguments[1], wrong);
+    if (strcmp(command, "provision") == 0) {
+        code = hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED);
+        return code == HUSHMOTE_OK ? 0 : fails(arguments[1], hushmote_text(code));
+    }
+    code = hushmote_begin(&client, &config);
+    if (code == HUSHMOTE_OK && (strcmp(command, "yes") == 0 || strcmp(command, "no") == 0)) {
+        code = hushmote_set_consent(&client, command[0] == 'y');
+        return code == HUSHMOTE_OK ? 0 : fails(arguments[1], hushmote_text(code));
+    }
+    port.context = &posix;
+    port.delay_ms = times[0];
+    port.spread_ms = times[1];
+    port.backoff_ms = times[2];
+    port.backoff_max_ms = times[3];
+    port.timeout_ms = times[4];
+    port.settle_ms = times[5];
+    posix.reporter = &reporter;
+    if (code == HUSHMOTE_OK)
+        code = hushmote_reporter_begin(&reporter, &client, &port, topics, kept);
+    if (code != HUSHMOTE_OK)
+        return fails(arguments[1], hushmote_text(code));
+    if (strcmp(command, "status") == 0)
+        return print_status();
+    if (strcmp(command, "run") == 0)
+        return run(&port, seconds);
+    fputs(usage, stderr);
+    return 2;
+}

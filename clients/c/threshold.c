@@ -1,0 +1,100 @@
+/* The chance that the truth is told: exactly floor(p * 2^30), by integers.
+
+   p = inside e^epsilon / (inside e^epsilon + g - 1). inside codes share it, g - 1 the rest. Rounded down it keeps their
+   ratio below e^epsilon, and the server estimates with exactly this number. It is irrational, so bounds that are close
+   enough agree on its floor; where these do not, there is no threshold. */
+#include "core.h"
+
+/* A number has 256 bits: 64 before the point, 192 behind it, in limbs of 16, the lowest first. Products of limbs and
+   remainders before a division then fit 32 bits, which every chip multiplies and divides. */
+#define LIMBS 16
+#define POINT 12 /* limbs behind the point */
+
+struct number {
+    uint16_t limb[LIMBS];
+};
+
+static void set(struct number *a, uint32_t whole) {
+    *a = (struct number){{0}};
+    a->limb[POINT] = (uint16_t)whole;
+    a->limb[POINT + 1] = (uint16_t)(whole >> 16);
+}
+
+/* a = floor(a * factor / divisor), in units of the last place; divisor up to 65,535. Whether anything is left. */
+static bool scale(struct number *a, uint32_t factor, uint32_t divisor) {
+    uint64_t carry = 0;
+    uint32_t rest = 0;
+    bool some = false;
+    for (int i = 0; i < LIMBS; i++) {
+        carry += (uint64_t)a->limb[i] * factor;
+        a->limb[i] = (uint16_t)carry;
+        carry >>= 16;
+    }
+    for (int i = LIMBS - 1; i >= 0; i--) {
+        rest = rest << 16 | a->limb[i];
+        a->limb[i] = (uint16_t)(rest / divisor);
+        rest %= divisor;
+        some |= a->limb[i] != 0;
+    }
+    return some;
+}
+
+/* a = a + b, or a - b where minus is 1; whether 2^256 was carried, or with minus was not borrowed. */
+static bool add(struct number *a, const struct number *b, unsigned minus) {
+    uint32_t carry = minus;
+    for (int i = 0; i < LIMBS; i++) {
+        carry += (uint32_t)a->limb[i] + (uint16_t)(b->limb[i] ^ (0u - minus));
+        a->limb[i] = (uint16_t)carry;
+        carry >>= 16;
+    }
+    return carry != 0;
+}
+
+/* low <= e^-x <= high for x = epsilon / 10^6, by the series 1 - x + x^2 / 2 - x^3 / 6 ...
+
+   A term is the one before times x / i, floored: less than 1 unit short, and short by what that one was, times x / i.
+   A shortfall thus goes on as a series below e^x. The terms are fewer than 256, x is at most 16, so all their
+   shortfalls together are below 256 e^16 < 2^32 units, also with the terms left out, which only get smaller. */
+static void exp_bounds(uint32_t epsilon, struct number *low, struct number *high) {
+    struct number term;
+    set(&term, 1);
+    *high = term;
+    for (unsigned i = 1;; i++) {
+        scale(&term, epsilon, 62500); /* times 16: 10^6 */
+        if (!scale(&term, 1, 16 * i))
+            break;
+        add(high, &term, i & 1);
+    }
+    *low = *high;
+    term.limb[2] = 1; /* of 0 it makes 2^32 units */
+    add(low, &term, 1);
+    add(high, &term, 0);
+}
+
+/* floor(2^30 * inside / (inside + outside * e)), by 30 steps of a division. e becomes the divisor. */
+static uint32_t quotient(uint32_t inside, uint32_t outside, struct number *e) {
+    struct number rest;
+    uint32_t result = 0;
+    set(&rest, inside);
+    scale(e, outside, 1);
+    add(e, &rest, 0);
+    for (int i = 0; i < 30; i++) {
+        bool fits;
+        add(&rest, &rest, 0);
+        fits = add(&rest, e, 1);
+        if (!fits)
+            add(&rest, e, 0);
+        result = result << 1 | fits;
+    }
+    return result;
+}
+
+uint32_t hm_threshold(uint32_t epsilon, uint32_t g, uint32_t inside) {
+    struct number low, high;
+    uint32_t least;
+    if (epsilon < HUSHMOTE_EPSILON_MIN || epsilon > HUSHMOTE_EPSILON_MAX || g < 2 || g > HM_MAX_CODES)
+        return 0;
+    exp_bounds(epsilon, &low, &high);
+    least = quotient(inside, g - 1, &high);
+    return least == quotient(inside, g - 1, &low) ? least : 0;
+}

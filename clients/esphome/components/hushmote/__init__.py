@@ -1,0 +1,322 @@
+"""Hushmote in ESPHome: reports that are private by the mathematics of local differential privacy.
+
+The C client's files are taken from clients/c of the same clone, when code is generated.
+"""
+
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import esphome.codegen as cg
+import esphome.config_validation as cv
+import esphome.final_validate as fv
+from esphome.components import binary_sensor, button, sensor, switch, text_sensor
+from esphome.const import (
+    CONF_BROKER,
+    CONF_ID,
+    CONF_INTERVAL,
+    CONF_NAME,
+    CONF_PASSWORD,
+    CONF_PORT,
+    CONF_USERNAME,
+    ENTITY_CATEGORY_CONFIG,
+    ENTITY_CATEGORY_DIAGNOSTIC,
+    PLATFORM_ESP32,
+    PLATFORM_HOST,
+    STATE_CLASS_MEASUREMENT,
+)
+from esphome.core import CORE, EsphomeError
+
+AUTO_LOAD = ["binary_sensor", "button", "sensor", "switch", "text_sensor"]
+DEPENDENCIES = ["network"]
+
+CONF_ANNOUNCE_KEY = "announce_key"
+CONF_BUDGET_LEFT = "budget_left"
+CONF_CA = "ca"
+CONF_CERTIFICATE = "certificate"
+CONF_CERTIFICATE_KEY = "certificate_key"
+CONF_CONSENT_FROM = "consent_from"
+CONF_CONSENT_GIVEN = "consent_given"
+CONF_DELAY = "delay"
+CONF_DEVICE_ID = "device_id"
+CONF_EPSILON = "epsilon"
+CONF_EXPERIMENTS = "experiments"
+CONF_FLEET = "fleet"
+CONF_IDENTITY = "identity"
+CONF_KEY = "key"
+CONF_LAST_REPORT = "last_report"
+CONF_POLICY = "policy"
+CONF_PROVISION = "provision"
+CONF_READING = "reading"
+CONF_RULES = "rules"
+CONF_SQUARES = "squares"
+CONF_SUM = "sum"
+CONF_TAKES_PART = "takes_part"
+CONF_YES_BUTTON = "yes_button"
+
+CLIENTS_C = Path(__file__).parents[3] / "c"
+PORTS = {
+    "host": ("posix/posix.h", "posix/mqtt.c", "posix/folder.c"),
+    "esp32": ("idf/hushmote_idf.h", "idf/idf_mqtt.c"),
+}
+NOT_CORE = ("check.c", "fuzz.c")
+RULES = {name: f"HUSHMOTE_{name.upper()}" for name in ("sum", "squares", "count", "unlimited")}
+# What the core says of readings: one function for each of these, chosen by the entity's class in C++.
+READINGS = ("sensor", "binary_sensor", "text_sensor")
+RECORD_BYTES = 254  # preferences on the host hold 255, of which one says how long the record is
+
+# Not named hushmote: the C client's struct has that name.
+ns = cg.esphome_ns.namespace("hushmote_client")
+Hushmote = ns.class_("Hushmote", cg.Component)
+TakesPart = ns.class_("TakesPart", switch.Switch)
+Provision = ns.class_("Provision", button.Button)
+
+
+def _named(pattern, wanted):
+    def check(value):
+        value = cv.string_strict(value)
+        if not re.fullmatch(pattern, value):
+            raise cv.Invalid(f"must be {wanted}")
+        return value
+
+    return check
+
+
+def _hex(count):
+    return _named(
+        f"[0-9a-f]{{{2 * count}}}", f"{2 * count} hex digits, as `hushmote provision device` wrote them"
+    )
+
+
+def _micro(low, high):
+    """Epsilon as people write it, or its square, in millionths."""
+
+    def check(value):
+        value = Decimal(str(cv.float_(value))) * 1_000_000
+        if value != int(value) or not low <= value <= high:
+            raise cv.Invalid(f"must be {low / 1e6:g} to {high / 1e6:g}, in steps of a millionth")
+        return int(value)
+
+    return check
+
+
+def _squares(value):
+    """A bound of the squares' sum, in millionths squared."""
+    return int(Decimal(str(cv.float_range(min=0, max=1_000_000)(value))) * 10**12)
+
+
+name = _named("[a-z0-9_-]{1,32}", "1 to 32 of a-z, 0-9, _ and -")
+
+IDENTITY = cv.Schema(
+    {
+        cv.Required(CONF_FLEET): name,
+        cv.Required(CONF_DEVICE_ID): _named(
+            "[a-z0-9-]{1,32}", "1 to 32 of a-z, 0-9 and -; never a MAC address"
+        ),
+        cv.Inclusive(CONF_KEY, "keys"): cv.sensitive(_hex(32)),
+        cv.Inclusive(CONF_ANNOUNCE_KEY, "keys"): _hex(64),
+        cv.Required(CONF_BROKER): cv.string_strict,
+        cv.Optional(CONF_PORT, default=1883): cv.port,
+        cv.Optional(CONF_USERNAME, default=""): cv.string,
+        cv.Optional(CONF_PASSWORD, default=""): cv.sensitive(),
+        cv.Optional(CONF_CA, default=""): cv.string,
+        cv.Inclusive(CONF_CERTIFICATE, "certificate"): cv.string,
+        cv.Inclusive(CONF_CERTIFICATE_KEY, "certificate"): cv.sensitive(),
+        cv.Optional(CONF_CONSENT_GIVEN, default=False): cv.boolean,
+    }
+)
+
+POLICY = cv.Schema(
+    {
+        cv.Required(CONF_SUM): _micro(0, 1_000_000_000_000),
+        cv.Optional(CONF_SQUARES, default=0): _squares,
+        cv.Required(CONF_EPSILON): _micro(1_000, 16_000_000),
+        cv.Required(CONF_RULES): cv.All(cv.ensure_list(cv.one_of(*RULES, lower=True)), cv.Length(min=1)),
+        cv.Optional(CONF_CONSENT_FROM, default="board"): cv.one_of("board", "network", lower=True),
+    }
+)
+
+EXPERIMENT = cv.Schema(
+    {
+        cv.Required(CONF_NAME): name,
+        cv.Required(CONF_READING): cv.All(cv.ensure_list(cv.use_id(cg.EntityBase)), cv.Length(min=1, max=3)),
+        cv.Required(CONF_INTERVAL): cv.All(
+            cv.positive_time_period_milliseconds,
+            cv.Range(min=cv.TimePeriod(seconds=1), max=cv.TimePeriod(days=20)),
+        ),
+        cv.Optional(CONF_BUDGET_LEFT): sensor.sensor_schema(
+            unit_of_measurement="reports",
+            icon="mdi:shield-half-full",
+            accuracy_decimals=0,
+            state_class=STATE_CLASS_MEASUREMENT,
+            entity_category=ENTITY_CATEGORY_DIAGNOSTIC,
+        ),
+    }
+)
+
+
+def unsent_max(config):
+    """How many reports may wait: as many as the record holds, 16 at most."""
+    return min(16, (RECORD_BYTES - 40 - 22 * len(config[CONF_EXPERIMENTS])) // 21)
+
+
+def _consistent(config):
+    identity, policy, experiments = (config[key] for key in (CONF_IDENTITY, CONF_POLICY, CONF_EXPERIMENTS))
+    names = [experiment[CONF_NAME] for experiment in experiments]
+    if len(set(names)) < len(names):
+        raise cv.Invalid("two experiments have one name", [CONF_EXPERIMENTS])
+    if unsent_max(config) < 1:
+        raise cv.Invalid(
+            "at most 8 experiments: the record of what was spent holds no more", [CONF_EXPERIMENTS]
+        )
+    if policy[CONF_SUM] < policy[CONF_EPSILON] and policy[CONF_SQUARES] < policy[CONF_EPSILON] ** 2:
+        raise cv.Invalid("sum allows not one report of epsilon: make it larger", [CONF_POLICY, CONF_SUM])
+    asked = CONF_YES_BUTTON in config or policy[CONF_CONSENT_FROM] == "network"
+    if not asked and not identity[CONF_CONSENT_GIVEN]:
+        raise cv.Invalid(
+            "nobody could say yes: give yes_button, a binary_sensor that somebody at the board holds, "
+            "or policy consent_from: network, which lets the switch in Home Assistant say it"
+        )
+    if CONF_CERTIFICATE in identity and not identity[CONF_CA]:
+        raise cv.Invalid("a certificate needs the broker's ca", [CONF_IDENTITY])
+    if CORE.is_host and (identity[CONF_CA] or "," in identity[CONF_BROKER]):
+        raise cv.Invalid("the host platform is for tests: one broker, without TLS", [CONF_IDENTITY])
+    return config
+
+
+CONFIG_SCHEMA = cv.All(
+    cv.Schema(
+        {
+            cv.GenerateID(): cv.declare_id(Hushmote),
+            cv.Required(CONF_IDENTITY): IDENTITY,
+            cv.Required(CONF_POLICY): POLICY,
+            cv.Required(CONF_EXPERIMENTS): cv.All(cv.ensure_list(EXPERIMENT), cv.Length(min=1)),
+            cv.Required(CONF_TAKES_PART): switch.switch_schema(
+                TakesPart,
+                icon="mdi:account-check",
+                entity_category=ENTITY_CATEGORY_CONFIG,
+                block_inverted=True,
+            ),
+            cv.Required(CONF_PROVISION): button.button_schema(
+                Provision, icon="mdi:shield-plus", entity_category=ENTITY_CATEGORY_CONFIG
+            ),
+            cv.Optional(CONF_YES_BUTTON): cv.use_id(binary_sensor.BinarySensor),
+            cv.Optional(CONF_LAST_REPORT): text_sensor.text_sensor_schema(
+                icon="mdi:send-check", entity_category=ENTITY_CATEGORY_DIAGNOSTIC
+            ),
+            cv.Optional(CONF_DELAY, default="30s"): cv.All(
+                cv.positive_time_period_milliseconds, cv.Range(max=cv.TimePeriod(seconds=16_000))
+            ),
+        }
+    ).extend(cv.COMPONENT_SCHEMA),
+    _consistent,
+    cv.only_on([PLATFORM_ESP32, PLATFORM_HOST]),
+)
+
+
+def _final(config):
+    full = fv.full_config.get()
+    for at, experiment in enumerate(config[CONF_EXPERIMENTS]):
+        for reading in experiment[CONF_READING]:
+            if full.get_path_for_id(reading)[0] not in READINGS:
+                raise cv.Invalid(
+                    f"{reading} must be a sensor, a binary_sensor or a text_sensor",
+                    [CONF_EXPERIMENTS, at, CONF_READING],
+                )
+    if "deep_sleep" in full:
+        raise cv.Invalid("deep_sleep: would break the rhythm that readings are taken on")
+    # An ESP32's generator is random only while its radio is on.
+    if CORE.is_esp32 and not {"wifi", "esp32_ble"} & full.keys():
+        raise cv.Invalid("an ESP32 without wifi: or esp32_ble: has no good random numbers")
+
+
+FINAL_VALIDATE_SCHEMA = _final
+
+
+def _names(port):
+    return [Path(name).name for name in PORTS[port]]
+
+
+def FILTER_SOURCE_FILES():
+    return [name for port in PORTS for name in _names(port) if port != CORE.target_platform]
+
+
+def take_client():
+    """Copy the C client into this folder, from which alone ESPHome takes sources; git ignores the copies."""
+    here = Path(__file__).parent
+    files = [path for kind in ("*.c", "*.h") for path in CLIENTS_C.glob(kind) if path.name not in NOT_CORE]
+    files += [CLIENTS_C / name for names in PORTS.values() for name in names]
+    if not (CLIENTS_C / "hushmote.h").exists():
+        if not (here / "hushmote.h").exists():
+            raise EsphomeError(
+                f"there is no C client in {CLIENTS_C}: take the whole repository, not this folder alone"
+            )
+        return
+    for path in files:
+        copy, content = here / path.name, path.read_bytes()
+        if not copy.exists() or copy.read_bytes() != content:
+            copy.write_bytes(content)
+    for copy in set(here.glob("*.c")) - {here / path.name for path in files}:
+        copy.unlink()
+
+
+def _bytes(digits):
+    return cg.RawExpression("{" + ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(digits)) + "}")
+
+
+async def to_code(config):
+    take_client()
+    identity, policy = config[CONF_IDENTITY], config[CONF_POLICY]
+    names = ", ".join(f'"{experiment[CONF_NAME]}"' for experiment in config[CONF_EXPERIMENTS])
+    rules = " | ".join(RULES[rule] for rule in policy[CONF_RULES])
+    network = "true" if policy[CONF_CONSENT_FROM] == "network" else "false"
+    cg.add_global(
+        cg.RawStatement(
+            f"HUSHMOTE_POLICY(hushmote_policy, UINT64_C({policy[CONF_SUM]}), "
+            f"UINT64_C({policy[CONF_SQUARES]}), {policy[CONF_EPSILON]}, {rules}, {network}, {names});"
+        )
+    )
+    var = cg.new_Pvariable(config[CONF_ID])
+    await cg.register_component(var, config)
+    cg.add(var.set_policy(cg.RawExpression("&hushmote_policy"), unsent_max(config)))
+    cg.add(var.set_identity(identity[CONF_FLEET], identity[CONF_DEVICE_ID], identity[CONF_CONSENT_GIVEN]))
+    if CONF_KEY in identity:
+        cg.add(var.set_keys(_bytes(identity[CONF_KEY]), _bytes(identity[CONF_ANNOUNCE_KEY])))
+    cg.add(
+        var.set_broker(
+            identity[CONF_BROKER], identity[CONF_PORT], identity[CONF_USERNAME], identity[CONF_PASSWORD]
+        )
+    )
+    if identity[CONF_CA]:
+        cg.add(
+            var.set_tls(
+                identity[CONF_CA], identity.get(CONF_CERTIFICATE, ""), identity.get(CONF_CERTIFICATE_KEY, "")
+            )
+        )
+    cg.add(var.set_delay(config[CONF_DELAY]))
+    for experiment in config[CONF_EXPERIMENTS]:
+        cg.add(var.add_experiment(experiment[CONF_NAME], experiment[CONF_INTERVAL]))
+        for reading in experiment[CONF_READING]:
+            cg.add(var.add_reading(await cg.get_variable(reading)))
+        if CONF_BUDGET_LEFT in experiment:
+            cg.add(var.set_budget_left(await sensor.new_sensor(experiment[CONF_BUDGET_LEFT])))
+    takes_part = await switch.new_switch(config[CONF_TAKES_PART])
+    cg.add(takes_part.set_parent(var))
+    cg.add(var.set_takes_part(takes_part))
+    provision = await button.new_button(config[CONF_PROVISION])
+    cg.add(provision.set_parent(var))
+    if CONF_YES_BUTTON in config:
+        cg.add(var.set_yes_button(await cg.get_variable(config[CONF_YES_BUTTON])))
+    if CONF_LAST_REPORT in config:
+        cg.add(var.set_last_report(await text_sensor.new_text_sensor(config[CONF_LAST_REPORT])))
+    if CORE.is_host:
+        cg.add_build_flag("-lmosquitto")
+    else:
+        from esphome.components import esp32
+
+        if esp32.idf_version() >= cv.Version(6, 0, 0):
+            esp32.add_idf_component(name="espressif/mqtt", ref="1.0.0")
+        else:
+            esp32.include_builtin_idf_component("mqtt")

@@ -1,0 +1,279 @@
+#include "hushmote_component.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "esphome/components/network/util.h"
+#include "esphome/core/application.h"
+#include "esphome/core/hal.h"
+#include "esphome/core/helpers.h"
+#include "esphome/core/log.h"
+#include "esphome/core/preferences.h"
+#include "hushmote_float.h"
+
+namespace esphome::hushmote_client {
+
+static const char *const TAG = "hushmote";
+static const uint32_t HOLD_MS = 3000;
+static const size_t SLOT_BYTES = sizeof(Slot::data);
+static const size_t KEPT_SLOTS = HUSHMOTE_KEPT_BYTES / SLOT_BYTES + 1;
+
+#ifdef USE_HOST
+static const ::hushmote_port &MQTT = hushmote_posix_mqtt;
+static void hand_in(Link *link) { hushmote_posix_wait(link, -1, 0); }
+#else
+static const ::hushmote_port &MQTT = hushmote_idf_mqtt;
+static void hand_in(Link *link) { hushmote_idf_wait(link, 0); }
+#endif
+
+/* --- Settings ------------------------------------------------------------------------------------------------- */
+
+void Hushmote::set_policy(const ::hushmote_policy *policy, uint8_t unsent_max) {
+  this->config_.policy = policy;
+  this->config_.unsent_max = unsent_max;
+}
+
+void Hushmote::set_identity(const char *fleet, const char *device_id, bool consent_given) {
+  this->config_.fleet = fleet;
+  this->config_.device_id = this->link_.device_id = device_id;
+  this->consent_given_ = consent_given;
+}
+
+void Hushmote::set_keys(std::vector<uint8_t> key, std::vector<uint8_t> announce_key) {
+  this->key_bytes_ = std::move(key);
+  this->announce_bytes_ = std::move(announce_key);
+  this->config_.key = this->key_bytes_.data();
+  this->config_.announce_key = this->announce_bytes_.data();
+}
+
+#ifdef USE_HOST
+void Hushmote::set_broker(const char *hosts, uint16_t port, const char *user, const char *password) {
+  ::hushmote_broker &broker = this->link_.broker;
+  snprintf(broker.host, sizeof broker.host, "%s", hosts);
+  snprintf(broker.user, sizeof broker.user, "%s", user);
+  snprintf(broker.password, sizeof broker.password, "%s", password);
+  broker.port = port;
+}
+void Hushmote::set_tls(const char *, const char *, const char *) {}  // __init__.py refuses it
+#else
+void Hushmote::set_broker(const char *hosts, uint16_t port, const char *user, const char *password) {
+  this->link_.broker.hosts = hosts;
+  this->link_.broker.port = port;
+  this->link_.broker.user = user;
+  this->link_.broker.password = password;
+}
+
+void Hushmote::set_tls(const char *ca, const char *certificate, const char *key) {
+  this->link_.broker.ca = ca;
+  this->link_.broker.certificate = certificate;
+  this->link_.broker.certificate_key = key;
+}
+#endif
+
+/* --- Flash: preferences --------------------------------------------------------------------------------------- */
+
+/* Of this identity: a board that gets a new device id starts with no ledger, and finds its old one never again. */
+uint32_t Hushmote::key_(const std::string &what) const {
+  return fnv1_hash(std::string("hushmote/") + this->config_.fleet + "/" + this->config_.device_id + "/" + what);
+}
+
+bool Hushmote::load_(const std::string &what, Slot *slot) const {
+  return global_preferences->make_preference<Slot>(this->key_(what), true).load(slot) && slot->bytes <= SLOT_BYTES;
+}
+
+bool Hushmote::save_(const std::string &what, const uint8_t *data, size_t bytes) const {
+  Slot slot{};
+  if (bytes > SLOT_BYTES)
+    return false;
+  slot.bytes = bytes;
+  if (bytes > 0)
+    memcpy(slot.data, data, bytes);
+  return global_preferences->make_preference<Slot>(this->key_(what), true).save(&slot);
+}
+
+/* --- What the core asks for ----------------------------------------------------------------------------------- */
+
+void Hushmote::setup() {
+  auto &config = this->config_;
+  auto &port = this->port_;
+  size_t names = config.policy->name_count;
+  config.context = port.context = this;
+  config.read = [](void *self, int slot, uint8_t *data, size_t bytes) -> long {
+    Slot found;
+    if (!static_cast<Hushmote *>(self)->load_(slot == 0 ? "ledger0" : "ledger1", &found))
+      return 0;
+    memcpy(data, found.data, std::min<size_t>(bytes, found.bytes));
+    return found.bytes;
+  };
+  config.write = [](void *self, int slot, const uint8_t *data, size_t bytes) -> int {
+    bool saved = static_cast<Hushmote *>(self)->save_(slot == 0 ? "ledger0" : "ledger1", data, bytes);
+    return saved && global_preferences->sync() ? 0 : -1;
+  };
+  config.entropy = [](void *, uint8_t *data, size_t bytes) -> int { return random_bytes(data, bytes) ? 0 : -1; };
+  get_mac_address_raw(this->unique_id_);  // stays here: it is mixed into the seed
+  config.unique_id = this->unique_id_;
+  config.unique_id_bytes = sizeof this->unique_id_;
+  config.record_bytes = HUSHMOTE_RECORD_BYTES(names, config.unsent_max);
+  this->records_.resize(2 * config.record_bytes);
+  this->experiments_.resize(names);
+  this->topics_.resize(names);
+  this->kept_.resize(HUSHMOTE_KEPT_BYTES);
+  config.records = this->records_.data();
+  config.experiments = this->experiments_.data();
+
+  port.connect = [](void *self, const char *topic, const uint8_t *will, size_t bytes) -> int {
+    return MQTT.connect(&static_cast<Hushmote *>(self)->link_, topic, will, bytes);
+  };
+  port.subscribe = [](void *self, const char *topic) -> int {
+    return MQTT.subscribe(&static_cast<Hushmote *>(self)->link_, topic);
+  };
+  port.publish = [](void *self, const char *topic, const uint8_t *payload, size_t bytes, bool retain) -> long {
+    return MQTT.publish(&static_cast<Hushmote *>(self)->link_, topic, payload, bytes, retain);
+  };
+  port.disconnect = [](void *self) { MQTT.disconnect(&static_cast<Hushmote *>(self)->link_); };
+  port.read_kept = [](void *self, const char *name, uint8_t *data, size_t bytes) -> long {
+    size_t total = 0;
+    Slot slot{};
+    slot.bytes = SLOT_BYTES;
+    for (size_t i = 0; i < KEPT_SLOTS && slot.bytes == SLOT_BYTES; i++) {
+      if (!static_cast<Hushmote *>(self)->load_(str_sprintf("kept/%s/%u", name, (unsigned) i), &slot))
+        return 0;
+      if (total + slot.bytes <= bytes)
+        memcpy(data + total, slot.data, slot.bytes);
+      total += slot.bytes;
+    }
+    return total;
+  };
+  port.write_kept = [](void *self, const char *name, const uint8_t *data, size_t bytes) -> int {
+    bool saved = true;
+    for (size_t i = 0, at = 0; i <= bytes / SLOT_BYTES; i++, at += SLOT_BYTES) {
+      size_t part = std::min(bytes - at, SLOT_BYTES);
+      saved &= static_cast<Hushmote *>(self)->save_(str_sprintf("kept/%s/%u", name, (unsigned) i), data + at, part);
+    }
+    return saved && global_preferences->sync() ? 0 : -1;
+  };
+  const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
+  port.spread_ms = times[1];
+  port.backoff_ms = times[2];
+  port.backoff_max_ms = times[3];
+  port.timeout_ms = times[4];
+  port.settle_ms = times[5];
+  this->link_.reporter = &this->reporter_;
+
+  if (!this->begin_())
+    return;
+  for (auto &question : this->questions_)
+    this->set_interval(question.interval_ms, [this, &question]() { this->report_(question); });
+  this->set_interval(1000, [this]() { this->show_(); });
+  this->show_();
+}
+
+bool Hushmote::begin_() {
+  int code = hushmote_begin(&this->client_, &this->config_);
+  if (code == HUSHMOTE_OK)
+    code = hushmote_reporter_begin(&this->reporter_, &this->client_, &this->port_, this->topics_.data(), this->kept_.data());
+  if (code == HUSHMOTE_OK)
+    return true;
+  ESP_LOGE(TAG, "%s", hushmote_text(code));
+  this->mark_failed();
+  return false;
+}
+
+/* --- The main loop -------------------------------------------------------------------------------------------- */
+
+void Hushmote::loop() {
+  hand_in(&this->link_);
+  this->attend_();
+  if (network::is_connected() || this->reporter_.link != 0)
+    hushmote_reporter_tick(&this->reporter_, millis());
+}
+
+static ::hushmote_reading reading_of(const Source &source) {
+  if (source.number != nullptr)
+    return source.number->has_state() ? hushmote_float(source.number->state) : hushmote_none();
+  if (source.flag != nullptr)
+    return source.flag->has_state() ? hushmote_flag(source.flag->state) : hushmote_none();
+  if (!source.text->has_state())
+    return hushmote_none();
+  return hushmote_bytes(source.text->state.data(), source.text->state.size());
+}
+
+void Hushmote::report_(Question &question) {
+  uint8_t report[HUSHMOTE_REPORT_BYTES];
+  ::hushmote_reading parts[3];
+  size_t count = 0;
+  for (const auto &source : question.readings)
+    parts[count++] = reading_of(source);
+  int bytes = hushmote_reporter_report(&this->reporter_, question.name,
+                                       count == 1 ? parts[0] : hushmote_parts(parts, count), report);
+  if (bytes < 0)
+    ESP_LOGE(TAG, "%s: %s", question.name, hushmote_text(bytes));
+  size_t at = &question - this->questions_.data();
+  if (this->topics_[at].mistyped)
+    ESP_LOGW(TAG, "%s: its reading is of a type that the experiment does not take", question.name);
+  if (bytes > 0 && this->last_report_ != nullptr) {
+    struct ::hushmote_line line;
+    hushmote_line(&this->client_, question.name, &line);
+    this->last_report_->publish_state(str_sprintf("%s %u", question.name, (unsigned) line.reports));
+  }
+}
+
+/* Somebody holds the button: that turns a yes into a no, and anything else into a yes. */
+void Hushmote::attend_() {
+  bool down = this->yes_button_ != nullptr && this->yes_button_->has_state() && this->yes_button_->state;
+  if (down && !this->pressed_) {
+    this->pressed_ms_ = millis();
+    this->turned_ = false;
+  }
+  this->pressed_ = down;
+  if (down && !this->turned_ && millis() - this->pressed_ms_ >= HOLD_MS) {
+    this->turned_ = true;
+    this->say(hushmote_consent(&this->client_) != HUSHMOTE_YES, true);
+  }
+}
+
+void Hushmote::say(bool yes, bool at_board) {
+  int code = at_board ? hushmote_set_consent(&this->client_, yes) : hushmote_consent_from_network(&this->client_, yes);
+  if (code != HUSHMOTE_OK)
+    ESP_LOGE(TAG, "%s: %s", yes ? "yes" : "no", hushmote_text(code));
+  this->takes_part_->publish_state(hushmote_consent(&this->client_) == HUSHMOTE_YES);
+}
+
+void Hushmote::provision() {
+  int code = hushmote_provision(&this->config_, false, this->consent_given_ ? HUSHMOTE_YES : HUSHMOTE_NOT_ASKED);
+  ESP_LOGI(TAG, "provision: %s", hushmote_text(code));
+  if (code == HUSHMOTE_OK && this->begin_())
+    this->show_();
+}
+
+void Hushmote::show_() {
+  struct ::hushmote_status status;
+  hushmote_status(&this->client_, &status);
+  bool yes = status.consent == HUSHMOTE_YES;
+  if (this->takes_part_->state != yes || !this->takes_part_->has_state())
+    this->takes_part_->publish_state(yes);
+  if (status.locked != this->shown_locked_)
+    ESP_LOGE(TAG, "%s", hushmote_text(status.locked));
+  this->shown_locked_ = status.locked;
+  for (auto &question : this->questions_) {
+    struct ::hushmote_line line;
+    if (question.budget_left == nullptr || hushmote_line(&this->client_, question.name, &line) != HUSHMOTE_OK)
+      continue;
+    float left = line.enrolled ? static_cast<float>(line.left) : NAN;
+    float shown = question.budget_left->get_raw_state();
+    if (!question.budget_left->has_state() || !(left == shown || (std::isnan(left) && std::isnan(shown))))
+      question.budget_left->publish_state(left);
+  }
+}
+
+void Hushmote::dump_config() {
+  ESP_LOGCONFIG(TAG, "Hushmote: device %s of fleet %s, %s, %u reports may wait", this->config_.device_id,
+                this->config_.fleet, this->config_.key != nullptr ? "with keys" : "open", this->config_.unsent_max);
+  for (const auto &question : this->questions_)
+    ESP_LOGCONFIG(TAG, "  %s: every %u s", question.name, (unsigned) (question.interval_ms / 1000));
+}
+
+void TakesPart::write_state(bool state) { this->parent_->say(state, false); }
+void Provision::press_action() { this->parent_->provision(); }
+
+}  // namespace esphome::hushmote_client

@@ -1,0 +1,128 @@
+/* Joins the C client to ESPHome: entities as readings, preferences as flash, a switch as consent.
+
+   It has a connection of its own: the block mqtt: would publish every reading beside the reports. Everything runs in
+   ESPHome's main loop. */
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "esphome/components/binary_sensor/binary_sensor.h"
+#include "esphome/components/button/button.h"
+#include "esphome/components/sensor/sensor.h"
+#include "esphome/components/switch/switch.h"
+#include "esphome/components/text_sensor/text_sensor.h"
+#include "esphome/core/component.h"
+#include "hushmote_port.h"
+
+extern "C" {
+#ifdef USE_HOST
+#include "posix.h"
+#else
+#include "hushmote_idf.h"
+#endif
+}
+
+namespace esphome::hushmote_client {
+
+#ifdef USE_HOST
+using Link = ::hushmote_posix;
+#else
+using Link = ::hushmote_idf;
+#endif
+
+/* The host's preferences hold 255 bytes at most, and ask for as many as were saved: so all have one size. */
+struct Slot {
+  uint8_t bytes;
+  uint8_t data[254];
+};
+
+struct Source {
+  sensor::Sensor *number;
+  binary_sensor::BinarySensor *flag;
+  text_sensor::TextSensor *text;
+};
+
+struct Question {
+  const char *name;
+  uint32_t interval_ms;
+  std::vector<Source> readings;
+  sensor::Sensor *budget_left;
+};
+
+class Hushmote;
+
+class TakesPart : public switch_::Switch {
+ public:
+  void set_parent(Hushmote *parent) { this->parent_ = parent; }
+
+ protected:
+  void write_state(bool state) override;
+  Hushmote *parent_{nullptr};
+};
+
+class Provision : public button::Button {
+ public:
+  void set_parent(Hushmote *parent) { this->parent_ = parent; }
+
+ protected:
+  void press_action() override;
+  Hushmote *parent_{nullptr};
+};
+
+class Hushmote : public Component {
+ public:
+  void set_policy(const ::hushmote_policy *policy, uint8_t unsent_max);
+  void set_identity(const char *fleet, const char *device_id, bool consent_given);
+  void set_keys(std::vector<uint8_t> key, std::vector<uint8_t> announce_key);
+  void set_broker(const char *hosts, uint16_t port, const char *user, const char *password);
+  void set_tls(const char *ca, const char *certificate, const char *key);
+  void set_delay(uint32_t ms) { this->port_.delay_ms = ms; }
+  void add_experiment(const char *name, uint32_t interval_ms) { this->questions_.push_back({name, interval_ms, {}, nullptr}); }
+  void add_reading(sensor::Sensor *number) { this->questions_.back().readings.push_back({number, nullptr, nullptr}); }
+  void add_reading(binary_sensor::BinarySensor *flag) { this->questions_.back().readings.push_back({nullptr, flag, nullptr}); }
+  void add_reading(text_sensor::TextSensor *text) { this->questions_.back().readings.push_back({nullptr, nullptr, text}); }
+  void set_budget_left(sensor::Sensor *left) { this->questions_.back().budget_left = left; }
+  void set_takes_part(TakesPart *takes_part) { this->takes_part_ = takes_part; }
+  void set_yes_button(binary_sensor::BinarySensor *button) { this->yes_button_ = button; }
+  void set_last_report(text_sensor::TextSensor *last) { this->last_report_ = last; }
+
+  void setup() override;
+  void loop() override;
+  void dump_config() override;
+  /* After the radio: an ESP32's generator needs it. */
+  float get_setup_priority() const override { return setup_priority::AFTER_WIFI; }
+
+  /* Make the empty ledger; one that is there stays. */
+  void provision();
+  /* Somebody said yes or no; at_board: who holds it, and not the network. */
+  void say(bool yes, bool at_board);
+
+ protected:
+  bool begin_();
+  void report_(Question &question);
+  void attend_();
+  void show_();
+  uint32_t key_(const std::string &what) const;
+  bool load_(const std::string &what, Slot *slot) const;
+  bool save_(const std::string &what, const uint8_t *data, size_t bytes) const;
+
+  ::hushmote_config config_{};
+  ::hushmote_port port_{};
+  ::hushmote client_{};
+  ::hushmote_reporter reporter_{};
+  Link link_{};
+  std::vector<Question> questions_;
+  std::vector<::hushmote_experiment> experiments_;
+  std::vector<::hushmote_topic> topics_;
+  std::vector<uint8_t> records_, kept_, key_bytes_, announce_bytes_;
+  uint8_t unique_id_[6];
+  TakesPart *takes_part_{nullptr};
+  binary_sensor::BinarySensor *yes_button_{nullptr};
+  text_sensor::TextSensor *last_report_{nullptr};
+  uint32_t pressed_ms_{0};
+  int shown_locked_{0};
+  bool pressed_{false}, turned_{false}, consent_given_{false};
+};
+
+}  // namespace esphome::hushmote_client

@@ -1,0 +1,8 @@
+import type { Storage } from './hushmote.js';
+
+/** A database of IndexedDB. */
+export class Database implements Storage {
+  constructor(name: string);
+  read(): Promise<[number, string][]>;
+  write(number: number, record: string): Promise<boolean>;
+}

@@ -1,0 +1,76 @@
+/* A client's way to the broker through `hushmote door`: experiments in, reports out, the same bytes again. */
+
+const PATIENCE_MS = 10_000; // longer than a door waits for its broker
+
+const pause = (seconds, signal) =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    signal?.addEventListener('abort', () => resolve(clearTimeout(timer)), { once: true });
+  });
+
+/** The door at a URL; token: where it wants one. It opens no connection before somebody has said yes. */
+export class Door {
+  /** Why the last request failed, in a line, or null. */
+  error = null;
+  #client;
+  #ask;
+
+  constructor(client, url, { token } = {}) {
+    if (!client.fleet) throw new TypeError('open the client with the name of its fleet');
+    this.#client = client;
+    this.#ask = (path, options = {}) => {
+      const headers = { ...options.headers, ...(token && { Authorization: `Bearer ${token}` }) };
+      const own = { cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) };
+      return fetch(`${url}/v1/${client.fleet}/${path}`, { ...own, ...options, headers });
+    };
+  }
+
+  /** Take part in the experiments of these names; status() of the client says which it refused. */
+  async enroll(names) {
+    this.error = null;
+    for (const name of names) {
+      if (!this.#client.consent) return;
+      try {
+        const answer = await this.#ask(`experiment/${name}`);
+        const none = answer.status === 404; // counts in an open fleet alone: the client refuses it in a keyed one
+        if (!answer.ok && !none) throw new Error(`the door answered ${answer.status}`);
+        const payload = none ? new Uint8Array() : new Uint8Array(await answer.arrayBuffer());
+        await (payload[0] ? this.#client.enroll(payload) : this.#client.withdraw(name, payload));
+      } catch (e) {
+        this.error = `${name}: ${e.message}`;
+      }
+    }
+  }
+
+  /** Send what waits, the oldest first; resolves to how many reports still wait.
+   *
+   * One that is not acknowledged stays, and the same bytes are sent again after 1, 2, 4 ... 30 s, no sooner than
+   * the door asks; after `tries` failures it ends. signal: an AbortSignal that ends it. */
+  async flush({ tries = 8, signal } = {}) {
+    for (let failures = 0; ;) {
+      const [report, ...more] = await this.#client.unsent();
+      if (!report) return 0;
+      if (failures >= tries || signal?.aborted) return 1 + more.length;
+      let wait = Math.min(2 ** failures, 30);
+      try {
+        const headers = { 'Content-Type': 'application/octet-stream' };
+        const answer = await this.#ask(`report/${this.#client.deviceId}`, {
+          method: 'POST',
+          body: report,
+          keepalive: true,
+          headers,
+        });
+        if (answer.status === 204) {
+          await this.#client.sent(report);
+          this.error = null;
+          continue;
+        }
+        wait = Math.max(wait, Number(answer.headers.get('Retry-After')) || 0);
+        this.error = `${answer.status}: ${(await answer.text()).trim()}`;
+      } catch (e) {
+        this.error = e.message;
+      }
+      if (++failures < tries) await pause(wait, signal);
+    }
+  }
+}

@@ -1,0 +1,852 @@
+/* Hushmote's client for JavaScript: randomize a reading, debit the privacy budget, hand over a report.
+ *
+ * All that ever sees a reading is this file, for browsers and Node. It does what device/ldp_client.py does on a
+ * board, by docs/wire-format.md. Read top to bottom: arithmetic, randomness, experiments (value -> index ->
+ * code), the ledger, the client. Beside it lie storages for its ledger and the way through `hushmote door`.
+ *
+ * Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), squares of it are micro-nats
+ * squared, numbers are milli-units. What can exceed 2^53 is a BigInt. From index to code there is no fraction.
+ */
+
+const ONE = 2 ** 30; // chances are integers out of ONE
+const MOST = 2 ** 24; // codes, and what below() takes
+const CAP = 2n ** 54n - 1n;
+const NAME = /^[a-z0-9_-]{1,32}$/;
+const { floor, max, min } = Math;
+const { isArray: isList } = Array;
+const big = BigInt;
+const NAMED = 'must be 1 to 32 of a-z, 0-9, _ and -';
+const TOO_MANY = 'more than 16777216 codes';
+const SMALL = 'epsilon is too small for so many codes';
+const RULES = { unlimited: 0, sum: 1, squares: 2, count: 0 }; // the power of epsilon that a report costs
+const UNSENT = 16; // reports that wait at most
+
+/* Names of errors. ExperimentRefused: malformed, unsigned, outside the policy. SettingsError: policy, id or keys do
+ * not fit. LedgerError: it is locked, or there already, or the storage failed. EntropyError: no random source, or
+ * it is stuck. After the last two nothing was spent. */
+const REFUSED = 'ExperimentRefused';
+const LEDGER = 'LedgerError';
+const SETTINGS = 'SettingsError';
+
+export function check(good, text, name = REFUSED) {
+  if (!good) throw Object.assign(new Error(text), { name });
+}
+
+// --- Bytes -----------------------------------------------------------------------------------------
+
+const SHA = 'SHA-256';
+const subtle = () => crypto.subtle;
+const ascii = (text) => new TextEncoder().encode(text);
+const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
+const unhex = (text) => Uint8Array.from(text.match(/../g) ?? [], (two) => parseInt(two, 16));
+const uint = (bytes) => Number(`0x${hex(bytes)}`);
+const sha256 = async (bytes) => new Uint8Array(await subtle().digest(SHA, bytes));
+
+const joined = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
+
+const bigEndian = (value, size) => unhex(value.toString(16).padStart(2 * size, '0'));
+
+// --- Arithmetic ------------------------------------------------------------------------------------
+
+/** BigInts low <= e^-(epsilon / 10^6) * 2^bits <= high. */
+function expBounds(epsilon, bits) {
+  let halvings = 0n;
+  while (epsilon << 4n >= 1_000_000n << halvings) halvings++; // until epsilon / 2^halvings is below 1/16
+  const x = (epsilon << bits) / (1_000_000n << halvings);
+  let term = 1n << bits;
+  let total = term;
+  let i = 0n;
+  while (term) {
+    i++;
+    term = ((term * x) >> bits) / i;
+    total += i & 1n ? -term : term;
+  }
+  // Each term is short by less than 2 units, and so are x and the terms left out together.
+  let [low, high] = [total - 2n * i - 4n, total + 2n * i + 4n];
+  for (; halvings; halvings--) {
+    low = (low * low) >> bits;
+    high = ((high * high) >> bits) + 1n;
+  }
+  return [low, high];
+}
+
+/** Exactly floor(ONE * p) for p = inside e^eps / (inside e^eps + others); it is irrational, so the bounds meet. */
+export function truthThreshold(epsilon, others, inside = 1) {
+  for (let bits = 96n; ; bits += 64n) {
+    const one = big(inside) << bits;
+    const [least, most] = expBounds(big(epsilon), bits).map((x) => (big(ONE) * one) / (one + big(others) * x));
+    if (least === most) return Number(least);
+  }
+}
+
+function isPrime(n) {
+  let i = 2;
+  while (i * i <= n && n % i) i++;
+  return n > 1 && i * i > n;
+}
+
+// --- Randomness ------------------------------------------------------------------------------------
+
+/* What browsers and Node give as crypto.getRandomValues is a cryptographic generator that the system seeds and
+ * that is ready before any script runs: nothing has to be condensed or kept, as on a board whose source is raw.
+ * A stub that repeats itself is noticed. */
+const random = (n) => crypto.getRandomValues(new Uint8Array(n));
+
+function isRandom() {
+  try {
+    return String(random(32)) !== String(random(32));
+  } catch {
+    return false;
+  }
+}
+
+const bits = () => uint(random(4)) & (ONE - 1);
+
+const RNG = {
+  /** True with chance threshold / ONE, exactly. */
+  bernoulli: (threshold) => bits() < threshold,
+
+  /** Even over 0 to n - 1, n from 1 to 2^24: by rejection, never by remainder. */
+  below(n) {
+    const mask = 2 ** (32 - Math.clz32(n - 1)) - 1;
+    let x;
+    do x = bits() & mask;
+    while (x >= n);
+    return x;
+  },
+};
+
+// --- Experiments: value -> index -> code -----------------------------------------------------------
+
+/* JSON of printable ASCII without a backslash. JSON.parse is as strict as it should be, but rounds above 2^53:
+ * so it reads the numbers as texts that begin with a letter which is no ASCII. An integer becomes a number or a
+ * BigInt, a number that is no integer null, as no field may be one. */
+function readJson(text) {
+  const revive = (_key, value) => {
+    if (value?.[0] !== 'é') return value;
+    const digits = value.slice(1);
+    if (!/^-?\d+$/.test(digits)) return null;
+    return Number.isSafeInteger(+digits) ? +digits : big(digits);
+  };
+  try {
+    JSON.parse(text);
+    return JSON.parse(
+      text.replace(/("[^"]*")|-?\d[-+.\deE]*/g, (token, string) => string ?? `"é${token}"`),
+      revive,
+    );
+  } catch {
+    return null;
+  }
+}
+
+const isObject = (x) => x !== null && typeof x === 'object' && !isList(x);
+
+function take(fields, name, fallback) {
+  const value = Object.hasOwn(fields, name) ? fields[name] : fallback;
+  delete fields[name];
+  check(value != null, `${name} is missing`);
+  return value;
+}
+
+const isString = (x) => typeof x === 'string';
+const isText = (x, most) => isString(x) && x && x.length <= most;
+const isSet = (list) => new Set(list).size === list.length;
+const isNumber = (x) => typeof x === 'number' || typeof x === 'bigint';
+const isInt = (x, low, high) => isNumber(x) && x >= low && x <= high; // of what readJson() gave
+
+export function takeInt(fields, name, low, high, fallback) {
+  const value = take(fields, name, fallback);
+  check(isInt(value, low, high), `${name} must be an integer from ${low} to ${high}`);
+  return value;
+}
+
+function checkInts(name, value, count, low, high) {
+  const good = isList(value) && value.length === count && value.every((x) => isInt(x, low, high));
+  check(good, `${name} must be a list of ${count} integers from ${low} to ${high}`);
+  return value;
+}
+
+const takeCells = (fields, count) => checkInts('cells', take(fields, 'cells'), count, 2, MOST);
+export const takeWeights = (fields, count, least) =>
+  checkInts('weights', take(fields, 'weights', Array(count).fill(1)), count, least, 65535);
+
+function takeChoice(fields, name, choices) {
+  const value = take(fields, name);
+  check(isString(value) && Object.hasOwn(choices, value), `no ${name} ${isString(value) ? value : '?'} in this client`);
+  return value;
+}
+
+function takeName(fields) {
+  const name = take(fields, 'name');
+  check(isText(name, 32) && NAME.test(name), `name ${NAMED}`);
+  return name;
+}
+
+function takeNoMore(fields, where = '') {
+  for (const name of Object.keys(fields)) check(false, `unknown field ${name}${where}`);
+}
+
+/** A part of a type: sets domain, and bucket(value), an index or undefined for a wrong type. */
+const SIMPLE = {
+  bool: () => ({
+    domain: 2,
+    bucket: (x) => (typeof x === 'boolean' || typeof x === 'bigint' || Number.isInteger(x) ? +!!x : undefined),
+  }),
+  choice(fields) {
+    const labels = take(fields, 'labels');
+    const good = isList(labels) && labels.length && labels.every((x) => isText(x, 64));
+    check(good && isSet(labels), 'labels must be different, of 1 to 64 characters');
+    const other = labels.length; // the last index: whatever is not listed
+    const index = (at) => (at < 0 ? other : at);
+    return { domain: other + 1, bucket: (x) => (isString(x) ? index(labels.indexOf(x)) : undefined) };
+  },
+  number(fields) {
+    const [low, high] = ['low', 'high'].map((name) => takeInt(fields, name, -(2 ** 40), 2 ** 40));
+    check(low < high, 'low must be less than high');
+    const domain = takeInt(fields, 'bins', 2, MOST);
+    const bucket = (x) => {
+      if (!isNumber(x)) return undefined;
+      const exact = Number(x) * 1000;
+      if (exact < low) return 0;
+      const milli = exact < high ? floor(exact + 0.5) : high;
+      return milli < high ? Number((big(milli - low) * big(domain)) / big(high - low)) : domain - 1;
+    };
+    return { domain, bucket };
+  },
+};
+
+function takeText(fields) {
+  const salt = take(fields, 'salt');
+  check(isText(salt, 32), 'salt must be 1 to 32 characters');
+  const slots = takeInt(fields, 'slots', 2, 2 ** 20);
+  check(!(slots & (slots - 1)), 'slots must be a power of 2');
+  const none = [];
+  const prefixes = take(fields, 'prefixes', none);
+  if (prefixes !== none) checkInts('prefixes', prefixes, min(prefixes.length || 1, 16), 1, 16);
+  check(
+    prefixes.every((x, i) => !i || prefixes[i - 1] <= x),
+    'prefixes must not fall',
+  );
+  const domain = slots ** max(prefixes.length, 1); // a power of 2: exact as a number, up to 2^320
+  const slot = async (level, text) => {
+    const digest = await sha256(joined(ascii(salt), [level], text));
+    return uint(digest.subarray(5, 8)) & (slots - 1); // slots divides 2^24: the last bytes hold the remainder
+  };
+  const bucket = async (x) => {
+    if (!isString(x) && !(x instanceof Uint8Array)) return undefined;
+    const text = (isString(x) ? ascii(x.slice(0, 256)) : x).subarray(0, 255);
+    if (!prefixes.length) return slot(0, text);
+    let index = 0n;
+    for (let i = prefixes.length; i; i--) {
+      const start = new Uint8Array(prefixes[i - 1]);
+      start.set(text.subarray(0, start.length));
+      index = index * big(slots) + big(await slot(i, start));
+    }
+    return domain > MOST ? index : Number(index);
+  };
+  return { slots, prefixes, bucket, domain };
+}
+
+function takePair(fields) {
+  const of = take(fields, 'of');
+  const good = isList(of) && of.length >= 2 && of.length <= 3 && of.every(isObject);
+  check(good, 'of must be 2 or 3 readings');
+  const parts = of.map((own) => {
+    const part = { name: takeName(own), ...SIMPLE[takeChoice(own, 'type', SIMPLE)](own) };
+    takeNoMore(own, ' in of');
+    return part;
+  });
+  const domain = parts.reduce((all, part) => all * part.domain, 1);
+  check(isSet(parts.map((part) => part.name)) && domain <= MOST, 'of: a name twice, or too many values');
+  const bucket = (value) => {
+    if (!isList(value) || value.length !== parts.length) return undefined;
+    const own = parts.map((part, i) => (isMissing(value[i]) ? null : part.bucket(value[i])));
+    if (own.includes(undefined)) return undefined;
+    return own.includes(null) ? null : parts.reduce((index, part, i) => index * part.domain + own[i], 0);
+  };
+  return { parts, domain, bucket };
+}
+
+const TYPES = { ...SIMPLE, text: takeText, pair: takePair };
+
+const isMissing = (x) => x == null || Number.isNaN(x);
+
+/* A domain's randomized response: [number of codes, (index, rng) -> code]. The codes begin at offset. */
+
+/** g-ary, of a hash where g is not the domain: the whole of rr, grr and olh, one level of hh, one view. */
+function level(epsilon, domain, g, offset, nodeOf) {
+  check(g === domain || (g < domain && g <= 65536 && isPrime(g)), `cells: ${g} must be ${domain} or a prime below it`);
+  let [t, size] = [0, 1];
+  for (; g !== domain && size < domain; t++) size *= g;
+  const seeds = t ? size - 1 : 1;
+  const threshold = truthThreshold(epsilon, g - 1);
+  // At or below 1/g the truth is no likelier than each lie: e^eps would bound the wrong ratio.
+  check(threshold * g > ONE, SMALL);
+  const respond = (index, rng) => {
+    let node = nodeOf(index);
+    let [code, cell] = [offset, node];
+    if (t) {
+      let seed = 1 + rng.below(seeds);
+      code += (seed - 1) * g;
+      cell = 0;
+      for (let i = 0; i < t; i++) {
+        cell += (node % g) * (seed % g);
+        node = floor(node / g);
+        seed = floor(seed / g);
+      }
+    }
+    // Both are drawn and one expression takes either: time does not tell a lie from the truth.
+    const lie = !rng.bernoulli(threshold);
+    const other = 1 + rng.below(g - 1); // one of the g - 1 *other* cells
+    return code + ((cell + lie * other) % g);
+  };
+  return [seeds * g, respond];
+}
+
+/** Points mod q: the whole of pgr, one prefix. */
+export function points(epsilon, domain, q, offset) {
+  check(isPrime(q), 'q must be a prime');
+  let [t, inside] = [1, 1];
+  for (; inside * q + 1 < domain; t++) inside = inside * q + 1;
+  const outside = q ** t++;
+  check(offset + inside + outside <= MOST, TOO_MANY);
+  const threshold = truthThreshold(epsilon, outside, inside);
+  const respond = (node, rng) => {
+    // All is drawn in any case: the time taken does not tell where the code is.
+    const out = 1 - rng.bernoulli(threshold);
+    let rest = 1 + rng.below(outside - 1); // digits but the one that is solved for; inside not all are 0
+    rest += out * (rng.below(outside) - rest);
+    const digits = [];
+    let [at, dot] = [0, 0];
+    for (let i = 0; i < t; i++) {
+      digits.push(rest % q);
+      // The node's digits, lowest first: its number with digits 1 to q, less 1 each; a 1 on top; zeros.
+      dot += digits[i] * (((node + q - 1) % q) * (node > 0) + (node === 0));
+      rest = floor(rest / q);
+      at += node > 0;
+      node = floor((node - 1) / q);
+    }
+    // The digit where the node has its 1 goes on top, where rest had none; in its place is what makes the
+    // product 0 inside and 1 outside.
+    const digit = digits[at];
+    digits[t - 1] = digit;
+    digits[at] = (((digit + out - dot) % q) + q) % q;
+    let top = 0;
+    for (const d of digits) top += (d - top) * (d > 0);
+    let inverse = 1; // by Fermat's little theorem
+    for (let power = q - 2; power; power >>= 1) {
+      if (power & 1) inverse = (inverse * top) % q;
+      top = (top * top) % q;
+    }
+    let [code, seen] = [0, 0];
+    for (const d of digits.reverse()) {
+      code = code * q + (1 + ((d * inverse) % q)) * seen;
+      seen |= d > 0;
+    }
+    return offset + code;
+  };
+  return [inside + outside, respond];
+}
+
+/** One of make(i, offset), drawn by weight without a look at the reading; sets codes. */
+export function drawn(exp, weights, make) {
+  exp.codes = 0;
+  const all = weights.map((weight, i) => {
+    const [codes, respond] = make(i, exp.codes);
+    exp.codes += codes;
+    return [weight, respond];
+  });
+  const sum = weights.reduce((a, b) => a + b);
+  return (index, rng) => {
+    let draw = all[1] ? rng.below(sum) : 0;
+    return all.find(([weight]) => draw < weight || ((draw -= weight), false))[1](index, rng);
+  };
+}
+
+function plain(exp, fields, mechanism) {
+  const { epsilon, domain } = exp;
+  check(mechanism !== 'rr' || domain === 2, 'rr is for two values');
+  let [cells, weights, fanout] = [[domain], [1], 1];
+  if (mechanism === 'olh') cells = [takeInt(fields, 'g', 2, domain - 1)];
+  if (mechanism === 'hh') {
+    fanout = takeInt(fields, 'fanout', 2, domain);
+    let [height, nodes] = [0, 1];
+    for (; nodes < domain; height++) nodes *= fanout;
+    cells = takeCells(fields, height);
+    weights = takeWeights(fields, height, 0);
+    check(weights.at(-1), 'the last of the weights must not be 0');
+  }
+  return drawn(exp, weights, (i, offset) => {
+    const width = fanout ** (cells.length - 1 - i);
+    return level(epsilon, Math.ceil(domain / width), cells[i], offset, (index) => floor(index / width));
+  });
+}
+
+/* prefix.js adds one. Each takes its fields, sets codes, and returns (index, rng) -> code. Privacy, utility and sources:
+ * device/ldp_client.py, ldp_sw.py, ldp_pgr.py, ldp_prefix.py, ldp_pairs.py. */
+export const MECHANISMS = {
+  rr: plain,
+  grr: plain,
+  olh: plain,
+  hh: plain,
+  sw(exp, fields) {
+    const { epsilon, domain } = exp;
+    check(exp.type === 'number', 'sw is for a number');
+    const reach = takeInt(fields, 'reach', 0, 2 ** 23);
+    const inside = 2 * reach + 1;
+    const threshold = truthThreshold(epsilon, domain - 1, inside);
+    // Else a code inside is no likelier than one outside: e^epsilon would bound the wrong ratio.
+    check(big(threshold) * big(domain - 1) > big(ONE - threshold) * big(inside), SMALL);
+    exp.codes = domain + 2 * reach;
+    return (index, rng) => {
+      // All three are always drawn: the time taken does not tell a code inside from one outside.
+      const truthful = rng.bernoulli(threshold);
+      const near = index + rng.below(inside);
+      const far = rng.below(domain - 1);
+      return [far + (far >= index) * inside, near][+truthful];
+    };
+  },
+  pgr(exp, fields) {
+    const q = takeInt(fields, 'q', 2, 4096);
+    return drawn(exp, [1], () => points(exp.epsilon, exp.domain, q, 0));
+  },
+  views(exp, fields) {
+    const { epsilon, domain, parts } = exp;
+    const views = take(fields, 'views');
+    check(parts && isList(views), "views must be lists of a pair's parts");
+    const rises = (view) => isList(view) && view.length && view.every((x, i) => parts[x] && isInt(x, i ? view[i - 1] + 1 : 0, 2));
+    check(views.every(rises) && isSet(views.map(String)), 'views must differ and rise');
+    const cells = takeCells(fields, views.length);
+    const weights = takeWeights(fields, views.length, 0);
+    check(
+      weights.some((x) => x),
+      'weights must not all be 0',
+    );
+    return drawn(exp, weights, (i, offset) => {
+      let [nodes, stride] = [1, domain];
+      const steps = parts.map((part, at) => {
+        stride /= part.domain;
+        const size = views[i].includes(at) ? part.domain : 1; // a part that the view leaves out adds 0
+        nodes *= size;
+        return [stride, size];
+      });
+      const nodeOf = (index) => steps.reduce((node, [stride, size]) => node * size + (floor(index / stride) % size), 0);
+      return level(epsilon, nodes, cells[i], offset, nodeOf);
+    });
+  },
+};
+
+/** What is asked, how it is randomized, and what it may cost, of a JSON object of at most 1 KiB.
+ *
+ * ExperimentRefused for what is not understood. bucket(value) resolves to the index of a reading, null for no
+ * reading; TypeError for another type. randomize(index, rng) is its code. */
+export async function parseExperiment(payload) {
+  check(payload.length <= 1024, 'larger than 1024 bytes');
+  check(
+    payload.every((c) => c >= 32 && c < 127 && c !== 92),
+    'must be printable ASCII without a backslash',
+  );
+  const fields = readJson(new TextDecoder().decode(payload));
+  check(isObject(fields), 'not a JSON object');
+  takeInt(fields, 'v', 1, 1);
+  const name = takeName(fields);
+  const type = takeChoice(fields, 'type', TYPES);
+  const exp = { name, type, sha256: await sha256(payload), ...TYPES[type](fields) };
+  exp.epsilon = takeInt(fields, 'epsilon', 1000, 16e6);
+  const mechanism = takeChoice(fields, 'mechanism', MECHANISMS);
+  check(exp.domain <= MOST || mechanism === 'prefix', TOO_MANY);
+  const randomize = MECHANISMS[mechanism](exp, fields, mechanism);
+  check(exp.codes <= MOST, TOO_MANY);
+  exp.codeBytes = 1 + (exp.codes > 256) + (exp.codes > 65536);
+  exp.every = takeInt(fields, 'every', 1, MOST, 1);
+  exp.window = takeChoice(fields, 'window', { hour: 1, day: 1, all: 1 });
+  const budget = take(fields, 'budget');
+  check(isObject(budget), 'budget must be an object');
+  exp.rule = takeChoice(budget, 'rule', RULES);
+  exp.cap = exp.rule === 'unlimited' ? 0n : big(takeInt(budget, 'cap', 1, CAP));
+  // What one report takes from the cap: micro-nats, micro-nats squared, or 1.
+  exp.cost = big(exp.epsilon) ** big(RULES[exp.rule]);
+  takeNoMore(budget, ' in budget');
+  takeNoMore(fields);
+  const bucket = exp.bucket;
+  exp.bucket = async (value) => {
+    const index = isMissing(value) ? null : await bucket(value);
+    if (index === undefined) throw new TypeError(`${name} takes a ${type}, or null`);
+    return index;
+  };
+  exp.randomize = (index, rng) => randomize(index === null && exp.domain <= MOST ? rng.below(exp.domain) : index, rng);
+  return exp;
+}
+
+// --- The ledger ------------------------------------------------------------------------------------
+
+/* A storage holds numbered records, which are texts. read() -> [[number, record], ...], at least the last two.
+ * write(number, record) -> true once the record is sure to outlive a loss of power; false, and nothing is
+ * written, where a record of this number or a higher one is there. It keeps the one before, and may drop those
+ * before that. Both may reject. database.js and folder.js are two.
+ *
+ * The "false" is what keeps two tabs, or two processes, from spending once what both read: of two that write a
+ * number one fails, and reads again. So nobody has to hold a lock, and none is left behind by what was killed.
+ *
+ * A record is the SHA-256 of its JSON in hex, then the JSON. The last two must be whole and one number apart:
+ * one that is lost or damaged could be the newest, and going on from the other would take a debit back.
+ * entries: [number of the last report, rule, cap, spent] by name; serials: by name. A name has a dot before it,
+ * so that __proto__ is one like others. What can exceed 2^53 is a text. */
+
+const sealed = async (json) => hex(await sha256(ascii(json))) + json;
+
+async function decode([number, record]) {
+  const state = record === (await sealed(record.slice(64))) ? JSON.parse(record.slice(64)) : {};
+  return state.format === 1 && state.number === number ? state : null;
+}
+
+const failed = (e) => `storage failed: ${e}`;
+
+/** {state, record} in force, or {locked: why, fresh: whether provision() may begin}; last: the highest number. */
+async function load(storage) {
+  let records;
+  try {
+    records = (await storage.read()).sort(([a], [b]) => a - b).slice(-2);
+  } catch (e) {
+    return { locked: `locked: ${failed(e)}` };
+  }
+  const [last, record] = records.at(-1) ?? [0];
+  const [before, state] = await Promise.all(records.map(decode));
+  const fresh = !state && (!last || (last === 1 && before)); // or all that provision() left that was cut short
+  if (fresh) return { last, fresh, locked: 'locked: no ledger; provision this client' };
+  const whole = before && state && before.number + 1 === last;
+  return whole ? { last, state, record } : { last, locked: 'locked: the ledger is damaged; provision again' };
+}
+
+/** Write a state as the record after the last, and return that; null where somebody else was first. */
+async function commit(storage, state) {
+  const { number } = state;
+  const record = await sealed(JSON.stringify(state));
+  let there;
+  try {
+    if (!(await storage.write(number, record))) return null;
+    there = await storage.read();
+  } catch (e) {
+    check(false, failed(e), LEDGER);
+  }
+  check(
+    there.some(([n, text]) => n > number || (n === number && text === record)),
+    'storage failed: it reads back otherwise',
+    LEDGER,
+  );
+  return record;
+}
+
+// --- The client ------------------------------------------------------------------------------------
+
+const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n; // of P-256
+
+const checkDevice = (x) => check(isText(x, 32) && /^[a-z0-9-]+$/.test(x), 'deviceId must be 1 to 32 of a-z, 0-9 and -', SETTINGS);
+
+function checkSettings({ policy = {}, deviceId, key, announceKey, fleet }) {
+  const ask = (good, text) => check(good, text, SETTINGS);
+  const counts = ['sum', 'squares', 'epsilon'].every((name) => Number.isSafeInteger(policy[name]));
+  const lists = ['rules', 'experiments'].every((name) => isList(policy[name]));
+  ask(
+    counts && lists && Object.keys(policy).length === 5,
+    'policy: integers sum, squares, epsilon; lists rules, experiments; no more',
+  );
+  if (deviceId !== undefined) checkDevice(deviceId);
+  const bytes = (x, size) => x == null || (x instanceof Uint8Array && x.length === size);
+  ask(bytes(key, 32) && bytes(announceKey, 64), 'key has 32 bytes, announceKey 64');
+  ask(fleet == null ? !announceKey : NAME.test(fleet), `fleet ${NAMED}`);
+}
+
+/** One device: its experiments, its budget, its unsent reports. Made by Client.open(). */
+export class Client {
+  #settings;
+  #experiments = new Map();
+  #refusals = new Map();
+  #serials = new Map();
+  #muted = false; // somebody said no since the start, whether or not the storage has it
+  #consent = null;
+  #error = null;
+  #seen = [0]; // number and text of the last record that was in force
+  #queue = Promise.resolve();
+  rng = RNG; // only tests and simulations replace it
+
+  /** Make the empty ledger, once; resolves to its device id. LedgerError where there is one.
+   *
+   * replace: true overwrites a ledger, whole or damaged, and starts the privacy bound again, under a new id.
+   * consent: true if whoever is measured has said yes already. */
+  static async provision(storage, { replace = false, consent = null, deviceId: device = hex(random(8)) } = {}) {
+    checkDevice(device);
+    const { last, fresh, locked } = await load(storage);
+    check(last !== undefined, locked, LEDGER);
+    const there = 'a ledger is there; replace: true starts anew';
+    check(replace || fresh, there, LEDGER);
+    // Two records, so that a ledger that lost its first report is no fresh one.
+    for (const number of [last + 1, last + 2]) {
+      const state = { format: 1, number, device, consent, sum: '0', squares: '0', entries: {}, serials: {}, unsent: [] };
+      check(await commit(storage, state), there, LEDGER);
+    }
+    return device;
+  }
+
+  /** A client on a storage; see above.
+   *
+   * policy: what this program allows, whatever a server asks. SettingsError where something does not fit. A
+   * ledger that is missing or damaged rejects nothing: the client is locked, status() says why, and the
+   * application goes on. */
+  static async open(settings) {
+    checkSettings(settings);
+    const client = new Client();
+    client.#settings = settings;
+    client.fleet = settings.fleet;
+    client.deviceId = settings.deviceId;
+    await client.#look();
+    return client;
+  }
+
+  async #load() {
+    const { state, record, locked } = await load(this.#settings.storage);
+    const [number, text] = this.#seen;
+    let why = locked;
+    if (state) {
+      this.deviceId ??= state.device;
+      const same = state.device === this.deviceId && (state.number > number || record === text || !number);
+      if (!same) why = 'locked: an older ledger is there, or another one';
+    }
+    this.#consent = why ? null : state.consent;
+    check(!why, why, LEDGER);
+    this.#seen = [state.number, record];
+    return state;
+  }
+
+  /** What run() resolves to, once all calls before have ended. */
+  #turn(run) {
+    const turn = this.#queue.then(run);
+    this.#queue = turn.catch(() => {});
+    return turn;
+  }
+
+  /** The state in force, or what otherwise() makes of why the ledger is locked. */
+  #look = (otherwise = () => null) => this.#turn(() => this.#load()).catch(otherwise);
+
+  /** Put in force what make(state) changes, and resolve to its answer, where it is not undefined. */
+  #change(make) {
+    return this.#turn(async () => {
+      for (let tries = 0; tries < 100; tries++) {
+        const state = await this.#load();
+        const answer = await make(state);
+        if (answer === undefined) return null;
+        state.number++;
+        const record = await commit(this.#settings.storage, state);
+        if (record) {
+          this.#seen = [state.number, record];
+          this.#consent = state.consent;
+          return answer;
+        }
+      }
+      return check(false, 'others write to it', LEDGER);
+    });
+  }
+
+  // Experiments
+
+  /** Take part in a retained experiment, signed or not; resolves to the Experiment.
+   *
+   * Rejects with ExperimentRefused and the reason, which status() shows; it changes nothing then. */
+  async enroll(payload) {
+    const { policy, announceKey } = this.#settings;
+    const zero = payload.indexOf(0);
+    const end = zero < 0 ? payload.length : zero;
+    let name = '';
+    try {
+      const exp = await parseExperiment(payload.subarray(0, end));
+      check(policy.experiments.includes(exp.name), `${exp.name} is not in the policy`);
+      name = exp.name;
+      check(exp.epsilon <= policy.epsilon, `epsilon is above the policy's ${policy.epsilon}`);
+      check(policy.rules.includes(exp.rule), `the policy has no budget rule ${exp.rule}`);
+      const [, rule, , spent] = this.#entry(exp, await this.#look());
+      check(exp.rule === rule, `its budget rule was pinned as ${rule}`);
+      check(rule !== 'count' || exp.epsilon === Number(spent), `its epsilon was pinned as ${spent}`);
+      if (announceKey) await this.#checkSignature(name, payload, end);
+      this.#refusals.delete(name);
+      this.#experiments.set(name, exp);
+      return exp;
+    } catch (e) {
+      if (e.name === REFUSED) this.#refusals.set(name, e.message);
+      throw e;
+    }
+  }
+
+  /** After the JSON and a zero byte: 4 bytes of serial number, 64 of signature over all before. */
+  async #checkSignature(name, payload, end) {
+    const { announceKey, fleet } = this.#settings;
+    const wrong = 'its signature is missing or wrong';
+    check(announceKey && payload[end] === 0 && payload.length === end + 69, wrong);
+    const serial = uint(payload.subarray(end + 1, end + 5));
+    const least = max((await this.#look())?.serials[`.${name}`] ?? 0, this.#serials.get(name) ?? 0);
+    check(serial >= least, 'a newer version was published');
+    const s = big(`0x${hex(payload.subarray(-32))}`);
+    let good = s > 0n && s <= ORDER / 2n; // only the lower half, so that nobody can make a second signature
+    const P256 = { name: 'ECDSA', namedCurve: 'P-256', hash: SHA };
+    const signed = joined(ascii(`hushmote/v1/${fleet}/experiment/${name}\0`), payload.subarray(0, -64));
+    try {
+      const key = await subtle().importKey('raw', joined([4], announceKey), P256, false, ['verify']);
+      good &&= await subtle().verify(P256, key, payload.subarray(-64), signed);
+    } catch {
+      good = false; // the key is no point of the curve
+    }
+    check(good, wrong);
+    await this.#keepSerial(name, serial);
+  }
+
+  async #keepSerial(name, serial) {
+    this.#serials.set(name, serial);
+    const keep = ({ serials }) => (serial > (serials[`.${name}`] ?? 0) ? (serials[`.${name}`] = serial) : undefined);
+    await this.#change(keep).catch(this.#note);
+  }
+
+  /** Take part no longer: what was spent stays spent, unsent reports stay.
+   *
+   * payload: the retained message that asks for it, empty in an open fleet, else a signed withdrawal;
+   * ExperimentRefused for any other. None: the application's own decision. */
+  async withdraw(name, payload) {
+    if (!payload) {
+      const serial = this.#serials.get(name);
+      if (this.#experiments.has(name) && serial !== undefined) await this.#keepSerial(name, serial + 1);
+    } else if (payload.length || this.#settings.announceKey) {
+      await this.#checkSignature(name, payload, 0);
+    }
+    this.#experiments.delete(name);
+    this.#refusals.delete(name);
+  }
+
+  // Reports
+
+  /** Randomize a reading; resolves to a report to publish, already debited, or null.
+   *
+   * null: nobody said yes, the coin of `every` said no, the budget is spent, too many reports wait, the
+   * experiment is not there, the client is locked, or the storage failed; status() says which. Which of these
+   * it is never depends on the value. Rejects with TypeError for a value of the wrong type, and with
+   * EntropyError where there is no randomness; then nothing was spent. */
+  report(name, value) {
+    const make = async (state) => {
+      const exp = this.#experiments.get(name);
+      if (!exp || this.#muted || state.consent !== true) return undefined; // before a coin, and before the value is looked at
+      check(isRandom(), 'crypto.getRandomValues is missing or stuck', 'EntropyError');
+      const silent = exp.every > 1 && this.rng.below(exp.every) !== 0;
+      const index = await exp.bucket(value);
+      if (silent || this.#left(exp, state) < 1n || state.unsent.length >= UNSENT) return undefined;
+      const [number, rule, cap, spent] = this.#entry(exp, state);
+      const report = await this.#encode(exp, number + 1, exp.randomize(index, this.rng));
+      const cost = RULES[rule] ? exp.cost : 0n;
+      state.entries[`.${name}`] = [number + 1, rule, `${cap}`, `${big(spent) + cost}`];
+      state.sum = `${big(state.sum) + big(exp.epsilon)}`;
+      state.squares = `${big(state.squares) + big(exp.epsilon) ** 2n}`;
+      state.unsent.push(hex(report));
+      this.#error = null;
+      return report;
+    };
+    return this.#change(make).catch(this.#note);
+  }
+
+  #note = (e) => {
+    if (e.name !== LEDGER) throw e;
+    this.#error = e.message;
+    return null;
+  };
+
+  /** The experiment's line in the ledger, or the one that its first report will write. */
+  #entry(exp, state) {
+    return state?.entries[`.${exp.name}`] ?? [0, exp.rule, exp.cap, exp.rule === 'count' ? exp.epsilon : 0];
+  }
+
+  /** How many more reports at this epsilon keep every bound. */
+  #left(exp, state) {
+    const least = (a, b) => (a < b ? a : b);
+    const { sum, squares } = this.#settings.policy;
+    const epsilon = big(exp.epsilon);
+    const [number, rule, cap, spent] = this.#entry(exp, state);
+    // It may have been pinned otherwise since this version was checked, by another tab.
+    if (rule !== exp.rule || (rule === 'count' && big(spent) !== epsilon)) return 0n;
+    // For the device's life: while the sum is within its bound, or the squares are within theirs.
+    const bySum = (big(sum) - big(state.sum)) / epsilon;
+    const bySquares = (big(squares) - big(state.squares)) / epsilon ** 2n;
+    const left = least(bySum > bySquares ? bySum : bySquares, big(2 ** 32 - 1 - number));
+    // For this experiment: within the smaller of the pinned cap and the version's.
+    const within = least(big(cap), exp.cap) - big(rule === 'count' ? number : spent);
+    return rule === 'unlimited' ? left : least(left, within / exp.cost);
+  }
+
+  async #encode(exp, number, code) {
+    const { key } = this.#settings;
+    const report = joined([key ? 0x11 : 0x10], exp.sha256.subarray(0, 4), bigEndian(number, 4), bigEndian(code, exp.codeBytes));
+    if (!key) return report;
+    const HMAC = { name: 'HMAC', hash: SHA };
+    const own = await subtle().importKey('raw', key, HMAC, false, ['sign']);
+    const tag = await subtle().sign(HMAC, own, joined(ascii(`${this.deviceId}\0`), exp.sha256, report));
+    return joined(report, new Uint8Array(tag, 0, 8));
+  }
+
+  /** Reports that no broker has acknowledged, oldest first; send them again as they are. */
+  async unsent() {
+    const state = await this.#look();
+    return state && this.consent ? state.unsent.map(unhex) : [];
+  }
+
+  /** Drop a report that the broker acknowledged; LedgerError where the storage fails: then it stays. */
+  async sent(report) {
+    await this.#change(({ unsent }) => {
+      const at = unsent.indexOf(hex(report));
+      return at < 0 ? undefined : unsent.splice(at, 1);
+    });
+  }
+
+  // Consent and status
+
+  /** null where nobody was asked, else true or false, as last read; only true makes reports. */
+  get consent() {
+    return this.#muted ? false : this.#consent;
+  }
+
+  /** Somebody at the client says yes or no; a no drops what was not sent.
+   *
+   * LedgerError where it cannot be kept; after a failed no the client is silent all the same until it is
+   * opened again. */
+  async setConsent(yes) {
+    check(typeof yes === 'boolean', 'consent is true or false', SETTINGS);
+    this.#muted ||= !yes;
+    await this.#change((state) => {
+      state.consent = yes;
+      if (!yes) state.unsent = [];
+      return yes;
+    });
+    this.#muted = !yes;
+  }
+
+  /** What this client does and why, as plain values; sums are texts. */
+  async status() {
+    let locked = null;
+    const state = await this.#look((e) => void (locked = e.message));
+    const experiments = {};
+    for (const name of this.#settings.policy.experiments) {
+      const exp = this.#experiments.get(name);
+      const reason = this.#refusals.get(name);
+      const left = exp ? max(state ? Number(this.#left(exp, state)) : 0, 0) : null;
+      experiments[name] = {
+        state: exp ? (left ? 'reporting' : 'spent') : reason ? 'refused' : 'absent',
+        reports: state?.entries[`.${name}`]?.[0] ?? 0,
+        left,
+        reason,
+      };
+    }
+    return {
+      locked,
+      error: this.#error,
+      consent: this.consent,
+      pending: (state && this.consent && state.unsent.length) || 0,
+      sum: state?.sum ?? '0',
+      squares: state?.squares ?? '0',
+      experiments,
+      refused: this.#refusals.get(''),
+    };
+  }
+}

@@ -1,0 +1,71 @@
+/* The node for Node-RED: readings in, reports out to an MQTT-out node, acknowledgements back from a complete node. */
+const AGAIN_MS = 60_000; // until what was not acknowledged is sent again
+
+const words = ({ locked, consent, pending, experiments }) => {
+  if (locked) return { fill: 'red', text: locked };
+  if (!consent) return { fill: 'grey', text: consent === null ? 'silent: nobody was asked' : 'silent: somebody said no' };
+  const states = Object.entries(experiments).map(([name, { state }]) => `${name} ${state}`);
+  return { fill: 'green', text: `${states.join(', ')}; ${pending} wait` };
+};
+
+module.exports = function register(RED) {
+  function Hushmote(config) {
+    RED.nodes.createNode(this, config);
+    const [experiments, at] = [config.experiments.split(/[\s,]+/).filter(Boolean), `hushmote/v1/${config.fleet}`];
+    const micro = (epsilon) => Math.round(Number(epsilon) * 1e6);
+    const policy = { sum: micro(config.sum), squares: 0, epsilon: micro(config.epsilon), rules: ['sum', 'count'], experiments };
+    const bytes = (hex) => (hex ? new Uint8Array(Buffer.from(hex, 'hex')) : null);
+    const { key, announceKey } = this.credentials ?? {};
+    const deviceId = config.device || undefined;
+
+    const open = async () => {
+      const { Folder } = await import('../folder.js'); // first: it gives Node 18 its randomness
+      const { Client } = await import('../hushmote.js');
+      const storage = new Folder(config.folder);
+      const settings = { policy, storage, deviceId, fleet: config.fleet, key: bytes(key), announceKey: bytes(announceKey) };
+      return { provision: () => Client.provision(storage, { deviceId }), client: await Client.open(settings) };
+    };
+    const opened = open();
+    opened.catch((e) => this.error(e.message));
+
+    const show = async (client) => this.status({ shape: 'dot', ...words(await client.status()) });
+    const message = (client, report) => ({
+      topic: `${at}/report/${client.deviceId}`,
+      payload: Buffer.from(report),
+      qos: 1,
+      retain: false,
+    });
+
+    const again = async (client, send) => {
+      for (const report of await client.unsent()) send(message(client, report));
+    };
+
+    const take = async ({ topic = '', payload }, send) => {
+      const { client, provision } = await opened;
+      if (topic === 'hushmote/provision') {
+        await provision();
+      } else if (topic === 'hushmote/consent') {
+        await client.setConsent(payload);
+      } else if (topic.startsWith(`${at}/experiment/`)) {
+        if (!Buffer.isBuffer(payload)) throw new Error('the MQTT-in node must give a Buffer');
+        const name = topic.slice(at.length + 12);
+        await again(client, send); // it comes after every connect
+        await (payload[0] ? client.enroll(payload) : client.withdraw(name, payload));
+      } else if (topic === `${at}/report/${client.deviceId}`) {
+        await client.sent(payload); // from the complete node: the broker has acknowledged it
+      } else {
+        const report = await client.report(experiments.includes(topic) ? topic : experiments[0], payload);
+        if (report) send(message(client, report));
+      }
+      await show(client);
+    };
+    this.on('input', (msg, send, done) => take(msg, send).then(done, done));
+
+    const begin = () =>
+      opened.then(async ({ client }) => (await again(client, (msg) => this.send(msg)), show(client))).catch(() => {});
+    begin();
+    const timer = setInterval(begin, AGAIN_MS);
+    this.on('close', () => clearInterval(timer));
+  }
+  RED.nodes.registerType('hushmote', Hushmote, { credentials: { key: { type: 'password' }, announceKey: { type: 'text' } } });
+};

@@ -1,0 +1,72 @@
+"""Run the C client's check of all test vectors on every target that this machine can build for and run.
+
+    python firmware_tests/check_c.py                  everything
+    python firmware_tests/check_c.py --target RISC    targets whose name contains this
+
+The last line is `N passed, N failed, N skipped`, counting targets.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import c_targets
+import runtimes
+
+_VERDICT = re.compile(r"^hushmote: (\d+) vectors, 0 wrong\s*$", re.MULTILINE)
+
+
+def checked(target: c_targets.Target, folder: Path) -> str | None:
+    """What went wrong with the vectors in vectors.h of a folder; None where all were right."""
+    sources = [*c_targets.core(without=("drbg.c",)), c_targets.CORE / "check.c"]  # which includes drbg.c
+    try:
+        flags = ("-DHUSHMOTE_ROOM_BYTES=1024", f"-I{folder}")
+        program = target.build(folder / f"check{c_targets.TARGETS.index(target)}", sources, *flags)
+    except subprocess.CalledProcessError:
+        return "it is not compiled"
+    try:
+        done = target.run(program)
+    except subprocess.TimeoutExpired:
+        return f"no end after {c_targets.TIMEOUT_S} s"
+    said = done.stdout + done.stderr  # QEMU's semihosting writes to the latter
+    if done.returncode or not _VERDICT.search(said):
+        return f"exit status {done.returncode}\n{said}"
+    return None
+
+
+def tried(target: c_targets.Target, folder: Path) -> tuple[c_targets.Target, str, str]:
+    """A target, the word for what came of it, and why or how long it took."""
+    start = time.monotonic()
+    lacks = target.lacks()
+    wrong = None if lacks else checked(target, folder)
+    word = "skipped" if lacks else "failed" if wrong else "passed"
+    return target, word, lacks or wrong or f"{time.monotonic() - start:.1f} s"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="All test vectors, answered by the C client.")
+    parser.add_argument("--target", default="", help="only targets whose name contains this")
+    arguments = parser.parse_args()
+    chosen = [t for t in c_targets.TARGETS if arguments.target in t.name]
+    words = []
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent)
+        tables = [sys.executable, str(runtimes.ROOT / "tests/support/make_c_vectors.py")]
+        subprocess.run([*tables, str(folder / "vectors.h")], check=True)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for target, word, note in pool.map(partial(tried, folder=folder), chosen):
+                words.append(word)
+                print(f"{target.name}: {word}: {note}", flush=True)
+    print(", ".join(f"{words.count(word)} {word}" for word in ("passed", "failed", "skipped")))
+    return 1 if "failed" in words or "passed" not in words else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,265 @@
+# ruff: noqa: E501 (lines of prose)
+"""Measure what the C client costs a chip, and write its part of clients/c/README.md: sizes by the compilers, time and stack
+on the emulated RP2040.
+
+python firmware_tests/measure_c.py      prints the targets; exits 1 where one is missed
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import c_targets
+import page_part
+import write_cost
+from c_targets import CORTEX_M3, PICO_CHIP, RISCV, Target
+
+from hushmote.server.wire import keys
+
+PAGE = c_targets.CORE / "README.md"
+_BEGIN, _END = "<!-- cost: written by firmware_tests/measure_c.py -->\n", "<!-- end of the cost -->"
+_CYCLES_PER_MS = 125_000
+CHIPS = {"Cortex-M0+": PICO_CHIP, "Cortex-M3": CORTEX_M3, "RISC-V rv32imac": RISCV}
+LEAN = ("P256", "SW", "PREFIX", "PAIRS")  # what goes first where flash is short
+LEANEST = (*LEAN, "PGR", "TEXT")
+_SIZED = ("-Os", *c_targets.SECTIONS)
+FLEET = "house"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of flash on one chip: each file with everything; the core with everything, and without LEAN and LEANEST;
+    linked: with what it takes of the C library and the compiler's own."""
+
+    files: dict[str, int]
+    whole: tuple[int, int, int]
+    linked: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds at 125 MHz of one mechanism's calls."""
+
+    keyed: float
+    open: float
+    sent: float
+    enroll: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """ram: experiments -> bytes of static RAM on Cortex-M0+, by unsent reports; stack: call -> bytes, the deepest."""
+
+    sizes: dict[str, Sizes]
+    ram: dict[int, dict[int, int]]
+    times: dict[str, Times]
+    sha256_ms: float
+    entropy_ms: float
+    begin_ms: float
+    signed_ms: float
+    stack: dict[str, int]
+
+
+def left_out(parts: Sequence[str]) -> list[str]:
+    return [f"-DHUSHMOTE_WITH_{part}=0" for part in parts]
+
+
+def size_of(file: Path, target: Target) -> int:
+    """Flash of an object or a program: code and constants, and what starts as other than zero."""
+    tool = target.compiler.replace("gcc", "size")
+    done = subprocess.run([tool, str(file)], capture_output=True, text=True, check=True)
+    text, data, _ = done.stdout.splitlines()[1].split()[:3]
+    return int(text) + int(data)
+
+
+def compiled(target: Target, folder: Path, source: Path, parts: Sequence[str]) -> Path:
+    out = folder / f"{source.stem}.o"
+    command = [target.compiler, *c_targets.STRICT, *target.chip, *_SIZED, *left_out(parts)]
+    subprocess.run([*command, f"-I{c_targets.CORE}", "-c", str(source), "-o", str(out)], check=True)
+    return out
+
+
+def linked(target: Target, folder: Path, objects: Sequence[Path]) -> int:
+    """Flash of a program of these objects that takes every public function, and of the libraries what they need."""
+    defined = subprocess.run(
+        [target.compiler.replace("gcc", "nm"), "--defined-only", *map(str, objects)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    public = re.findall(r" T (hushmote_\w+)$", defined, re.MULTILINE)
+    keep = [f"-Wl,-u,{name}" for name in public]
+    specs = [] if target is RISCV else ["--specs=nano.specs", "--specs=nosys.specs"]
+    program = folder / "linked.elf"
+    command = [target.compiler, *target.chip, *specs, "-nostartfiles", "-Wl,--gc-sections", "-Wl,-e,0"]
+    ends = ["-Wl,--defsym=end=0"] if target is not RISCV else ["-Wl,-T/dev/null"]
+    subprocess.run([*command, *keep, *ends, *map(str, objects), "-o", str(program)], check=True)
+    return size_of(program, target)
+
+
+def sizes(target: Target) -> Sizes:
+    files: dict[str, int] = {}
+    whole, together = [], []
+    for parts in ((), LEAN, LEANEST):
+        with tempfile.TemporaryDirectory() as parent:
+            folder = Path(parent)
+            objects = [compiled(target, folder, source, parts) for source in c_targets.core()]
+            found = {f"{o.stem}.c": size_of(o, target) for o in objects}
+            files = files or found
+            whole.append(sum(found.values()))
+            together.append(linked(target, folder, objects))
+    return Sizes(files, (whole[0], whole[1], whole[2]), (together[0], together[1], together[2]))
+
+
+def ram(count: int, unsent: int) -> int:
+    """Static RAM of a client with so many experiments and unsent reports, on Cortex-M0+."""
+    lines = [
+        '#include "hushmote.h"',
+        "struct hushmote client;",
+        f"struct hushmote_experiment experiments[{count}];",
+        f"uint8_t records[2 * HUSHMOTE_RECORD_BYTES({count}, {unsent})];",
+        "struct hushmote_config config;",
+    ]
+    with tempfile.TemporaryDirectory() as parent:
+        source = Path(parent) / "ram.c"
+        source.write_text("\n".join(lines) + "\n")
+        out = compiled(PICO_CHIP, Path(parent), source, ())
+        done = subprocess.run(["arm-none-eabi-size", str(out)], capture_output=True, text=True, check=True)
+    return int(done.stdout.splitlines()[1].split()[2])
+
+
+def _header(experiments: dict[str, bytes]) -> str:
+    """costs.h for cost.c."""
+    signing_key = bytes(range(32))
+    topic = f"hushmote/v1/{FLEET}/experiment/rr"
+    signed = keys.sign_experiment(signing_key, topic, experiments["rr"], 1)
+
+    def listed(data: bytes) -> str:
+        return "{" + ", ".join(map(str, data)) + "}"
+
+    return (
+        f"#define NAMES {', '.join(map(json.dumps, experiments))}\n"
+        f"#define PAYLOADS {', '.join(json.dumps(text.decode()) for text in experiments.values())}\n"
+        f"#define SIGNED {listed(signed)}\n#define FLEET {json.dumps(FLEET)}\n"
+        f"#define ANNOUNCE_KEY {listed(keys.public_key_bytes(signing_key))}\n"
+    )
+
+
+def run_cost(experiments: dict[str, bytes]) -> str:
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent)
+        (folder / "costs.h").write_text(_header(experiments))
+        sources = [*c_targets.core(), c_targets.RIG / "cost.c"]
+        done = PICO_CHIP.run(PICO_CHIP.build(folder / "cost", sources, f"-I{folder}"))
+    if done.returncode:
+        sys.exit(f"cost.c: {(done.stdout + done.stderr)[-2000:]}; nothing is written")
+    return done.stdout
+
+
+def measure() -> Costs:
+    for target in CHIPS.values():
+        if lacks := target.lacks():
+            sys.exit(f"{target.name}: {lacks}; nothing is written")
+    experiments = write_cost.experiments()
+    said = run_cost(experiments)
+    stack: dict[str, int] = {}
+    for call, deep in re.findall(r"^STACK (\S+) (\d+)\s*$", said, re.MULTILINE):
+        stack[call] = max(stack.get(call, 0), int(deep))
+    marks = [(int(n), int(cycles)) for n, cycles in re.findall(r"^MARK (\d+) (\d+)$", said, re.MULTILINE)]
+    took: dict[int, list[float]] = {}
+    for (number, begin), (other, end) in zip(marks[::2], marks[1::2], strict=True):
+        assert number == other
+        took.setdefault(number, []).append((end - begin) / _CYCLES_PER_MS)
+    ms = {number: median(values) for number, values in took.items()}
+    times = {
+        name: Times(ms[100 + 4 * i], ms[102 + 4 * i], ms[101 + 4 * i], ms[10 + i])
+        for i, name in enumerate(experiments)
+    }
+    memory = {count: {unsent: ram(count, unsent) for unsent in (4, 16)} for count in (1, 5)}
+    of_chips = {name: sizes(target) for name, target in CHIPS.items()}
+    return Costs(of_chips, memory, times, ms[1], ms[3], ms[4], ms[2], stack)
+
+
+def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
+    """Rows of what, target, measured, reached."""
+    m0 = costs.sizes["Cortex-M0+"]
+    slowest = max(t.keyed for t in costs.times.values())
+    deepest = max(costs.stack.values())
+    rows = [
+        ("flash, everything", 18 * 1024, m0.whole[0], "bytes"),
+        ("flash without P-256, sw, prefix and pairs", 10 * 1024, m0.whole[1], "bytes"),
+        ("static RAM, one experiment", 1536, costs.ram[1][16], "bytes"),
+        ("static RAM, five experiments", 4096, costs.ram[5][16], "bytes"),
+        ("deepest stack", 1536, deepest, "bytes"),
+        ("the slowest report", 4, slowest, "ms"),
+        ("a signed experiment", 600, costs.signed_ms, "ms"),
+    ]
+    return [
+        (what, f"at most {most:,} {unit}", f"{n:,.5g} {unit}" if unit == "ms" else f"{n:,} {unit}", n <= most)
+        for what, most, n, unit in rows
+    ]
+
+
+def part(costs: Costs) -> str:
+    """The page's part."""
+    text = [
+        "Every number is measured: sizes with `-Os -ffunction-sections` by the compilers of Debian 12, time in cycles of the emulated RP2040 as milliseconds at 125 MHz"
+        " (it knows no waits for the external flash, so a chip takes longer), stack as the deepest byte that a call wrote there. The ledger is in memory.",
+        "",
+        "| flash, bytes | " + " | ".join(costs.sizes) + " |",
+        "|---" * (1 + len(costs.sizes)) + "|",
+    ]
+    files = next(iter(costs.sizes.values())).files
+    text += [
+        f"| `{f}` | " + " | ".join(f"{s.files[f]:,}" for s in costs.sizes.values()) + " |" for f in files
+    ]
+    names = (
+        "**everything**",
+        "without P-256, sw, prefix and pairs",
+        "rr, grr, olh and hh alone, without P-256",
+    )
+    for i, name in enumerate(names):
+        cells = (f"{s.whole[i]:,} ({s.linked[i]:,})" for s in costs.sizes.values())
+        text.append(f"| {name} | " + " | ".join(cells) + " |")
+    text += [
+        "",
+        "In brackets: linked, with every public function and what they take of the C library and the compiler's own routines (division, 64-bit products, `memcpy`).",
+        "",
+        "| static RAM on Cortex-M0+, bytes | 4 unsent reports | 16 unsent reports |",
+        "|---|---|---|",
+        *(
+            f"| {count} experiment{'s' * (count > 1)} | {by[4]:,} | {by[16]:,} |"
+            for count, by in costs.ram.items()
+        ),
+        "",
+        "No heap. The deepest stack: "
+        + ", ".join(f"`{call}` {deep:,}" for call, deep in costs.stack.items())
+        + " bytes, callbacks included.",
+        "",
+        "| mechanism | `hushmote_report()`, keyed | open | `hushmote_sent()` | `hushmote_enroll()` |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {name} | {t.keyed:.2f} ms | {t.open:.2f} ms | {t.sent:.2f} ms | {t.enroll:.1f} ms |"
+            for name, t in costs.times.items()
+        ),
+        "",
+        f"Of a report {costs.entropy_ms:.2f} ms are the random source, without a wait between its bits. A signed experiment takes {costs.signed_ms:.0f} ms, once for each version;"
+        f" `hushmote_begin()` {costs.begin_ms:.1f} ms; one SHA-256 of 64 bytes {costs.sha256_ms:.2f} ms.",
+    ]
+    return "\n".join(["", *text, "", ""])
+
+
+def main() -> int:
+    costs = measure()
+    page_part.renew(PAGE, _BEGIN, _END, part(costs))
+    return page_part.judge(targets(costs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

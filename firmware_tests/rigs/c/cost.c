@@ -1,0 +1,153 @@
+/* What calls of the client cost on the emulated RP2040: marks of cycles around them, and the deepest stack, for measure_c.py.
+
+   costs.h has the experiments, NAMES (each in quotes) and PAYLOADS, and a signed one: SIGNED, FLEET and ANNOUNCE_KEY. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core.h"
+#include "costs.h"
+
+#define TURNS 20
+#define UNSENT 4
+#define STACK_BYTES 8192
+#define PAINT 0xa5a5a5a5u
+#define MARK ((volatile uint32_t *)0x40060020) /* a register that the chip has not */
+#define RANDOM_BIT (*(volatile uint32_t *)0x4006001c)
+
+extern uint32_t STACK_TOP[];
+
+HUSHMOTE_POLICY(policy, UINT64_C(1) << 47, 0, 1000000, HUSHMOTE_SUM, false, NAMES);
+static const char *const payloads[] = {PAYLOADS};
+static const uint8_t signed_payload[] = SIGNED, announce_key[64] = ANNOUNCE_KEY, key[32];
+#define COUNT (sizeof policy_names / sizeof *policy_names)
+
+static struct hushmote_experiment experiments[COUNT];
+static uint8_t records[2 * HUSHMOTE_RECORD_BYTES(COUNT, UNSENT)];
+static struct {
+    uint8_t bytes[HUSHMOTE_RECORD_BYTES(COUNT, UNSENT)];
+    size_t used;
+} slots[2];
+
+static long read_slot(void *context, int slot, uint8_t *data, size_t bytes) {
+    (void)context;
+    memcpy(data, slots[slot].bytes, slots[slot].used < bytes ? slots[slot].used : bytes);
+    return (long)slots[slot].used;
+}
+
+static int write_slot(void *context, int slot, const uint8_t *data, size_t bytes) {
+    (void)context;
+    memcpy(slots[slot].bytes, data, bytes);
+    slots[slot].used = bytes;
+    return 0;
+}
+
+/* As MicroPython reads the ring oscillator, but for the waits between two bits. */
+static int entropy(void *context, uint8_t *data, size_t bytes) {
+    (void)context;
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned byte = 0;
+        for (int bit = 0; bit < 8; bit++)
+            byte = byte << 1 | (RANDOM_BIT & 1);
+        data[i] = (uint8_t)byte;
+    }
+    return 0;
+}
+
+static struct hushmote_config config = {.read = read_slot,
+                                        .write = write_slot,
+                                        .entropy = entropy,
+                                        .policy = &policy,
+                                        .device_id = "board-1",
+                                        .fleet = FLEET,
+                                        .experiments = experiments,
+                                        .records = records,
+                                        .record_bytes = sizeof records / 2,
+                                        .unsent_max = UNSENT};
+static struct hushmote client;
+static uint8_t report[HUSHMOTE_REPORT_BYTES];
+static int failed;
+
+static uint32_t *sp(void) {
+    uint32_t *here;
+    __asm__ volatile("mov %0, sp" : "=r"(here));
+    return here;
+}
+
+static void paint(void) {
+    volatile uint32_t *end = sp();
+    for (volatile uint32_t *at = STACK_TOP - STACK_BYTES / 4; at < end; at++)
+        *at = PAINT;
+}
+
+/* Bytes below this function's own stack that a call used since paint(). */
+static void tell(const char *what) {
+    const volatile uint32_t *at = STACK_TOP - STACK_BYTES / 4, *end = sp();
+    while (at < end && *at == PAINT)
+        at++;
+    printf("STACK %s %u\n", what, (unsigned)((const volatile uint8_t *)end - (const volatile uint8_t *)at));
+}
+
+static void expect(bool good, const char *what) {
+    if (!good) {
+        failed = 1;
+        printf("%s failed\n", what);
+    }
+}
+
+#define TIMED(number, call) (*MARK = (number), (call), *MARK = (number))
+
+static void fresh(const uint8_t *device_key, const uint8_t *fleet_key) {
+    int code;
+    slots[0].used = slots[1].used = 0;
+    config.key = device_key;
+    config.announce_key = fleet_key;
+    expect(hushmote_provision(&config, false, HUSHMOTE_YES) == HUSHMOTE_OK, "provision");
+    paint();
+    TIMED(4, code = hushmote_begin(&client, &config));
+    tell("begin");
+    expect(code == HUSHMOTE_OK, "begin");
+}
+
+static void measure_reports(unsigned at, const uint8_t *device_key, uint32_t number) {
+    struct hushmote_reading reading =
+        strcmp(policy_names[at], "prefix") == 0 ? hushmote_bytes("ab", 2) : hushmote_milli(21400);
+    int code, bytes = 0;
+    fresh(device_key, NULL);
+    paint();
+    TIMED(10 + at, code = hushmote_enroll(&client, (const uint8_t *)payloads[at], strlen(payloads[at])));
+    tell("enroll");
+    expect(code == HUSHMOTE_OK, policy_names[at]);
+    if (strcmp(policy_names[at], "rr") == 0)
+        reading = hushmote_flag(true);
+    else if (strcmp(policy_names[at], "views") == 0)
+        reading = hushmote_none();
+    for (int i = 0; i < TURNS; i++) {
+        paint();
+        TIMED(number, bytes = hushmote_report(&client, policy_names[at], reading, report));
+        tell("report");
+        expect(bytes > 0, policy_names[at]);
+        paint();
+        TIMED(number + 1, code = hushmote_sent(&client, report, (size_t)bytes));
+        tell("sent");
+        expect(code == HUSHMOTE_OK, "sent");
+    }
+}
+
+int main(void) {
+    uint8_t data[128], digest[32];
+    struct hushmote_piece piece = {data, 64};
+    int code;
+    config.policy = &policy;
+    TIMED(3, entropy(NULL, data, sizeof data));
+    TIMED(1, hm_sha256(&config, &piece, 1, digest));
+    for (unsigned at = 0; at < COUNT; at++) {
+        measure_reports(at, key, 100 + 4 * at);
+        measure_reports(at, NULL, 102 + 4 * at);
+    }
+    fresh(key, announce_key);
+    paint();
+    TIMED(2, code = hushmote_enroll(&client, signed_payload, sizeof signed_payload));
+    tell("enroll-signed");
+    expect(code == HUSHMOTE_OK, "the signed experiment");
+    return failed;
+}

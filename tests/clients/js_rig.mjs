@@ -1,0 +1,144 @@
+// node js_rig.mjs < [[job, argument, ...], ...] > answers, a line each. Bytes are {$hex}, large integers {$big}.
+import { readFileSync, writeSync } from 'node:fs';
+import { Folder } from '../../clients/js/folder.js';
+import '../../clients/js/prefix.js';
+import { Client, parseExperiment, truthThreshold } from '../../clients/js/hushmote.js';
+
+const revive = (_key, x) => {
+  if (x?.$big !== undefined) return BigInt(x.$big);
+  if (x?.$float !== undefined) return Number(x.$float);
+  return x?.$hex !== undefined ? Uint8Array.from(Buffer.from(x.$hex, 'hex')) : x;
+};
+const shown = (_key, x) => {
+  if (typeof x === 'bigint') return String(x);
+  return x instanceof Uint8Array ? Buffer.from(x).toString('hex') : x;
+};
+const failure = (e) => `${e.name}: ${e.message}`;
+const parsed = new Map();
+const parse = async (payload) =>
+  parsed.get(String(payload)) ?? parsed.set(String(payload), await parseExperiment(payload)).get(String(payload));
+
+/** An rng that plays back draws and fails at a call that is not the next one. */
+class Script {
+  constructor(draws) {
+    this.draws = [...draws];
+  }
+  next(name, argument) {
+    const [want, n, outcome] = this.draws.shift() ?? [];
+    if (want !== name || n !== argument) throw new Error(`drew ${name}(${argument}), not ${want}(${n})`);
+    return outcome;
+  }
+  below = (n) => this.next('below', n);
+  bernoulli = (threshold) => Boolean(this.next('bernoulli', threshold));
+}
+
+/** Exact chances of all outcomes of run(rng): every script of draws once. */
+function distribution(run) {
+  const found = new Map();
+  const script = []; // [choice, how many, weights]
+  do {
+    let at = 0;
+    let [over, under] = [1n, 1n];
+    const choose = (weights) => {
+      if (at === script.length) script.push([0, weights.length]);
+      const choice = script[at++][0];
+      over *= weights[choice];
+      return choice;
+    };
+    const rng = {
+      below: (n) => ((under *= BigInt(n)), choose(Array(n).fill(1n))),
+      bernoulli: (t) => ((under *= 2n ** 30n), choose([BigInt(2 ** 30 - t), BigInt(t)]) === 1),
+    };
+    const outcome = run(rng);
+    const sums = found.get(outcome) ?? found.set(outcome, new Map()).get(outcome);
+    sums.set(under, (sums.get(under) ?? 0n) + over);
+    while (script.length && script.at(-1)[0] === script.at(-1)[1] - 1) script.pop();
+    if (script.length) script.at(-1)[0]++;
+  } while (script.length);
+  return [...found].map(([outcome, sums]) => [outcome, [...sums]]);
+}
+
+/** Records in memory, of which a write fails: raise, raise-after, lost, torn, cut, cut-after, torn-cut. */
+class Memory {
+  constructor({ records = [], fault, at }) {
+    Object.assign(this, { records: new Map(records), fault, left: at });
+  }
+  read = async () => [...this.records];
+  async write(number, record) {
+    if (Math.max(0, ...this.records.keys()) >= number) return false;
+    const now = this.fault && this.left-- === 0 ? this.fault : '';
+    const kept = !now || now.endsWith('after') ? record : now.startsWith('torn') && record.slice(0, record.length / 2);
+    if (kept) this.records.set(number, kept);
+    if (kept === record) this.records.delete(number - 2);
+    this.cut = now.includes('cut'); // nothing that comes afterwards happens
+    if (now && now !== 'lost') throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
+    return true;
+  }
+}
+
+const jobs = {
+  threshold: truthThreshold,
+  async parse(payload) {
+    const { domain, bucket, randomize, ...exp } = await parseExperiment(payload);
+    return { ...exp, domain: BigInt(domain) };
+  },
+  bucket: async (payload, value) => (await parse(payload)).bucket(value),
+  async code(payload, index, draws) {
+    const rng = new Script(draws);
+    const code = (await parse(payload)).randomize(index, rng);
+    return rng.draws.length ? 'draws are left' : code;
+  },
+  async distribution(payload, value) {
+    const exp = await parse(payload);
+    const index = await exp.bucket(value);
+    return distribution((rng) => exp.randomize(index, rng));
+  },
+  /** How often each outcome comes of the client's own draws. */
+  async frequencies(count, name, argument, outcomes) {
+    const { rng } = await Client.open({
+      policy: { sum: 0, squares: 0, epsilon: 0, rules: [], experiments: [] },
+      storage: new Memory({}),
+    });
+    const found = Array(outcomes).fill(0);
+    for (let i = 0; i < count; i++) found[Number(rng[name](argument))]++;
+    return found;
+  },
+  /** Calls of one client, [method, argument, ...]; what they answer, and the records that are left. */
+  async play({ storage, settings, provision, draws, payloads = [] }, calls) {
+    const kept = storage.folder ? new Folder(storage.folder) : new Memory(storage);
+    const answers = [];
+    try {
+      if (provision) await Client.provision(kept, provision);
+      const client = await Client.open({ ...settings, storage: kept });
+      if (draws) client.rng = new Script(draws);
+      for (const payload of payloads) await client.enroll(payload);
+      const own = {
+        stick: () => void (crypto.getRandomValues = (x) => x.fill(7)),
+        records: (records) => void (kept.records = new Map(records)),
+        acknowledge: async () => {
+          for (const report of await client.unsent()) await client.sent(report);
+        },
+        cycle: async (name, value) => {
+          const report = await client.report(name, value);
+          if (report) writeSync(1, `"${Buffer.from(report).toString('hex')}"\n`);
+          if (report) await client.sent(report);
+        },
+        consent: () => client.consent,
+      };
+      for (const [method, ...values] of calls) {
+        const answer = await (async () => (own[method] ?? client[method].bind(client))(...values))().catch(failure);
+        answers.push(answer ?? null);
+        if (kept.cut) break;
+      }
+    } catch (e) {
+      answers.push(failure(e));
+    }
+    return { answers, records: storage.folder ? null : [...kept.records] };
+  },
+};
+
+writeSync(1, 'ready\n');
+for (const [job, ...values] of JSON.parse(readFileSync(0, 'utf8'), revive)) {
+  const answer = await (async () => jobs[job](...values))().catch(failure);
+  console.log(JSON.stringify(answer ?? null, shown));
+}

@@ -1,0 +1,762 @@
+"""The C client's ledger, budget, consent and signatures, byte by byte as the MicroPython client has them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from c_client import (
+    CODES,
+    DRAW,
+    LOCK,
+    NAMES,
+    UNLOCK,
+    CBoard,
+    Line,
+    Refused,
+    Source,
+    Status,
+    library,
+    pointer,
+)
+from c_core import needs_gcc
+from enumeration import POLICY, MemoryStorage
+from experiments import experiment_json, number_json
+from failing_storage import PowerCut, Witness, newest_record
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hushmote.device import gap, ldp_client
+from hushmote.device.ldp_client import Client, ExperimentRefused, LDPError
+
+pytestmark = needs_gcc
+
+ROOT = Path(__file__).parents[2]
+VECTORS: dict[str, list[dict[str, Any]]] = {}
+for file in ("vectors.json", "vectors_further.json"):
+    for section, cases in json.loads((ROOT / "tests" / file).read_text()).items():
+        VECTORS.setdefault(section, []).extend(cases)
+EPSILON = 1_000_000
+KEY = bytes(range(32))
+
+# What the two clients say where one raises a text and the other returns a code.
+WORDS = {
+    "locked: storage failed": "STORAGE",
+    "storage failed": "STORAGE",
+    "locked: no ledger": "NO_LEDGER",
+    "locked: the ledger is damaged": "LOCKED",
+    "locked: another client": "ANOTHER",
+    "the ledger is worn out": "WORN_OUT",
+    "another call is under way": "BUSY",
+    "a newer version": "REFUSED_SERIAL",
+    "its signature": "REFUSED_SIGNATURE",
+    "its budget rule was pinned": "REFUSED_PINNED",
+    "its epsilon was pinned": "REFUSED_PINNED",
+    "epsilon is above": "REFUSED_POLICY",
+    "the policy has no": "REFUSED_POLICY",
+    "no os.urandom": "BAD_ENTROPY",
+    "os.urandom is stuck": "BAD_ENTROPY",
+}
+
+
+def word(text: str | None) -> str | None:
+    """The C client's code for a text of the MicroPython client's."""
+    if text is None:
+        return None
+    return next((code for start, code in WORDS.items() if text.startswith(start)), "REFUSED")
+
+
+def board(slots: Any = None, policy: dict[str, Any] | None = None, seed: int = 1, **settings: Any) -> CBoard:
+    storage = slots if hasattr(slots, "read") else MemoryStorage(slots)
+    return CBoard(policy or POLICY, storage, entropy=Source(seed), **settings)
+
+
+def fresh_slots(consent: int = 2) -> dict[int, bytes]:
+    made = board(begin=False)
+    assert made.provision(consent=consent) == 0
+    return made.storage.slots
+
+
+# --- Test vectors -----------------------------------------------------------------------------------
+
+
+def slots_of(case: list[str | None]) -> dict[int, bytes]:
+    return {i: bytes.fromhex(slot) for i, slot in enumerate(case) if slot is not None}
+
+
+def test_ledgers_are_read_as_the_vectors_say():
+    policy = POLICY | {"experiments": ("e", "f")}
+    for case in VECTORS["ledgers"]:
+        made = board(slots_of(case["slots"]), policy)
+        status = made.status()
+        assert status["locked"] == word(case["locked"])
+        if case["locked"]:
+            case = case | {"consent": None, "sum": 0, "squares": 0, "reports": [0, 0], "outbox": []}
+            text = library().hushmote_text(CODES[status["locked"] or ""]).decode()
+            assert text[:20] == case["locked"][:20]
+        assert (made.consent, status["consent"]) == (case["consent"], case["consent"])
+        assert [status["sum"], status["squares"]] == [case["sum"], case["squares"]]
+        assert [status["experiments"][name]["reports"] for name in "ef"] == case["reports"]
+        assert [report.hex() for report in made.outbox()] == case["outbox"]
+        assert status["pending"] == len(case["outbox"])
+        if (case["slots"][0] or "").startswith("4d") and case["consent"] is None:
+            made.consent = True  # what an earlier client made unasked is gone
+            assert made.outbox() == []
+
+
+def scripted(draws: list[Any]) -> Any:
+    """The library's draws are these; one that was not expected stays in the list."""
+    left = [list(draw) for draw in draws]
+
+    def draw(is_below: int, argument: int) -> int:
+        if not left or left[0][:2] != [("bernoulli", "below")[is_below], argument]:
+            left.insert(0, ["unexpected", argument, 0])
+            return 0
+        return left.pop(0)[2]
+
+    made = DRAW(draw)
+    library(True).test_script(made)
+    return made, left
+
+
+def sealed(record: bytes) -> bytes:
+    return record + struct.pack(">I", zlib.crc32(record))
+
+
+def test_reports_and_the_records_that_pay_for_them_are_those_of_the_vectors():
+    assert len(VECTORS["reports"]) >= 16
+    for case in VECTORS["reports"]:
+        key = case["key"] and bytes.fromhex(case["key"])
+        made = board(slots_of(case["before"]), device_id=case["device"], key=key, scripted=True)
+        made.enroll(case["payload"].encode())
+        kept, left = scripted(case["draws"])
+        report = made.report(json.loads(case["payload"])["name"], None)
+        assert (report or b"").hex() == case["report"]
+        assert (left, bool(kept)) == ([], True)
+        newer = made.storage.slots[0]
+        after = bytes.fromhex(case["after"])[:-4]
+        assert newer == sealed(after[:6] + newer[6:22] + after[22:])  # the seed is random
+        assert made.storage.slots[1].hex() == case["before"][1]
+
+
+def test_settings_that_the_vectors_refuse_are_refused():
+    for case in VECTORS["settings"]:
+        arguments = {name: case[name] for name in ("key", "announce_key")}
+        if any(
+            type(x) is not str and x is not None for x in (*arguments.values(), case["device"], case["fleet"])
+        ):
+            continue  # no C string
+        if "key is 32 bytes" in case["text"]:
+            continue  # a pointer has no length
+        announce = arguments["announce_key"] and bytes.fromhex(arguments["announce_key"])
+        made = board(device_id=case["device"], announce_key=announce, fleet=case["fleet"])
+        assert NAMES[made.begun or 0] == "BAD_SETTINGS", case
+        assert NAMES[made.provision()] == "BAD_SETTINGS"
+        assert made.c.hushmote_status(made.client, ctypes.byref(status := Status())) == 0
+        assert (NAMES[status.locked], made.report("e", True)) == ("BAD_SETTINGS", None)
+        assert made.storage.slots == {}
+
+
+@pytest.mark.parametrize("section", ["signatures", "withdrawals"])
+def test_signatures_are_judged_as_the_vectors_say(section):
+    for case in VECTORS[section]:
+        key = case["key"] and bytes.fromhex(case["key"])
+        made = board(device_id="d", announce_key=key, fleet=case["fleet"])
+        made.set_serial("e", case["least"])
+        payload = bytes.fromhex(case["payload" if section == "signatures" else "withdrawal"])
+        if section == "withdrawals":
+            made.c.test_set_enrolled(made.experiments, 0)
+
+        def call(made=made, payload=payload):
+            return made.enroll(payload) if section == "signatures" else made.withdraw("e", payload)
+
+        serial = int.from_bytes(payload.partition(b"\0")[2][:4], "big")
+        if case["refused"] is None:
+            call()
+            assert made.status()["experiments"]["e"]["enrolled"] == (section == "signatures")
+            assert made.serial("e") == serial
+        else:
+            with pytest.raises(Refused, match=f"^{word(case['refused'])}$"):
+                call()
+            assert made.serial("e") == case["least"]
+            assert made.status()["experiments"]["e"]["enrolled"] == (section == "withdrawals")
+
+
+def test_floats_fall_into_the_indices_of_the_vectors():
+    payloads = {case["sha256"][:8]: case["payload"].encode() for case in VECTORS["experiments"]}
+    floats = [case for case in VECTORS["buckets"] if case["kind"] == "float"]
+    assert len(floats) > 20
+    for case in floats:
+        payload = payloads[case["experiment"]]
+        made = board(policy=POLICY | {"experiments": (json.loads(payload)["name"],)})
+        made.enroll(payload)
+        index = made.c.test_bucket(made.config_pointer, 0, made.reading(float(case["value"])))
+        assert index == {None: -1, "TypeError": CODES["WRONG_TYPE"]}.get(case["index"], case["index"]), case
+    # In single precision where that is exact, and in thousandths.
+    milli = library().test_milli
+    table = [(0.5, 500), (-0.5, -500), (-0.0005, 0), (1.001, 1001), (21.4, 21400), (-2.0625, -2062), (0.0, 0)]
+    table += [(float("inf"), 2**60), (-1e30, -(2**60)), (1e12, 2**60), (8388.609, 8388609)]
+    for value, wanted in table:
+        assert milli(value, 0) == wanted
+        assert milli(value, 1) == wanted
+    assert milli(float("nan"), 0) == milli(float("nan"), 1) == -(2**63)
+
+
+# --- The two clients in turns -----------------------------------------------------------------------
+
+LIFE = {
+    "sum": 30 * EPSILON,
+    "squares": 40 * EPSILON**2,
+    "epsilon": 4 * EPSILON,
+    "rules": ("sum", "count", "squares"),
+    "experiments": ("e", "f", "room-1"),
+}
+VALUES = (True, False, None, 0, 7, 21.4, -3.0, "on", 10**30, float("nan"), float("inf"))
+
+
+def payload_of(name: str, kind: int, rule_of: str, epsilon: int, cap: int, every: int) -> bytes:
+    budget = {"rule": rule_of} | ({} if rule_of == "unlimited" else {"cap": cap * EPSILON})
+    if rule_of == "count":
+        budget["cap"] = cap
+    if rule_of == "squares":
+        budget["cap"] = cap * EPSILON**2
+    changes = {"name": name, "epsilon": epsilon * EPSILON, "budget": budget, "every": every}
+    if kind == 0:
+        return experiment_json(**changes)
+    if kind == 1:
+        return number_json(16, **changes, mechanism="hh", fanout=4, cells=[4, 3])
+    return experiment_json(**changes, type="choice", labels=["on", "off", "idle"], mechanism="grr")
+
+
+def test_coins_tossed_ahead_are_those_of_the_other_client_and_serve_once():
+    """Two draws, of which the second holds, two calls, and a budget that ends: the same bytes from both."""
+    seen = set()
+    for seed in range(60):
+        sources = Source(seed), Source(seed)
+        with mock.patch.object(ldp_client.os, "urandom", sources[0]):
+            storage = MemoryStorage({})
+            ldp_client.provision(storage, consent=True)
+            python = Client(LIFE, storage, "b-1")
+            c = CBoard(LIFE, MemoryStorage({}), "b-1", entropy=sources[1], begin=False)
+            assert c.provision(consent=2) == 0
+            c = CBoard(LIFE, c.storage, "b-1", entropy=sources[1])
+            for name, every, cap in (("e", 2, 2), ("f", 1 + seed % 3, 3)):
+                for client in (python, c):
+                    client.enroll(payload_of(name, 0, "sum", 1, cap, every))
+            for _ in range(5):
+                for _ in range(2):
+                    calls, drawn = gap.draw(python, 1 + seed % 2)
+                    assert c.gap(1 + seed % 2) == (calls, sorted(drawn))
+                for name in ("e", "f"):
+                    for digest in (drawn.get(name), None):
+                        made = python.report(name, True, digest)
+                        assert c.report(name, True) == made
+                        seen.add((name in drawn, digest is None, made is None))
+            assert storage.slots == c.storage.slots
+            c.consent = False
+            assert c.gap(3) == (3, [])
+    assert len(seen) == 5  # a yes always makes a report, which the budget has
+    busy = board(fresh_slots())
+    meanwhile = []
+    busy.during = lambda where: meanwhile.append(busy.gap(3))
+    busy.enroll(payload_of("e", 0, "sum", 1, 2, 1))
+    assert busy.report("e", True)
+    assert set(map(str, meanwhile)) == {"(0, [])"}
+
+
+class Twin(MemoryStorage):
+    """Memory that fails once, at operation `at` from 0, reads counted: as FailingStorage does."""
+
+    def __init__(self, slots: Any) -> None:
+        super().__init__(slots)
+        self.count, self.at, self.fault = 0, -1, ""
+
+    def _due(self) -> bool:
+        self.count += 1
+        return self.count - 1 == self.at
+
+    def read(self, slot: int) -> bytes | None:
+        if self._due() and self.fault != "lost":
+            raise PowerCut if "cut" in self.fault else OSError(5)
+        return super().read(slot)
+
+    def write(self, slot: int, data: bytes) -> None:
+        if not self._due():
+            super().write(slot, data)
+            return
+        if self.fault in ("raise-after", "cut-after"):
+            super().write(slot, data)
+        if self.fault in ("torn", "torn-cut"):
+            super().write(slot, data[: len(data) // 2])
+        if self.fault != "lost":
+            raise PowerCut if "cut" in self.fault else OSError(5)
+
+
+class Twins(RuleBasedStateMachine):
+    """The same calls, randomness and storage for both clients: the same slots, bytes and words come out."""
+
+    @initialize(keyed=st.booleans(), seed=st.integers(0, 2**32), consent=st.sampled_from([None, True]))
+    def make(self, keyed: bool, seed: int, consent: bool | None) -> None:
+        self.settings: dict[str, Any] = {"device_id": "b-1", "key": KEY if keyed else None, "fleet": "home"}
+        self.settings["announce_key"] = bytes(64) if keyed else None
+        self.seed = seed
+        self.python, self.c = Twin({}), Twin({})
+        self.sources = Source(seed), Source(seed)
+        with self.randomness():
+            ldp_client.provision(self.python, consent=consent)
+        provisioned = CBoard(LIFE, self.c, entropy=self.sources[1], begin=False, **self.settings)
+        assert provisioned.provision(consent=2 if consent else 0) == 0
+        self.boot(False)
+
+    def randomness(self) -> Any:
+        return mock.patch.object(ldp_client.os, "urandom", self.sources[0])
+
+    def boot(self, crossed: bool) -> None:
+        assert self.python.slots == self.c.slots
+        slots = [self.python.slots, self.c.slots]
+        self.python, self.c = Twin(slots[crossed]), Twin(slots[not crossed])
+        with self.randomness():
+            self.board: Any = Client(LIFE, self.python, **self.settings)
+        self.twin = CBoard(LIFE, self.c, entropy=self.sources[1], **self.settings)
+        assert self.twin.begun == 0
+
+    def both(self, call: Any) -> Any:
+        """What call(client) gave, or the word for what it raised: of both the same."""
+
+        def outcome(client: Any) -> Any:
+            try:
+                with self.randomness():
+                    return call(client)
+            except Refused as e:
+                return str(e)
+            except TypeError:
+                return "WRONG_TYPE"
+            except LDPError as e:
+                return word(str(e))
+
+        first, second = outcome(self.board), outcome(self.twin)
+        assert first == second
+        return first
+
+    @rule(
+        name=st.sampled_from(LIFE["experiments"]),
+        kind=st.integers(0, 2),
+        rule_of=st.sampled_from(["sum", "sum", "squares", "count", "unlimited"]),
+        epsilon=st.sampled_from([1, 1, 2, 5]),
+        cap=st.integers(1, 9),
+        every=st.sampled_from([1, 1, 2]),
+        serial=st.integers(0, 4),
+    )
+    def enroll(self, name: str, serial: int, **what: Any) -> None:
+        payload = payload_of(name, **what)
+        if self.settings["announce_key"]:
+            payload += b"\0" + serial.to_bytes(4, "big") + bytes(64)
+        self.both(lambda client: [client.enroll(payload, True)][:0])
+
+    @rule(name=st.sampled_from(LIFE["experiments"]), serial=st.integers(0, 4))
+    def a_signature_is_wrong(self, name: str, serial: int) -> None:
+        if self.settings["announce_key"]:
+            payload = b"\0" + serial.to_bytes(4, "big") + bytes(64)
+            assert self.both(lambda client: client.withdraw(name, payload)) in (
+                "REFUSED_SERIAL",
+                "REFUSED_SIGNATURE",
+            )
+
+    @rule(name=st.sampled_from(LIFE["experiments"]), empty=st.booleans())
+    def withdraw(self, name: str, empty: bool) -> None:
+        self.both(lambda client: client.withdraw(name, b"" if empty else None))
+
+    @rule(name=st.sampled_from((*LIFE["experiments"], "nobody")), value=st.sampled_from(VALUES))
+    def report(self, name: str, value: Any) -> None:
+        self.both(lambda client: client.report(name, value))
+
+    @rule(which=st.integers(0, 15), known=st.booleans())
+    def sent(self, which: int, known: bool) -> None:
+        reports = self.both(lambda client: client.outbox())
+        report = reports[which % len(reports)] if reports and known else b"\x10unknown"
+        self.both(lambda client: client.sent(report))
+
+    @rule(value=st.sampled_from([True, True, False]))
+    def consent(self, value: bool) -> None:
+        self.both(lambda client: setattr(client, "consent", value))
+
+    @rule(crossed=st.booleans())
+    def restart(self, crossed: bool) -> None:
+        self.boot(crossed)
+
+    @rule(at=st.integers(0, 3), fault=st.sampled_from(["raise", "raise-after", "lost", "torn"]))
+    def storage_fails(self, at: int, fault: str) -> None:
+        for storage in (self.python, self.c):
+            storage.at, storage.fault = storage.count + at, fault
+        self.both(lambda client: setattr(client, "consent", True))
+        self.they_agree()
+        self.both(lambda client: setattr(client, "consent", True))
+
+    @rule(value=st.sampled_from([True, None]))
+    def the_source_is_stuck(self, value: Any) -> None:
+        for source in self.sources:
+            source.stuck = True
+        self.report("e", value)
+        for source in self.sources:
+            source.stuck = False
+
+    @rule(at=st.integers(0, 3), fault=st.sampled_from(["cut", "cut-after", "torn-cut"]), no=st.booleans())
+    def the_power_is_cut(self, at: int, fault: str, no: bool) -> None:
+        for storage, client in ((self.python, self.board), (self.c, self.twin)):
+            storage.at, storage.fault = storage.count + at, fault
+            try:
+                with self.randomness():
+                    if no:
+                        client.consent = False
+                    else:
+                        client.report("e", None)
+            except (PowerCut, LDPError, Refused, TypeError):
+                pass
+        self.boot(False)
+
+    @rule(slot=st.integers(0, 1), data=st.sampled_from([b"", b"old"]))
+    def another_client_writes(self, slot: int, data: bytes) -> None:
+        before = self.python.slots.get(slot)
+        for storage in (self.python, self.c):
+            storage.slots[slot] = data
+        self.both(lambda client: client.report("e", None))
+        self.both(lambda client: setattr(client, "consent", True))
+        for storage in (self.python, self.c):
+            storage.slots[slot] = before or b""
+        self.boot(False)
+
+    @invariant()
+    def they_agree(self) -> None:
+        if not hasattr(self, "board"):
+            return
+        assert self.python.slots == self.c.slots
+        assert self.board.outbox() == self.twin.outbox()
+        one, two = self.board.status(), self.twin.status()
+        for name in ("consent", "pending", "sum", "squares"):
+            assert one[name] == two[name], name
+        assert [word(one[x]) for x in ("locked", "error")] == [two[x] for x in ("locked", "error")]
+        for name, line in one["experiments"].items():
+            found = two["experiments"][name]
+            assert found["enrolled"] == (line["left"] is not None)
+            assert (found["left"], found["reports"]) == (line["left"] or 0, line["reports"])
+            assert found["refused"] == word(line["reason"])
+            assert not found["enrolled"] or found["digest"] == line["digest"]
+            assert self.twin.serial(name) == self.board.serials.get(name, 0)
+
+
+Twins.TestCase.settings = settings(
+    max_examples=2000 if os.environ.get("LONG") else 60, stateful_step_count=40
+)
+TestTwins = Twins.TestCase
+
+
+@given(
+    entry=st.tuples(
+        st.sampled_from([1, 2, 5, 2**32 - 2, 2**32 - 1]),
+        st.sampled_from(["sum", "squares", "count", "unlimited"]),
+        st.sampled_from([1, 3 * EPSILON, 10**13, 2**54 - 1]),
+        st.sampled_from([0, EPSILON, 3 * EPSILON, 2**54 - 1, 2**56 - 1]),
+    ),
+    pinned=st.booleans(),
+    others=st.sampled_from([0, 0, 63, 64]),
+    cap=st.sampled_from([1, 2 * EPSILON, 2**54 - 1]),
+    epsilon=st.sampled_from([1000, EPSILON, 16_000_000]),
+    total=st.sampled_from([0, EPSILON, 2**47, 2**48 - EPSILON, 2**48 - 1]),
+    squares=st.sampled_from([0, 10**13, 2**64 - 10**12, 2**64 - 1]),
+    bounds=st.sampled_from([(2**47, 0), (2**62, 2**63), (2**63, 2**64 - 1), (16_000_000, 0), (0, 10**15)]),
+    sequence=st.sampled_from([3, 2**32 - 1]),
+)
+@settings(max_examples=400)
+def test_what_is_left_is_what_the_other_client_says(
+    entry, pinned, others, cap, epsilon, total, squares, bounds, sequence
+):
+    """Every bound and the end of every field: reports left, and whether one more is made."""
+    number, kind, pinned_cap, spent = entry
+    state: Any = ldp_client._State(bytes(16))
+    state.consent, state.sequence, state.sum, state.squares = True, sequence, total, squares
+    state.entries = {bytes([255, 255, 255, i]): (1, "sum", EPSILON, EPSILON) for i in range(others)}
+    if pinned:
+        state.entries[ldp_client._key("e")] = (number, kind, pinned_cap if kind != "unlimited" else 0, spent)
+    older = state.copy()
+    older.sequence = sequence - 1
+    slots = {0: state.encode(), 1: older.encode()}
+    policy = POLICY | {"sum": bounds[0], "squares": bounds[1]}
+    payload = experiment_json(
+        epsilon=epsilon, budget={"rule": kind} | ({} if kind == "unlimited" else {"cap": cap})
+    )
+    one: Any = Client(policy, MemoryStorage(slots), device_id="board-1")
+    two = board(slots, policy, record_bytes=40 + 22 * 66 + 21 * 16)
+    outcomes = []
+    for client, error in ((one, ExperimentRefused), (two, Refused)):
+        try:
+            client.enroll(payload)
+            outcomes.append((client.status()["experiments"]["e"]["left"], client.report("e", None) is None))
+        except error as e:
+            outcomes.append(word(str(e)) if client is one else str(e))
+    assert outcomes[0] == outcomes[1]
+
+
+# --- Failures ---------------------------------------------------------------------------------------
+
+CAP = 20
+PAYLOAD = experiment_json(budget={"rule": "sum", "cap": CAP * EPSILON})
+
+
+def life(made: CBoard, witness: Witness) -> None:
+    """Reports, an outage, acknowledgements out of order, a no and a yes."""
+
+    def acknowledge(reports: list[bytes]) -> None:
+        for report in reports:
+            witness.see(report)
+            with contextlib.suppress(Refused):
+                made.sent(report)
+
+    for i in range(4):
+        witness.see(made.report("e", i % 2 == 0))
+    acknowledge(made.outbox()[1:3])
+    witness.see(made.report("e", None))
+    acknowledge(made.outbox())
+    witness.see(made.report("e", True))
+    for value in (False, True):
+        try:
+            made.consent = value
+        except Refused:
+            assert value or not made.outbox()
+    witness.see(made.report("e", True))
+
+
+def started(slots: Any, seed: int) -> CBoard:
+    made = board(slots, seed=seed, key=KEY)
+    assert made.begun == 0
+    made.enroll(PAYLOAD)
+    return made
+
+
+def test_a_fault_or_a_cut_at_any_operation_gives_no_debit_back_and_sends_no_other_bytes_under_a_number():
+    counting = Twin(fresh_slots())
+    life(started(counting, 2), Witness())
+    assert counting.count > 50
+    seen = set()
+    for fault in ("raise", "raise-after", "lost", "torn", "cut", "cut-after", "torn-cut"):
+        for at in range(2, counting.count):
+            storage, witness = Twin(fresh_slots()), Witness()
+            storage.at, storage.fault = at, fault
+            with contextlib.suppress(PowerCut):
+                life(started(storage, 2), witness)
+            assert newest_record(storage.slots)["sum"] >= len(witness.seen) * EPSILON, "seen but not debited"
+            slots = dict(storage.slots)
+            again = started(MemoryStorage(slots), 3)
+            locked = again.status()["locked"]
+            seen.add((fault, locked))
+            if locked:
+                assert locked == "LOCKED"
+                assert [again.report("e", True) for _ in range(9)] == [None] * 9
+                assert again.outbox() == []
+                assert NAMES[again.provision()] == "EXISTS"
+                assert again.storage.slots == slots, "refilled"
+                continue
+            witness.see_all(again.outbox())
+            life(again, witness)
+            for _ in range(CAP):
+                witness.see(again.report("e", None))
+                for report in again.outbox():
+                    again.sent(report)
+            assert len(witness.seen) <= CAP
+            assert again.status()["sum"] == CAP * EPSILON
+    assert {fault for fault, locked in seen if locked} == {"torn", "torn-cut"}
+
+
+def test_a_slot_with_a_wrong_byte_locks_for_good():
+    made = started(fresh_slots(), 2)
+    made.report("e", True)
+    whole = made.storage.slots
+    for slot in (0, 1):
+        for at in range(len(whole[slot])):
+            for change in (0x01, 0x80, 0xFF):
+                wrong = bytearray(whole[slot])
+                wrong[at] ^= change
+                slots = whole | {slot: bytes(wrong)}
+                locked = started(slots, 3)
+                assert locked.status()["locked"] == "LOCKED"
+                assert locked.report("e", True) is None
+                with pytest.raises(Refused, match="LOCKED"):
+                    locked.consent = True
+                assert locked.storage.slots == slots
+    for slots in ({0: whole[0]}, {1: whole[1]}, {0: whole[1], 1: whole[0]}, {0: whole[0], 1: whole[0]}):
+        assert started(slots, 3).status()["locked"] == "LOCKED"
+
+
+def test_a_record_that_its_buffer_cannot_hold_locks_and_a_full_one_makes_no_report():
+    made = started(fresh_slots(), 2)
+    reports = [made.report("e", True) for _ in range(3)]
+    assert None not in reports
+    small = board(made.storage.slots, POLICY | {"experiments": ("e",)}, unsent=1, record_bytes=40 + 22 + 21)
+    assert small.status()["locked"] == "LOCKED"
+    # As large as a new line and two unsent reports want, and then not.
+    for size, reports in ((36 + 2 * 22 + 11 + 21 + 4, 2), (36 + 2 * 22 + 11 + 21 + 3, 1)):
+        slots = fresh_slots()
+        other = board(slots)
+        other.enroll(experiment_json(name="f"))
+        other.sent(other.report("f", True) or b"")
+        tight = board(other.storage.slots, POLICY | {"experiments": ("e",)}, unsent=2, record_bytes=size)
+        tight.enroll(PAYLOAD)
+        assert [tight.report("e", True) is not None for _ in range(3)].count(True) == reports
+    long = {i: sealed(slot[:-4] + bytes([21 + i]) + bytes(21 + i)) for i, slot in fresh_slots().items()}
+    assert board(long).status()["locked"] == "LOCKED"  # a longer report than there is
+    one = board(made.storage.slots, unsent=3)
+    one.enroll(PAYLOAD)
+    assert one.report("e", True) is None
+    one.sent(one.outbox()[0])
+    assert one.report("e", True) is not None
+
+
+def test_calls_from_callbacks_and_other_threads_do_nothing():
+    made = started(fresh_slots(), 2)
+    found = []
+
+    def nested(where: str) -> None:
+        made.during = lambda where: None
+        found.append(where)
+        assert made.report("e", True) is None
+        assert made.outbox() == []
+        for call in (lambda: made.sent(b"x"), lambda: made.enroll(PAYLOAD), lambda: made.withdraw("e")):
+            with pytest.raises(Refused, match="BUSY"):
+                call()
+        with pytest.raises(Refused, match="BUSY"):
+            made.consent = True
+        assert made.busy()
+        made.during = nested
+
+    made.during = nested
+    assert made.report("e", True) is not None
+    assert set(found) == {"entropy", "read", "write"}
+    made.during = lambda where: None
+    assert len(made.outbox()) == 1
+    # A no from an interrupt is heard at once, though it cannot be written then.
+    made.during = lambda where: made.c.hushmote_set_consent(made.client, False)
+    assert made.report("e", True) is not None
+    made.during = lambda where: None
+    assert (made.consent, made.outbox(), made.report("e", True)) == (False, [], None)
+    made.consent = True
+    assert len(made.outbox()) == 2
+
+    # A lock that another thread holds.
+    held = [False, []]
+    made.callbacks += [LOCK(lambda _: held[1].append("lock") or not held[0])]
+    made.callbacks += [UNLOCK(lambda _: held[1].append("unlock"))]
+    made.config.lock, made.config.unlock = map(pointer, made.callbacks[2:])
+    made.during = nested  # under a lock that its thread may take again
+    assert made.report("e", True) is not None
+    made.during = lambda where: None
+    assert held[1].count("lock") == held[1].count("unlock") > len(found) > 8
+    held[0] = True
+    assert made.report("e", True) is None
+    assert (made.outbox(), made.busy()) == ([], True)
+    assert held[1][-1] == "lock"
+    held[0] = False
+    assert (len(made.outbox()), made.busy()) == (3, False)
+
+
+def test_a_source_that_is_stuck_or_missing_spends_nothing():
+    made = started(fresh_slots(), 2)
+    before = dict(made.storage.slots)
+    made.entropy.stuck = True
+    for value in (True, "wrong"):
+        with pytest.raises(Refused, match="BAD_ENTROPY"):
+            made.report("e", value)
+    assert made.storage.slots == before
+    made.entropy.stuck = False
+    assert made.report("e", True) is not None
+    dead = board(before, begin=False)
+    dead.entropy.stuck = True
+    assert NAMES[dead.c.hushmote_begin(dead.client, dead.config_pointer)] == "BAD_ENTROPY"
+    dead.entropy.stuck = False
+    assert dead.report("e", True) is None
+    with pytest.raises(Refused, match="BUSY"):
+        dead.enroll(PAYLOAD)
+    assert (dead.consent, dead.outbox(), dead.storage.slots) == (None, [], before)
+    fresh = board(begin=False)
+    fresh.entropy.stuck = True
+    assert NAMES[fresh.provision()] == "BAD_ENTROPY"
+    assert fresh.storage.slots == {}
+
+
+def test_of_two_clients_on_one_ledger_the_one_that_notices_locks():
+    storage = MemoryStorage(fresh_slots())
+    one, two = started(storage, 2), started(storage, 3)
+    assert one.report("e", True) is not None
+    assert two.report("e", True) is None
+    assert (two.status()["locked"], two.status()["error"], two.outbox()) == ("ANOTHER", "ANOTHER", [])
+    assert one.report("e", True) is not None
+    assert newest_record(storage.slots)["sum"] == 2 * EPSILON
+
+
+def test_provisioning_fills_an_empty_board_and_nothing_else():
+    for cut in range(10):
+        storage = Twin({})
+        storage.at, storage.fault = cut, "cut"
+        made = board(storage, begin=False)
+        with contextlib.suppress(PowerCut):
+            made.provision(consent=0)
+        again = board(storage.slots)
+        assert again.status()["locked"] in (None, "NO_LEDGER")
+        assert again.consent is None
+        if again.status()["locked"]:
+            assert again.provision(consent=1) == 0
+        assert NAMES[again.provision()] == "EXISTS"
+        assert again.provision(replace=True, consent=2) == 0
+        assert board(again.storage.slots).consent is True
+
+
+def test_every_code_has_a_line_of_text():
+    texts = [library().hushmote_text(code).decode() for code in (0, *CODES.values())]
+    assert len(set(texts)) == len(texts)
+    assert all(text and "\n" not in text for text in texts)
+    assert "unknown code" not in texts
+    assert {library().hushmote_text(code) for code in (1, -13, -99)} == {b"unknown code"}
+
+
+def test_a_name_that_the_policy_lacks_is_nobody():
+    made = started(fresh_slots(), 2)
+    with pytest.raises(Refused, match="UNKNOWN"):
+        made.withdraw("nobody")
+    for serial in (0, 8, 2**32 - 1):  # an application's own no lets no older version in
+        keyed = board(dict(made.storage.slots), announce_key=KEY * 2, fleet="home")
+        keyed.enroll(PAYLOAD + b"\0" + serial.to_bytes(4, "big") + bytes(64), True)
+        with pytest.raises(Refused, match="SIGNATURE"):
+            keyed.withdraw("e", b"\x01" * 69)
+        for _ in range(2):
+            keyed.withdraw("e")
+            assert keyed.serial("e") == min(serial + 1, 2**32 - 1)
+    made.withdraw("e")
+    for name in ("nobody", "", "ee"):
+        assert made.report(name, True) is None
+    assert made.c.hushmote_line(made.client, b"nobody", ctypes.byref(Line())) == CODES["UNKNOWN"]
+    assert newest_record(made.storage.slots)["sum"] == 0
+
+
+def test_two_names_with_one_key_have_the_rule_of_the_first_report():
+    names = "n18622", "n41826"
+    for kind, epsilon in (("sum", 1), ("count", 2)):
+        made = board(fresh_slots(), LIFE | {"experiments": names})
+        first = payload_of(names[0], 0, kind, 1, 9, 1)
+        second = payload_of(names[1], 0, "count", epsilon, 9, 1)
+        made.enroll(first)
+        made.enroll(second)
+        report = made.report(names[0], True)
+        assert (report is not None, made.report(names[1], True)) == (True, None)
+        made.enroll(first)
+        with pytest.raises(Refused, match="PINNED"):
+            made.enroll(second)
+        made.sent(bytes(10))
+        assert made.outbox() == [report]
+        assert made.c.hushmote_unsent(made.client, 9, ctypes.create_string_buffer(20)) == 0

@@ -1,0 +1,630 @@
+"""The C client's experiments: the vectors, exact privacy, equal steps, the MicroPython client's answers."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import c_core
+import c_experiments as c
+import make_c_vectors
+import make_vectors
+import numpy as np
+import pytest
+from enumeration import assert_private, distribution, exp_below
+from epsilon_shapes import EPSILONS, SHAPES, SLOW_SHAPES
+from experiments import TEXTS, experiment_json
+
+from hushmote.device import ldp_client
+from hushmote.device.ldp_client import ONE, ExperimentRefused
+
+pytestmark = c_core.needs_gcc
+MANY = 40 if os.environ.get("LONG") else 1
+MAX_CODES = 1 << 24
+TRACED = ("-Os", "-fsanitize-coverage=trace-pc")
+PLAIN = (*c.FILES, "sha256", "threshold")
+EPSILONS_OF = EPSILONS if os.environ.get("LONG") else EPSILONS[::3]
+SHAPES_OF = {name: shape for name, shape in SHAPES.items() if name not in ("grr-64", "olh-64-2", "sw-33-7")}
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> c.Core:
+    return c.Core(tmp_path_factory.mktemp("traced"), *TRACED)
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> c.Core:
+    flags = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
+    return c.Core(tmp_path_factory.mktemp("watched"), *flags)
+
+
+def published(shape: dict[str, Any], epsilon: int = 1_000_000) -> bytes:
+    return experiment_json(epsilon=epsilon, **shape, budget={"rule": "unlimited"})
+
+
+def parsed(core: c.Core, payload: bytes) -> c.Experiment:
+    said, experiment = core.parse(payload)
+    assert said == 0, payload
+    return experiment
+
+
+def index_of(python: Any, at: int | None) -> c.Index:
+    count = len(getattr(python, "prefixes", ()))
+    slots = tuple((at or 0) // python.slots**i % python.slots for i in range(count)) if count else ()
+    return c.index_of(at if at is None or python.domain <= MAX_CODES else 0, slots)
+
+
+def test_every_vector_is_answered_under_the_sanitizers(tmp_path: Path):
+    (tmp_path / "vectors.h").write_text(make_c_vectors.build())
+    flags = (*c_core.SANITIZED, f"-DHUSHMOTE_ROOM_BYTES={c.ROOM_BYTES}", f"-I{tmp_path}", "-O1", "-lm")
+    sources = ("check", *PLAIN, "p256", "ledger", "client", "settings")
+    program = c_core.compiled(tmp_path / "check", sources, *flags)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=False)
+    verdict = re.fullmatch(r"hushmote: (\d+) vectors, 0 wrong\n", done.stdout)
+    assert verdict, done.stdout + done.stderr
+    both = [json.loads(path.read_text()) for path in (make_vectors.PATH, make_vectors.FURTHER_PATH)]
+    every = sum(len(cases) for vectors in both for cases in vectors.values())
+    assert 0.97 * every < int(verdict[1]) <= every  # a few cannot be put to a C program
+
+
+# --- Privacy ---
+
+
+def laws(core: c.Core, experiment: c.Experiment, python: Any) -> dict[int | None, dict[int, Fraction]]:
+    indices = (None, *range(python.domain))
+    return {i: c.law(core.branches(experiment, index_of(python, i))) for i in indices}
+
+
+def check_privacy(core: c.Core, shape: dict[str, Any], epsilon: int) -> None:
+    payload = published(shape, epsilon)
+    experiment, python = parsed(core, payload), ldp_client.Experiment.parse(payload)
+    exact = laws(core, experiment, python)
+    ratio = assert_private(exact, epsilon)
+    # Not only below e^epsilon but close to it: rounding a threshold down by less than 1 is all that it costs.
+    levels = [level.threshold for level in core.levels(experiment)]
+    assert ratio > exp_below(epsilon) * (1 - max(Fraction(1, t) + Fraction(1, ONE - t) for t in levels))
+    for code, chance in exact[None].items():  # a missing reading is an index drawn evenly
+        assert 0 <= code < experiment.code_count
+        assert chance * python.domain == sum(exact[i][code] for i in range(python.domain))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_code_is_more_than_e_to_the_epsilon_likelier_for_one_index_than_for_another(
+    name: str, core: c.Core
+):
+    for epsilon in EPSILONS:
+        check_privacy(core, SHAPES[name], epsilon)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SLOW_SHAPES)
+def test_neither_where_hashes_have_many_seeds_or_values_are_many(name: str, core: c.Core):
+    for epsilon in EPSILONS:
+        check_privacy(core, SLOW_SHAPES[name], epsilon)
+
+
+@pytest.mark.parametrize("name", SHAPES_OF)
+def test_every_code_has_the_chance_that_the_micropython_client_gives_it(name: str, core: c.Core):
+    payload = published(SHAPES_OF[name])
+    experiment, python = parsed(core, payload), ldp_client.Experiment.parse(payload)
+    for i in (None, *range(python.domain)):
+        own = c.law(core.branches(experiment, index_of(python, i)))
+        assert own == distribution(lambda rng, i=i: python.randomize(i, rng))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_same_code_runs_for_a_truth_as_for_a_lie_and_for_every_index(name: str, core: c.Core):
+    """The compiled basic blocks, in their order, depend on the level alone, which the report shows."""
+    payload = published(SHAPES[name])
+    experiment, python = parsed(core, payload), ldp_client.Experiment.parse(payload)
+    levels = [level for level in core.levels(experiment) if level.weight or experiment.level_count == 1]
+    for indices in ((None,), range(python.domain)):
+        rows = np.concatenate([core.branches(experiment, index_of(python, i)) for i in indices])
+        assert set(np.unique(rows["truthful"])) == {0, 1}
+        assert rows["steps"].min() > 5
+        assert len(np.unique(rows[["level", "path", "steps"]])) == len(levels)
+
+
+# --- The MicroPython client's own answers ---
+
+INTEGERS = (
+    *(0, 1, -1, 2, 3, 4, 5, 7, 9, 13, 16, 17, 31, 64, 251, 255, 256, 257, 999, 1000, 1024, 4093, 4096, 4097),
+    *(65_535, 65_536, 65_537, 16_000_000, 16_000_001, 2**20, 2**20 + 1, 2**23, 2**23 + 1, 2**24 - 1, 2**24),
+    *(
+        2**24 + 1,
+        2**31,
+        2**32,
+        2**32 + 1,
+        2**32 + 2,
+        2**40,
+        2**40 + 1,
+        -(2**40),
+        -(2**40) - 1,
+        2**54 - 1,
+        2**54,
+    ),
+    *(2**63, 2**64, 2**64 + 1, 2**64 + 1_000_000, -(2**63), -(2**64) + 2, 10**30, 10**300),
+)
+OTHERS: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        False,
+        1.0,
+        0.5,
+        "",
+        "a",
+        "1",
+        " ",
+        "a" * 32,
+        "a" * 33,
+        "x" * 64,
+        "x" * 65,
+        "e f",
+        "sum count",
+    ),
+    *(
+        [],
+        {},
+        [[]],
+        [[0]],
+        [0],
+        [1],
+        [0, 1],
+        [1, 0],
+        [0, 0],
+        [2],
+        [0, 1, 2],
+        [3],
+        [-1],
+        [True],
+        ["0"],
+        [1, 1, 1],
+    ),
+    *(
+        ["a"],
+        ["a", "a"],
+        ["a", "b"],
+        ["a", ""],
+        ["a", 1],
+        [4, 3, 3, 3],
+        [2, 2, 2],
+        [1, 2, 2],
+        [1] * 16,
+        [1] * 17,
+    ),
+    *(
+        {"rule": "sum", "cap": 1},
+        {"rule": "count"},
+        {"rule": "unlimited"},
+        {"rule": "squares", "cap": 2**54 - 1},
+    ),
+    *(
+        [[0], [1]],
+        [[0], [0]],
+        [[0], [0, 1]],
+        [[1], [0]],
+        [[0], []],
+        [[0], 1],
+        [[0, 0]],
+        [[0], [1], [0, 1], [0]],
+    ),
+    *(
+        "hour",
+        "all",
+        "bool",
+        "choice",
+        "number",
+        "text",
+        "pair",
+        "rr",
+        "grr",
+        "olh",
+        "hh",
+        "pgr",
+        "sw",
+        "prefix",
+    ),
+    *("views", "unlimited", "squares", "count", "sum", make_vectors.nested(60)),
+)
+PIECES = (
+    *(
+        b'"',
+        b",",
+        b":",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b" ",
+        b"-",
+        b"0",
+        b"00",
+        b"-0",
+        b"1",
+        b".",
+        b".0",
+        b"e",
+        b"e1",
+        b"E+2",
+    ),
+    *(
+        b"true",
+        b"null",
+        b"nul",
+        b"NaN",
+        b"-Infinity",
+        b"{}",
+        b"[]",
+        b'""',
+        b'"e":',
+        b'"a",',
+        b"\\",
+        b"\\u0061",
+    ),
+    *(
+        b"\t",
+        b"\x00",
+        b"\x7f",
+        b"\xc3\xa9",
+        b'"every":NaN,',
+        b'"every":1e5,',
+        b'"every":[{"a":[1,-2.5e-3]}],',
+    ),
+)
+
+
+def one_of(rng: np.random.Generator, options: Any) -> Any:
+    return options[int(rng.integers(len(options)))]
+
+
+def changed(value: Any, rng: np.random.Generator) -> Any:
+    """A value near this one, or another."""
+    kind = rng.integers(8)
+    if kind == 0 and isinstance(value, list) and value:
+        at = int(rng.integers(len(value)))
+        return [*value[:at], changed(value[at], rng), *value[at + 1 :]]
+    if kind == 1 and isinstance(value, list):
+        return [*value, *value[:1]] if rng.integers(2) else value[1:]
+    if kind == 2 and isinstance(value, dict):
+        return mutated(value, rng)
+    if kind <= 4 and type(value) is int:
+        return value + one_of(rng, (-1, 1, 2**32, 2**64))
+    if kind <= 6 and type(value) is int and 0 < value < 2**60:
+        return int(rng.integers(1, 2 * value))
+    return one_of(rng, INTEGERS if rng.integers(2) else OTHERS)
+
+
+def mutated(fields: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """Fields of which one is dropped, of another value, or new."""
+    names = list(fields)
+    kind = rng.integers(8)
+    if kind == 0 and names:
+        gone = one_of(rng, names)
+        return {name: value for name, value in fields.items() if name != gone}
+    if kind == 1:
+        new = one_of(rng, (*FIELDS, "x", ""))
+        return {**fields, new: one_of(rng, (*DONATED.get(new, ()), *INTEGERS[:12]))}
+    own = one_of(rng, names or ["v"])
+    donated = DONATED.get(own, ())
+    if kind <= 4 and donated:
+        return {**fields, own: one_of(rng, donated)}
+    return {**fields, own: changed(fields.get(own), rng)}
+
+
+def damaged(payload: bytes, rng: np.random.Generator) -> bytes:
+    """Bytes of which a few are others, gone, new, or there twice."""
+    for _ in range(int(rng.integers(1, 3))):
+        at = int(rng.integers(len(payload) + 1))
+        to = at + int(rng.integers(1, 12))
+        more = one_of(rng, PIECES) if rng.integers(3) else payload[at:to]
+        payload = payload[:at] + more + payload[at if rng.integers(2) else to :]
+    return payload
+
+
+def sources() -> list[bytes]:
+    shapes = [published(shape) for shape in (*SHAPES.values(), *SLOW_SHAPES.values())]
+    found = [payload.encode() for payload in make_vectors.EXPERIMENTS]
+    cases = make_vectors.malformed()
+    found += [bytes.fromhex(x["hex"]) if "hex" in x else x["payload"].encode() for x in cases]
+    # Texts whose slots are indices like others, and what only their lengths tell apart.
+    text = {"type": "text", "salt": "s", "slots": 2, "prefixes": [1, 2, 3]}
+    found.append(published({**text, "mechanism": "grr"}))
+    found.append(published({**text, "mechanism": "hh", "fanout": 2, "cells": [2, 3, 3]}))
+    found.append(
+        published({**text, "slots": 1 << 20, "prefixes": [1] * 16, "mechanism": "prefix", "q": 1021})
+    )
+    # A view with a part twice, parts of one name, and parts whose product alone is too large.
+    views = {"type": "pair", "mechanism": "views", "views": [[0], [1]], "cells": [3, 2]}
+    named = {**make_vectors.CRASHED, "name": "version"}
+    found.append(published({**views, "of": [make_vectors.VERSION, named]}))
+    found.append(
+        published({**views, "of": [make_vectors.VERSION, make_vectors.CRASHED], "views": [[0], [1, 1]]})
+    )
+    for bins in (4096, 8192, 65_536):
+        numbers = [{"name": name, "type": "number", "low": 0, "high": 9, "bins": bins} for name in "ab"]
+        found.append(published({**views, "of": numbers}))
+    return found + shapes
+
+
+SOURCES = sources()
+OBJECTS: list[dict[str, Any]] = []
+for _payload in SOURCES:
+    with contextlib.suppress(ValueError, TypeError):
+        OBJECTS.append(dict(json.loads(_payload)))
+GOOD = [dict(json.loads(_payload)) for _payload in make_vectors.EXPERIMENTS]
+GOOD += [json.loads(published(shape)) for shape in (*SHAPES.values(), *SLOW_SHAPES.values())]
+DONATED: dict[str, list[Any]] = {}
+for _fields in OBJECTS:
+    for _name, _value in _fields.items():
+        if _value not in DONATED.setdefault(_name, []):
+            DONATED[_name].append(_value)
+FIELDS = tuple(DONATED)
+
+
+def respelled(payload: bytes, rng: np.random.Generator) -> bytes:
+    """One of its numbers written in another way, most of which are none."""
+    number = one_of(rng, list(re.finditer(rb"(?<![\w\"])-?\d+", payload)))
+    forms = (
+        b"0%s",
+        b"-%s",
+        b"+%s",
+        b"%s.0",
+        b"%s.",
+        b"%se0",
+        b"%sE+0",
+        b"%s.0e-0",
+        b"-0",
+        b"--%s",
+        b"%s0",
+        b" %s ",
+    )
+    form = one_of(rng, forms)
+    return payload[: number.start()] + form.replace(b"%s", number[0]) + payload[number.end() :]
+
+
+def candidates(rng: np.random.Generator, count: int) -> list[bytes]:
+    """Experiments and what nearly is one."""
+    found = list(SOURCES)
+    while len(found) < count:
+        kind = int(rng.integers(5))
+        fields = one_of(rng, GOOD if kind != 2 else OBJECTS)
+        for _ in range(int(rng.integers(1, 3)) if kind >= 2 else 0):
+            fields = mutated(fields, rng)
+        between = one_of(rng, ((",", ":"), (", ", ": "), ("  ,", " :  ")))
+        payload = json.dumps(fields, separators=between).encode()
+        if rng.integers(4) == 0:  # a field before its time, which the last of its name replaces
+            other = one_of(rng, FIELDS)
+            earlier = json.dumps({other: changed(1, rng)}, separators=between).encode()[1:-1]
+            payload = b"{" + earlier + between[0].encode() + payload[1:]
+        if kind < 2:
+            payload = (respelled, damaged)[kind](payload, rng)
+        found.append(payload)
+    return found
+
+
+def by_python(payload: bytes) -> Any:
+    """The MicroPython client's experiment, None where it is refused or is no JSON, as NaN and Infinity."""
+    try:
+        experiment = ldp_client.Experiment.parse(payload)
+        json.loads(payload, parse_constant=_no_json)
+    except (ExperimentRefused, ValueError):
+        return None
+    return experiment if experiment.name in ("e", "room_temp", "a" * 32) else None
+
+
+def _no_json(word: str) -> None:
+    raise ValueError(word)
+
+
+def part_of(core: c.Core, experiment: c.Experiment, part: c.Part) -> dict[str, Any]:
+    kind = c.TYPES[part.type]
+    labels = core.words(experiment, part.words, part.domain - 1) if kind == "choice" else []
+    own = {"type": kind, "domain": part.domain, "labels": tuple(label.decode() for label in reversed(labels))}
+    return own | {"low": part.low, "high": part.high}
+
+
+def part_by_python(part: Any) -> dict[str, Any]:
+    own = {name: getattr(part, name) for name in ("type", "labels", "low", "high")}
+    return own | {"domain": min(part.domain, MAX_CODES + 1)}
+
+
+def levels_by_python(python: Any) -> list[tuple[int, ...]]:
+    """threshold, offset, g, width, t, weight, view of each level, as the C client keeps them."""
+    if python.mechanism == "sw":
+        return [(python.threshold, 0, python.domain, 2 * python.reach + 1, 0, 0, 0)]
+    if python.mechanism in ("pgr", "prefix"):
+        points = python.levels or [python.points]
+        return [(p.threshold, p.offset, p.q, p.outside, p.t, p.weight, 0) for p in points]
+    views = [sum(1 << part for part in view) for view in getattr(python, "views", ())] or [0] * 24
+    return [
+        (level.threshold, level.offset, level.g, level.width, level.t, level.weight, view)
+        for level, view in zip(python.levels, views, strict=False)
+    ]
+
+
+def check_same(core: c.Core, experiment: c.Experiment, python: Any) -> None:
+    """Every derived field is the MicroPython client's."""
+    for name in ("epsilon", "every", "cap", "code_count", "code_bytes", "weight_sum"):
+        assert getattr(experiment, name) == getattr(python, name), name
+    assert experiment.domain == min(python.domain, MAX_CODES + 1)
+    assert bytes(experiment.sha256) == python.sha256
+    assert c.TYPES[experiment.type] == python.type
+    assert c.MECHANISMS[experiment.mechanism] == python.mechanism
+    assert c.RULES[experiment.rule] == python.rule
+    parts = core.parts(experiment)
+    own = [part_of(core, experiment, part) for part in parts]
+    assert own == [part_by_python(part) for part in (python.parts if python.type == "pair" else [python])]
+    if python.type == "text":
+        salt, prefixes = core.words(experiment, parts[0].words, 2)
+        assert (salt, tuple(prefixes), experiment.slots) == (python.salt, python.prefixes, python.slots)
+    names = ("threshold", "offset", "g", "width", "t", "weight", "view")
+    levels = [tuple(getattr(level, name) for name in names) for level in core.levels(experiment)]
+    assert levels == levels_by_python(python)
+
+
+def check_codes(core: c.Core, experiment: c.Experiment, python: Any, rng: np.random.Generator) -> None:
+    """Codes of a few indices and draws are the MicroPython client's."""
+    below = min(python.domain, 2**62)
+    for at in (None, 0, python.domain - 1, int(rng.integers(below)), int(rng.integers(below))):
+        seed = int(rng.integers(2**63))
+        code = core.draw(experiment, index_of(python, at), seed)
+        assert code == python.randomize(at, c.Draws(seed)), (at, seed)
+
+
+def readings(python: Any, rng: np.random.Generator) -> list[Any]:
+    """Readings of all types, many of the experiment's own."""
+    some: list[Any] = [None, True, False, 0, 1, -1, 10**30, -(10**30), b"off", [], (1, 2), *TEXTS]
+    low, high = -(2**41), 2**41
+    for part in (python, *getattr(python, "parts", ())):
+        some += part.labels[:4]
+        if part.type == "number":
+            low, high = part.low, part.high
+            some += [x for edge in (low, high) for x in (edge // 1000, edge // 1000 + 1)]
+    some += [int(x) for x in rng.integers(low // 1000 - 2, high // 1000 + 2, 4)]
+    if python.type == "pair":
+        some += [[one_of(rng, some) for _ in python.parts] for _ in range(40)]
+    return some
+
+
+def check_readings(core: c.Core, experiment: c.Experiment, python: Any, rng: np.random.Generator) -> None:
+    """Indices of readings are the MicroPython client's; those of thousandths are by the page's formula."""
+    for value in readings(python, rng):
+        index = core.bucket(experiment, value)
+        some = value if isinstance(value, list) else [value]
+        if python.type != "text" and any(isinstance(x, (bytes, bytearray)) for x in some):
+            continue  # a choice takes bytes in C, where texts are nothing else
+        try:
+            at = python.bucket(value)
+        except TypeError:
+            assert index is None, value
+            continue
+        assert index is not None, value
+        assert bool(index.missing) == (at is None), value
+        if at is not None and python.domain <= MAX_CODES:
+            assert index.at == at, value
+        for i in range(len(getattr(python, "prefixes", ())) if at is not None else 0):
+            assert index.slots[i] == at // python.slots**i % python.slots
+    if python.type == "number":
+        low, high = python.low, python.high
+        for milli in (low - 1, low, high - 1, high, *map(int, rng.integers(low, high, 8))):
+            index = core.bucket(experiment, Fraction(milli, 1000))
+            at = (min(max(milli, low), high) - low) * python.domain // (high - low)
+            assert index is not None
+            assert index.at == min(at, python.domain - 1)
+
+
+def test_what_is_an_experiment_and_what_is_in_it_is_what_the_micropython_client_says(watched: c.Core):
+    rng = np.random.default_rng(1)
+    taken = 0
+    seen: set[bytes] = set()
+    for payload in candidates(rng, 16_000 * MANY):
+        python = by_python(payload)
+        said, experiment = watched.parse(payload)
+        assert (said == 0) == (python is not None), (said, payload)
+        if python is None or payload in seen:
+            continue
+        seen.add(payload)
+        taken += 1
+        check_same(watched, experiment, python)
+        check_codes(watched, experiment, python, rng)
+        check_readings(watched, experiment, python, rng)
+    assert taken > 1_000
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        (published({"type": "bool", "mechanism": "sr"}), c.REFUSED_MISSING),
+        (published({"type": "color", "mechanism": "rr"}), c.REFUSED_MISSING),
+        (experiment_json(window="week"), c.REFUSED),
+        (make_vectors.number(2**24, "grr", epsilon=1_000).encode(), c.REFUSED_SMALL_EPSILON),
+        (make_vectors.number(2**24, "sw", reach=0, epsilon=1_000).encode(), c.REFUSED_SMALL_EPSILON),
+        (experiment_json(every=1)[:-1] + b', "every": NaN, "every": 1}', c.REFUSED),
+        (b"  " + experiment_json(), 0),
+        (b'{"a":' + b"[" * 512 + b"}", c.REFUSED),
+        (make_vectors.number(2**24, "olh", g=65_537).encode(), c.REFUSED),  # a prime, and too large
+        (published({"type": "pair", "of": [{"type": "bool", "name": x} for x in "abcd"]}), c.REFUSED),
+        (published({"type": "pair", "of": [{"type": "bool", "name": x, "g": 2} for x in "ab"]}), c.REFUSED),
+        (published({"type": "text", "salt": "s", "slots": 2, "prefixes": [1] * 17}), c.REFUSED),
+    ],
+)
+def test_why_an_experiment_is_refused(payload: bytes, said: int, watched: c.Core):
+    assert watched.parse(payload)[0] == said
+
+
+def test_parts_that_are_nowhere_are_no_reading(watched: c.Core):
+    pair = next(shape for shape in SHAPES.values() if shape["type"] == "pair")
+    assert watched.bucket(parsed(watched, published(pair)), c_core.Reading(5, 0, None, 2)) is None
+
+
+def test_printable_bytes_alone_are_taken_and_no_backslash(watched: c.Core):
+    choice = published({"type": "choice", "labels": ["a?"], "mechanism": "grr"})
+    for byte in range(256):
+        said, _ = watched.parse(choice.replace(b"?", bytes((byte,))))
+        assert (said == 0) == (32 <= byte < 127 and byte not in b'"\\'), byte
+
+
+def test_a_client_without_a_mechanism_refuses_its_experiments_and_one_without_room_those_that_need_it(
+    tmp_path: Path,
+):
+    without = [f"-DHUSHMOTE_WITH_{word}=0" for word in ("SW", "PGR", "TEXT", "PREFIX", "PAIRS")]
+    bare = c.Core(tmp_path, *without, room_bytes=128)
+    for name, shape in SHAPES.items():
+        further = shape["type"] in ("text", "pair") or shape["mechanism"] in ("sw", "pgr")
+        assert bare.parse(published(shape))[0] == (c.REFUSED_MISSING if further else 0), name
+    for mechanism in ("prefix", "views"):
+        assert bare.parse(published({"type": "bool", "mechanism": mechanism}))[0] == c.REFUSED_MISSING
+    (tmp_path / "tight").mkdir()  # for a library of its own name
+    tight = c.Core(tmp_path / "tight", room_bytes=128)
+    choice = {"type": "choice", "labels": ["x" * 63, "y" * 20], "mechanism": "pgr", "q": 2}
+    assert tight.parse(published(choice))[0] == c.REFUSED_ROOM
+    # 24 bytes of a part, 20 of each level; a label has one more byte than letters.
+    for count, said in ((5, 0), (6, c.REFUSED_ROOM)):
+        tree = make_vectors.hh(2**count, 2, [2] * count).encode()
+        assert bare.parse(tree)[0] == said
+    for letters, said in ((19, 0), (20, c.REFUSED_ROOM), (63, c.REFUSED_ROOM)):
+        choice = {"type": "choice", "labels": ["x" * 63, "y" * letters], "mechanism": "grr"}
+        assert bare.parse(published(choice))[0] == said
+
+
+# --- Any bytes at all ---
+
+
+def seeds() -> list[bytes]:
+    """Inputs of fuzz.c: experiments, signed messages, and pairs of slots, whole and damaged."""
+    found = [b"\x00" + payload for payload in SOURCES]
+    found += [b"\x80" + SOURCES[0] + b"\0\xff\xff\xff" + bytes((last,)) + bytes(64) for last in (254, 255)]
+    found += [b"\x80" + bytes.fromhex(case["payload"]) for case in make_vectors.signatures()]
+    four = {"type": "pair", "of": [{"name": x, "type": "bool"} for x in "abcd"], "mechanism": "grr"}
+    found += [b"\x00" + published(four), b'\x00{"a":' + b"[" * 990 + b"}"]
+    for case in (*make_vectors.ledgers(), *({"slots": x["before"]} for x in make_vectors.reports())):
+        first, second = (bytes.fromhex(slot or "") for slot in case["slots"])
+        if len(first) < 256:
+            found += [bytes((kind, len(first))) + first + second for kind in (0x90, 0x9F, 0xAC)]
+    return found
+
+
+@pytest.mark.parametrize("hashes", ["-DQUICK", "threshold.c sha256.c drbg.c p256.c"])
+@pytest.mark.skipif(
+    shutil.which("clang") is None, reason="clang is not there: apt-get install clang libclang-rt-dev"
+)
+def test_no_bytes_from_a_network_or_a_flash_break_a_promise(hashes: str, tmp_path: Path):
+    runs = (50_000 if hashes == "-DQUICK" else 4_000) * MANY
+    (tmp_path / "seeds").mkdir()
+    for number, seed in enumerate(seeds()):
+        (tmp_path / "seeds" / str(number)).write_bytes(seed)
+    command = (c_core.CORE / "fuzz.c").read_text().split("\n\n")[1]  # what it tells people to run
+    command = command.replace("clang", f"clang {' '.join(c_core.STRICT)}").replace("-DQUICK", hashes)
+    command = f"cp {c_core.CORE}/*.[ch] .\n{command.replace('100000000 CORPUS', f'{runs} -seed=1 seeds')}"
+    done = subprocess.run(["sh", "-ec", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    kinds = re.findall(r"^(\d+) [a-z ]+, (\d+) whole$", done.stderr, re.MULTILINE)
+    assert sum(int(ran) for ran, _ in kinds) >= 0.99 * runs
+    # Nobody has the key of the signed ones.
+    assert [int(ran) > runs // 20 and int(whole) > 0 for ran, whole in kinds] == [True, "-D" in hashes, True]

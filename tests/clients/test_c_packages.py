@@ -1,0 +1,266 @@
+"""The C client's packages: what they hold, and their ports as far as this machine can build them.
+
+Arduino's runs whole: `make arduino` fetches ArduinoCore-API and the library MQTT into .rig/arduino, or
+HUSHMOTE_ARDUINO names a folder with both. ESP-IDF's and Zephyr's are only read by gcc, with headers of ours
+in place of theirs; clients/c/packages.md says what to run where these are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from boards import experiment, payload_of
+from c_core import CORE, SANITIZED, needs_gcc
+from experiments import number_json
+from running import WAIT_S, running, until
+
+from hushmote._version import VERSION
+from hushmote.server.store import Store
+from hushmote.simulator.broker import MosquittoBroker
+
+pytestmark = needs_gcc
+ROOT = Path(__file__).parents[2]
+SUPPORT = ROOT / "tests" / "support"
+PROGRAMS = {"check.c", "fuzz.c"}
+SOURCES = {path.name for path in CORE.glob("*.c")} - PROGRAMS
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-fsyntax-only")
+ARDUINO = Path(os.environ.get("HUSHMOTE_ARDUINO", ROOT / ".rig" / "arduino"))
+PICO_SDK = Path(os.environ.get("PICO_SDK_PATH", ROOT / ".rig/pico/src/debian/usr/src/pico-sdk"))
+EXPERIMENT = experiment(bins=4, epsilon=1_000_000, budget={"rule": "sum", "cap": 30_000_000})
+
+
+def test_every_package_has_all_sources_no_program_and_one_version():
+    made = (CORE / "CMakeLists.txt").read_text()
+    listed = re.search(r"set\(hushmote_sources([^)]*)\)", made)
+    assert listed
+    assert set(listed[1].split()) == SOURCES
+    library = json.loads((CORE / "library.json").read_text())
+    assert library["build"]["srcFilter"] == ["+<*.c>", "-<check.c>", "-<fuzz.c>", "+<arduino/*.cpp>"]
+    assert set(library["export"]["exclude"]) == PROGRAMS
+    packed = runpy.run_path(str(CORE / "arduino" / "pack.py"))["files"]()
+    assert {Path(name).name for name in packed if name.endswith(".c")} == SOURCES
+    assert {
+        "src/hushmote.h",
+        "src/hushmote_arduino.cpp",
+        "library.properties",
+        "examples/Room/Room.ino",
+    } <= packed.keys()
+    component = yaml.safe_load((CORE / "idf_component.yml").read_text())
+    assert set(component["files"]["exclude"]) >= PROGRAMS
+    properties = dict(re.findall(r"(\w+)=(.*)", (CORE / "arduino" / "library.properties").read_text()))
+    module = yaml.safe_load((CORE / "zephyr" / "module.yml").read_text())
+    assert module["security"]["external-references"] == [f"pkg:generic/hushmote-c@{VERSION}"]
+    assert {library["version"], component["version"], properties["version"]} == {VERSION}
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+def test_a_project_of_cmake_links_it(tmp_path: Path):
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(firmware C)\n"
+        f"add_subdirectory({CORE} hushmote)\nadd_executable(firmware main.c)\n"
+        "target_link_libraries(firmware hushmote)\n"
+    )
+    (tmp_path / "main.c").write_text(
+        "#include <hushmote.h>\n#include <stdio.h>\nint main(void) { return puts(hushmote_text(0)) < 0; }\n"
+    )
+    for command in (["cmake", "-S", ".", "-B", "build"], ["cmake", "--build", "build"], ["build/firmware"]):
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("port", ["idf", "zephyr"])
+def test_ports_to_systems_that_are_not_here_are_c_without_warnings(port: str):
+    """No more than that: the headers are stand-ins."""
+    paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{SUPPORT / (port + '_stubs')}")
+    sources = sorted((CORE / port).glob("*.c"))
+    assert sources
+    done = subprocess.run(
+        ["gcc", "-std=gnu17", *WARNINGS, *paths, *sources], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not Path("/usr/include/psa/crypto.h").exists(), reason="libmbedtls-dev is not installed")
+def test_psa_hashes_and_takes_the_signatures_that_the_vectors_take(tmp_path: Path):
+    class Piece(ctypes.Structure):
+        _fields_ = (("data", ctypes.c_char_p), ("bytes", ctypes.c_size_t))
+
+    flags = ("-std=c99", *WARNINGS[:-1], "-shared", "-fPIC", f"-I{CORE}", f"-I{CORE / 'psa'}")
+    made = tmp_path / "psa.so"
+    subprocess.run(["gcc", *flags, "-o", made, CORE / "psa" / "hushmote_psa.c", "-lmbedcrypto"], check=True)
+    psa = ctypes.CDLL(str(made))
+    psa.hushmote_psa_verify.restype = ctypes.c_bool
+    assert psa.hushmote_psa_entropy(None, ctypes.create_string_buffer(8), 8) != 0  # it was not begun
+    assert psa.psa_crypto_init() == 0
+    entropy = ctypes.create_string_buffer(32)
+    assert psa.hushmote_psa_entropy(None, entropy, 32) == 0
+    assert any(entropy.raw)
+    taken = refused = 0
+    for case in json.loads((ROOT / "tests" / "vectors.json").read_text())["signatures"]:
+        payload = bytes.fromhex(case["payload"])
+        end = payload.find(b"\0")
+        if end < 0 or len(payload) != end + 69:
+            continue
+        name = json.loads(payload[:end])["name"]
+        topic = f"hushmote/v1/{case['fleet']}/experiment/{name}\0".encode()
+        pieces = (Piece * 3)(
+            Piece(topic, len(topic)), Piece(None, 0), Piece(payload[:-64], len(payload) - 64)
+        )
+        digest = ctypes.create_string_buffer(32)
+        psa.hushmote_psa_sha256(None, pieces, 3, digest)
+        good = psa.hushmote_psa_verify(None, bytes.fromhex(case["key"]), digest, payload[-64:])
+        if case["refused"] is None:
+            assert good
+            taken += 1
+        elif "signature" in case["refused"]:
+            assert not good
+            refused += 1
+    assert (taken > 0, refused > 0) == (True, True)
+
+
+@pytest.fixture(scope="module")
+def arduino(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sketch's program for this machine."""
+    mqtt, api = ARDUINO / "arduino-mqtt" / "src", ARDUINO / "ArduinoCore-API"
+    if not (mqtt.exists() and api.exists()) or shutil.which("g++") is None:
+        pytest.skip("ArduinoCore-API, MQTT or g++ is not there: `make arduino`")
+    folder = tmp_path_factory.mktemp("arduino")
+    subprocess.run(["python3", CORE / "arduino" / "pack.py", "made.zip"], cwd=folder, check=True)
+    shutil.unpack_archive(folder / "made.zip", folder)
+    library = folder / "Hushmote" / "src"
+    include = [f"-I{path}" for path in (SUPPORT / "arduino_host", api, mqtt, library)]
+    flags = ["-c", "-g", "-w", "-DARDUINO=10819", "-DHOST", *include]
+    theirs = [api / "api" / f"{name}.cpp" for name in ("String", "IPAddress", "Print", "Stream", "Common")]
+    theirs += [mqtt / "MQTTClient.cpp", *(mqtt / "lwmqtt").glob("*.c")]
+    for path in [SUPPORT / "arduino_host" / "board.cpp", *library.glob("*.c*"), *theirs]:
+        how = ["gcc"] if path.suffix == ".c" else ["g++", "-std=gnu++17"]
+        made = f"{path.parent.name}_{path.stem}.o"  # both have a client.c
+        checked = SANITIZED if path not in theirs else ()
+        subprocess.run([*how, *flags, *checked, path, "-o", made], cwd=folder, check=True)
+    subprocess.run(["g++", *SANITIZED, "-o", "board", *folder.glob("*.o")], cwd=folder, check=True)
+    return folder / "board"
+
+
+class Board:
+    def __init__(self, program: Path, folder: Path, port: int) -> None:
+        folder.mkdir(exist_ok=True)
+        self._log = folder / "log"
+        environment = {"BOARD_PORT": str(port), "BOARD_FOLDER": str(folder)}
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(
+                [program], env=environment, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def type(self, text: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(text.encode())
+        self._process.stdin.flush()
+
+    def says(self, text: str) -> None:
+        until(lambda: text in self.log(), self.log)
+
+    def log(self) -> str:
+        assert self._process.poll() is None, self._log.read_text()
+        return self._log.read_text()
+
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.wait(WAIT_S)
+
+
+@contextlib.contextmanager
+def counting(folder: Path, broker: MosquittoBroker) -> Iterator[Store]:
+    with Store(f"sqlite:///{folder}/store.sqlite") as store:
+        store.add_fleet("open", keyed=False)
+        store.add_experiment("open", payload_of(EXPERIMENT))
+        with running(store, broker):
+            yield store
+
+
+def counted(store: Store) -> int:
+    return int(store.histogram("open", EXPERIMENT.digest).sum())
+
+
+def test_the_library_for_arduino_reports_through_an_outage_until_its_budget_is_spent(
+    arduino: Path, tmp_path: Path
+):
+    with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+        with Board(arduino, tmp_path / "flash", broker.port) as board:
+            board.type("y")
+            board.says("no ledger")
+            board.type("p")
+            board.type("y")
+            until(lambda: counted(store) >= 1, board.log)
+            broker.terminate()
+            board.says(", 8 waiting")
+            broker.start()
+            until(lambda: counted(store) == 30, board.log)
+            board.says("spent 30, 0 waiting")
+        with Board(arduino, tmp_path / "flash", broker.port) as board:
+            board.type("p")
+            board.says("a ledger is there")
+            board.says("spent 30, 0 waiting")
+            board.type("n")
+        assert counted(store) == 30
+
+
+@pytest.mark.micropython
+@pytest.mark.skipif(not (PICO_SDK / "pico_sdk_init.cmake").exists(), reason="no Pico SDK: `make pico`")
+@pytest.mark.skipif(shutil.which("arm-none-eabi-g++") is None, reason="arm-none-eabi-g++ is not installed")
+def test_an_emulated_pico_says_after_a_yes_what_its_cap_allows_and_no_more_after_a_restart(tmp_path: Path):
+    environment = os.environ | {"PICO_SDK_PATH": str(PICO_SDK), "HUSHMOTE_PICO": str(ROOT / ".rig" / "pico")}
+    configure = ["cmake", "-S", CORE / "pico", "-B", tmp_path, "-DPICO_NO_PICOTOOL=1", "-DINTERVAL_MS=1000"]
+    for command in (configure, ["make", "-s", "-C", tmp_path, "room"]):
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+    asked = number_json(16, name="room_temp", budget={"rule": "sum", "cap": 4_000_000}).decode()
+    rig = ROOT / "firmware_tests" / "rigs" / "pico" / "run_serial.mjs"
+    command = ["node", rig, tmp_path / "room.bin"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, **pipes) as chip:
+        say_to, heard = chip.stdin, chip.stdout
+        assert say_to
+        assert heard
+
+        def told(last: str, count: int = 1) -> list[str]:
+            """The reports up to so many lines of this beginning."""
+            reports = []
+            for line in itertools.islice(iter(heard.readline, ""), 300):
+                count -= line.startswith(last)
+                reports += [line[7:].strip()] * line.startswith("report ")
+                if not count:
+                    return reports
+            raise AssertionError(f"the board did not say {last}")
+
+        def say(*lines: str) -> None:
+            for line in lines:
+                say_to.write(f"{line}\n")
+                say_to.flush()
+                assert told("well") == []
+
+        assert told("locked: no ledger") == []
+        say("provision", asked)
+        assert told("silent", 4) == []
+        say("yes")
+        reports = told("report", 4)
+        assert [int(report[10:18], 16) for report in reports] == [1, 2, 3, 4]
+        assert told("silent", 3) == []
+        say("restart")
+        assert told("silent") == reports  # nobody acknowledged them
+        say(*["sent"] * 4, asked)
+        assert told("silent", 3) == []
+        say("restart", asked)
+        assert told("silent", 3) == []

@@ -1,0 +1,304 @@
+"""hushmote-post, the C client on POSIX: a real broker, a real aggregator, and every way to be interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of
+from c_core import SANITIZED, STRICT, needs_gcc, post_program
+from certificates import Authority
+from run_page import LIBRARY
+from running import WAIT_S, until
+from served import served
+
+from hushmote.device.ldp_client import Client, Experiment
+from hushmote.server.provisioning.master_key import to_text
+from hushmote.server.store import Store
+from hushmote.server.wire import keys
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+pytestmark = [
+    needs_gcc,
+    pytest.mark.skipif(
+        not LIBRARY.exists(), reason="libmosquitto is not there: apt-get install libmosquitto-dev"
+    ),
+]
+POLICY = """
+HUSHMOTE_POLICY(policy, 40000000, 0, 4000000, HUSHMOTE_SUM, false, "temp", "room_temp");
+"""
+PYTHON_POLICY = {
+    "sum": 40_000_000,
+    "squares": 0,
+    "epsilon": 4_000_000,
+    "rules": ("sum",),
+    "experiments": ("temp", "room_temp"),
+}
+EXPERIMENT = experiment(bins=4, epsilon=2_000_000, budget={"rule": "sum", "cap": 40_000_000})
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    flags = " ".join((*STRICT, *SANITIZED))
+    return post_program(tmp_path_factory.mktemp("post"), POLICY, f"CFLAGS={flags}")
+
+
+class Post:
+    """One device: a folder, and the program on it."""
+
+    def __init__(
+        self, program: Path, folder: Path, port: int, fleet: str = "open", keyed: bool = False
+    ) -> None:
+        self.program, self.folder = program, folder
+        folder.mkdir(exist_ok=True)
+        self.settings: dict[str, Any] = {"fleet": fleet, "device_id": folder.name, "key": None}
+        self.settings |= {"announce_key": None, "mqtt_host": "127.0.0.1", "mqtt_user": None}
+        if keyed:
+            self.settings["key"] = keys.device_key(MASTER, fleet, folder.name).hex()
+            self.settings["announce_key"] = keys.public_key_bytes(SIGNING).hex()
+        self.meet(port)
+
+    def meet(self, port: int) -> None:
+        (self.folder / "settings.json").write_text(json.dumps(self.settings | {"mqtt_port": port}, indent=2))
+
+    def __call__(self, *arguments: str, text: str = "", status: int | None = 0) -> str:
+        done = subprocess.run(
+            [self.program, self.folder, *arguments],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+        assert status in (None, done.returncode), done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def ready(self) -> Post:
+        self("provision")
+        self("yes")
+        return self
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[subprocess.Popen[str]]:
+        """The program with an open input; killed at the end where it still runs."""
+        command, pipe = [self.program, self.folder, "run", "0"], subprocess.PIPE
+        with subprocess.Popen(command, text=True, bufsize=1, stdin=pipe, stdout=pipe) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+@contextlib.contextmanager
+def counting(folder: Path, broker: MosquittoBroker, keyed: bool = False) -> Iterator[Store]:
+    """A store with an aggregator that counts for it."""
+    url = f"sqlite:///{folder}/store.sqlite"
+    (folder / "master.key").write_text(to_text(FLEET_KEYS))
+    (folder / "master.key").chmod(0o600)
+    with Store(url) as store:
+        store.add_fleet("open", keyed=False)
+        store.add_fleet("keyed", keyed=True)
+        store.add_experiment("keyed" if keyed else "open", payload_of(EXPERIMENT))
+        arguments = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
+        with served(*arguments, "--master-key", folder / "master.key") as process:
+            process.ready()
+            yield store
+            assert process.end() == 0
+
+
+def counted(store: Store, fleet: str = "open", exp: Experiment = EXPERIMENT) -> int:
+    return int(store.histogram(fleet, exp.digest).sum())
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_each_report_counts_once_and_the_shares_are_right(program: Path, tmp_path: Path, keyed: bool):
+    """160 reports of one bin: within 40 of their mean, 7 standard deviations (once in 10^11)."""
+    fleet = "keyed" if keyed else "open"
+    with MosquittoBroker() as broker, counting(tmp_path, broker, keyed) as store:
+        for i in range(8):
+            post = Post(program, tmp_path / f"c-{i}", broker.port, fleet, keyed).ready()
+            # Each 21st line of a device finds its budget spent; other lines are none.
+            said = post("run", "0", text="temp 21.4\n" * 21 + "nobody 1\ntemp\n\n")
+            assert said.count("temp: report ") == 20
+            assert "temp: no report; 0 more left" in said
+            assert "temp: 20 reports made, 0 left" in said
+        until(lambda: counted(store, fleet) >= 160, "160 reports")
+        histogram = store.histogram(fleet, EXPERIMENT.digest)
+        assert int(histogram.sum()) == 160
+        truth = math.exp(2) / (math.exp(2) + 3)
+        assert abs(histogram[1] - 160 * truth) < 40
+        assert store.rejects().get(fleet, {}) == {}
+
+
+def test_without_a_yes_it_ends_at_once_and_a_no_drops_what_waits(program: Path, tmp_path: Path):
+    nobody = Post(program, tmp_path / "c", 1)  # nothing listens there
+    assert "no ledger; provision this board" in nobody("status", status=1)
+    assert "no ledger" in nobody("run", text="temp 1\n", status=1)
+    nobody("provision")
+    assert "a ledger is there" in nobody("provision", status=1)
+    assert "consent: not asked" in nobody("run", text="temp 1\n")
+    nobody("yes")
+
+    def in_use() -> bool:
+        with nobody.running() as process:  # which ends where a status had the folder first: then again
+            while process.poll() is None:
+                if "another client uses this folder" in nobody("status", status=None):
+                    return True
+        return False
+
+    until(in_use, "the lock")
+    # The folder is the MicroPython client's, in turns.
+    client = Client(PYTHON_POLICY, str(nobody.folder), device_id="c", fleet="open")
+    client.enroll(payload_of(EXPERIMENT))
+    assert client.report("temp", 21.4) is not None
+    assert client.report("temp", 21.4) is not None
+    del client
+    assert "consent: yes; 2 waiting" in nobody("status")
+    nobody("no")
+    assert "consent: no; 0 waiting" in nobody("status")
+    (nobody.folder / "ledger1").write_bytes(b"damaged")
+    assert "damaged" in nobody("status", status=1)
+    assert "damaged" in nobody("yes", status=1)
+    (nobody.folder / "settings.json").write_text('{"fleet": "open"}')
+    assert "settings.json: mqtt_host" in nobody("status", status=1)
+    # A value may have a field's name, and an escape that is none of ours is no password.
+    nobody.settings["mqtt_user"] = "mqtt_port"
+    for password, said in (("back\\slash\\new", "consent"), ("ä", "mqtt_password is wrong")):
+        nobody.settings["mqtt_password"] = password
+        nobody.meet(1)
+        assert said in nobody("status", status=1)
+    assert "usage" in nobody("stop", status=1) + nobody("run", "0", "0", status=2)
+
+
+def test_a_broker_that_dies_and_comes_back_costs_no_report(program: Path, tmp_path: Path):
+    with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+        post = Post(program, tmp_path / "c", broker.port).ready()
+        with post.running() as process:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write("temp 1\n" * 3)
+            until(lambda: counted(store) == 3, "3 reports")
+            broker.kill()
+            process.stdin.write("temp 1\n" * 5)
+            for number in range(1, 9):
+                assert process.stdout.readline().startswith(f"temp: report {number}, ")
+            broker.start()
+            process.stdin.close()
+            assert process.wait(WAIT_S) == 0
+        until(lambda: counted(store) >= 8, "8 reports")
+        assert counted(store) == 8
+
+
+def test_killed_at_any_time_it_counts_each_report_once(program: Path, tmp_path: Path):
+    with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+        post = Post(program, tmp_path / "c", broker.port).ready()
+        for killed_after in (0, 1, 2, 3, 1, 0, 2, 3):
+            with post.running() as process:
+                assert process.stdin
+                assert process.stdout
+                process.stdin.write("temp 1\n" * 3)
+                for _ in range(killed_after):
+                    assert process.stdout.readline()
+        said = post("run", "0")
+        (made,) = map(int, re.findall(r"^temp: (\d+) reports made", said, re.MULTILINE))
+        assert 12 <= made <= 20
+        until(lambda: counted(store) >= made, "all reports")
+        assert counted(store) == made
+        assert set(store.rejects().get("open", {})) <= {"duplicate"}
+
+
+class Withholding:
+    """Hands connections on to a broker, but no PUBACK back; published: the reports that went by."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self.published: list[bytes] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._server.accept()
+                far = socket.create_connection(("127.0.0.1", self._target))
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._pump, args=ends, daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError, EOFError), source, target, source.makefile("rb") as stream:
+            while head := stream.read(1):
+                size, shift, length = 0, 0, b""
+                while not length or length[-1] & 128:
+                    length += stream.read(1)
+                    size |= (length[-1] & 127) << shift
+                    shift += 7
+                body = stream.read(size)
+                if head[0] >> 4 == 3 and b"/report/" in body[: 2 + int.from_bytes(body[:2], "big")]:
+                    self.published.append(body)
+                if head[0] >> 4 != 4:
+                    target.sendall(head + length + body)
+
+    def close(self) -> None:
+        self._server.close()
+
+
+def test_what_nobody_acknowledges_is_bounded_and_goes_again_with_the_same_bytes(
+    program: Path, tmp_path: Path
+):
+    with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+        between = Withholding(broker.port)
+        post = Post(program, tmp_path / "c", between.port).ready()
+        with post.running() as process:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write("temp 1\n" * 7)
+            for _ in range(7):
+                assert process.stdout.readline().startswith("temp: report ")
+            until(lambda: counted(store) == 4, "4 reports")
+        between.close()
+        assert len(between.published) == 4
+        post.meet(broker.port)
+        assert "; 0 waiting" in post("run", "0")
+        until(lambda: counted(store) >= 7, "7 reports")
+        until(lambda: store.rejects().get("open") == {"duplicate": 4}, "the same 4 again")
+        assert counted(store) == 7
+
+
+def test_over_tls_it_talks_to_the_fleet_s_broker_alone(program: Path, tmp_path: Path):
+    ca, other, port = Authority(tmp_path), Authority(tmp_path, "other"), free_port()
+    certificate, key = ca.sign("broker", "127.0.0.1")
+    own, own_key = ca.sign("c")
+    lines = (f"listener {port} 127.0.0.1", f"certfile {certificate}", f"keyfile {key}", f"cafile {ca.file}")
+    with (
+        MosquittoBroker(settings=(*lines, "require_certificate true")) as broker,
+        counting(tmp_path, broker) as store,
+    ):
+        post = Post(program, tmp_path / "c", port).ready()
+        post.settings |= {"mqtt_cert": own.read_text(), "mqtt_key": own_key.read_text()}
+        post.settings["mqtt_ca"] = ca.file.read_text()
+        post.meet(port)
+        assert "; 0 waiting\n" in post("run", "0", text="temp 1\n")
+        until(lambda: counted(store) == 1, "a report")
+        post.settings["mqtt_ca"] = other.file.read_text()
+        post.meet(port)
+        with post.running() as process:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write("temp 1\n")
+            assert process.stdout.readline().startswith("temp: report 2, ")
+            log = Path(broker._folder or "", "log")
+            until(lambda: "unknown ca" in log.read_text(), log.read_text)
+            process.terminate()
+            assert "; 1 waiting" in process.stdout.read()
+            assert process.wait(WAIT_S) == 3
+        assert counted(store) == 1

@@ -1,0 +1,266 @@
+"""The ESPHome component: host firmware, a real broker, a real aggregator, somebody at Home Assistant."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+from boards import FLEET_KEYS, MASTER
+from command_line import hushmote
+from esphome_host import COMPONENTS, Device, build, esphome, needs_esphome, needs_esphome_build
+from experiments import experiment_json
+from paho.mqtt.enums import CallbackAPIVersion
+from running import until
+from served import served
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.provisioning.master_key import to_text
+from hushmote.server.store import Store
+from hushmote.server.wire.keys import device_key
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+pytestmark = needs_esphome
+REPORTS = 6
+NUMBER = {"type": "number", "low": 0, "high": 40_000, "bins": 16}
+PAIR = [NUMBER | {"name": "room", "bins": 4}, {"name": "door", "type": "bool"}]
+# What is sensed, and what asks for it. At ε = 16 two of six reports are a lie with a chance below 1e-10.
+SENSED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "room_temp": (21.4, NUMBER),
+    "door": (True, {"type": "bool"}),
+    "mode": ("eco", {"type": "choice", "labels": ["away", "eco"]}),
+    "firmware": ("eco", {"type": "text", "salt": "s", "slots": 16}),
+    "both": ((21.4, True), {"type": "pair", "of": PAIR}),
+}
+YAML = """
+esphome: {{name: {name}}}
+host:
+logger: {{level: INFO}}
+api: {{port: {api_port}}}
+external_components:
+  - source: {components}
+sensor:
+  - {{platform: template, name: Room, id: room, lambda: "return 21.4;", update_interval: 1s}}
+switch:
+  - {{platform: template, name: Hold, id: hold, optimistic: true}}
+  - {{platform: template, name: Mark, optimistic: true}}
+text_sensor:
+  - {{platform: template, id: mode, lambda: 'return {{"eco"}};', update_interval: 1s}}
+binary_sensor:
+  - {{platform: template, id: door, lambda: "return true;"}}
+  - {{platform: template, name: Button, id: held, lambda: "return id(hold).state;"}}
+hushmote:
+  identity: !include {name}.esphome.yaml
+  policy: {{sum: {sum}, epsilon: 16, rules: count, consent_from: {consent_from}}}
+  experiments:
+    - {{name: room_temp, reading: {reading}, interval: 1s, budget_left: {{name: Left}}}}
+    - {{name: door, reading: door, interval: 1s}}
+    - {{name: mode, reading: mode, interval: 1s}}
+    - {{name: firmware, reading: mode, interval: 1s}}
+    - {{name: both, reading: [room, door], interval: 1s}}
+  takes_part: {{name: Takes part}}
+  provision: {{name: Provision}}
+  last_report: {{name: Last}}
+  yes_button: held
+  delay: 0s
+"""
+
+
+def write(folder: Path, port: int, name: str = "desk", **changes: object) -> int:
+    """Identity and YAML of a device whose broker is at a port; returns the port of its API."""
+    (folder / "master.key").write_text(to_text(FLEET_KEYS))
+    (folder / "master.key").chmod(0o600)
+    broker = f"mqtt://127.0.0.1:{port}"
+    device = (
+        "provision",
+        "device",
+        name,
+        "--for",
+        "esphome",
+        "--fleet",
+        "home",
+        "--master-key",
+        "master.key",
+    )
+    hushmote(*device, "--broker", broker, cwd=folder)
+    values = {"name": name, "api_port": free_port(), "components": COMPONENTS, "reading": "room"}
+    values |= {"consent_from": "network", "sum": 16 * REPORTS * len(SENSED)} | changes
+    (folder / f"{name}.yaml").write_text(YAML.format(**values))
+    return int(str(values["api_port"]))
+
+
+def asked(name: str, cap: int) -> bytes:
+    budget = {"rule": "count", "cap": cap}
+    return experiment_json(name=name, mechanism="grr", epsilon=16_000_000, budget=budget, **SENSED[name][1])
+
+
+@contextlib.contextmanager
+def counting(folder: Path, broker: MosquittoBroker, *payloads: bytes) -> Iterator[Store]:
+    url = f"sqlite:///{folder}/store.sqlite"
+    with Store(url) as store:
+        store.add_fleet("home", keyed=True)
+        for payload in payloads:
+            store.add_experiment("home", payload)
+        where = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
+        with served(*where, "--master-key", folder / "master.key") as process:
+            process.ready()
+            yield store
+            assert process.end() == 0
+
+
+@contextlib.contextmanager
+def listening(broker: MosquittoBroker) -> Iterator[list[tuple[str, int]]]:
+    """What devices of the fleet say at the broker: topic, and the number of a report or 0."""
+    heard: list[tuple[str, int]] = []
+
+    def take(_client: object, _userdata: object, message: paho.MQTTMessage) -> None:
+        number = int.from_bytes(message.payload[5:9], "big") if "/report/" in message.topic else 0
+        heard.append((message.topic, number))
+
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.on_message = take
+    client.connect(broker.host, broker.port)
+    client.subscribe([(f"hushmote/v1/home/{kind}/+", 1) for kind in ("report", "status")])
+    client.loop_start()
+    try:
+        yield heard
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+def numbers(store: Store, device: str) -> set[int]:
+    """Numbers of the device's reports that were counted."""
+    return {
+        number
+        for name, _, seen in store.seen("home")
+        if name == device
+        for number in range(1, 99)
+        if number in seen
+    }
+
+
+@needs_esphome_build
+def test_a_host_firmware_reports_what_it_senses_after_a_yes_until_its_budget_is_spent(tmp_path: Path):
+    experiments = [asked(name, REPORTS) for name in SENSED]
+    with MosquittoBroker() as broker:
+        api_port = write(tmp_path, broker.port)
+        firmware, flash = build(tmp_path, "desk"), tmp_path / "flash"
+        with counting(tmp_path, broker, *experiments) as store, listening(broker) as heard:
+            with Device(firmware, flash, api_port) as device:
+                device.turn("Takes part", True)  # there is no ledger yet
+                device.lives("Room", 3)
+                assert "yes: " in device.log()
+                assert device.last("Takes part") is False
+                device.press("Provision")
+                device.lives("Room", 3)
+                assert heard == []  # without a yes it does not even connect
+                device.turn("Takes part", True)
+                device.wait("Takes part", True)
+                spent = [True] * len(SENSED)
+                until(lambda: [REPORTS in seen for *_, seen in store.seen("home")] == spent, device.log)
+                device.wait("Left", 0)
+                device.lives("Room", 3)
+                assert device.last("Last").endswith(f" {REPORTS}")
+                for payload, (reading, _) in zip(experiments, SENSED.values(), strict=True):
+                    experiment = Experiment.parse(payload)
+                    counts = store.histogram("home", experiment.digest)
+                    assert counts.sum() == REPORTS
+                    assert counts[experiment.bucket(reading)] >= REPORTS - 1, experiment.name
+            with Device(firmware, flash, api_port) as device:
+                device.wait("Left", 0)
+                device.press("Provision")  # a ledger that is there stays
+                device.lives("Room", 4)
+                assert device.last("Left") == 0
+                assert device.last("Takes part") is True
+                assert not device.last("Last")
+        reports = sorted(number for topic, number in heard if "/report/" in topic)
+        assert reports == sorted([*range(1, REPORTS + 1)] * len(SENSED))
+
+
+@needs_esphome_build
+def test_only_the_button_says_yes_and_a_no_drops_what_waits(tmp_path: Path):
+    with MosquittoBroker() as broker:
+        api_port = write(tmp_path, broker.port, "hall", consent_from="board", sum=16 * 12)
+        firmware = build(tmp_path, "hall")
+        with (
+            counting(tmp_path, broker, asked("room_temp", 99)) as store,
+            Device(firmware, tmp_path / "flash", api_port) as device,
+        ):
+            device.lives("Room", 1)
+            device.press("Provision")
+            device.turn("Takes part", True)
+            device.lives("Room", 2)
+            assert device.last("Takes part") is False
+            device.turn("Hold", True)
+            device.wait("Takes part", True)
+            device.turn("Hold", False)
+            until(lambda: numbers(store, "hall"), device.log)
+            broker.terminate()
+            device.turn("Mark", True)
+            device.wait("Mark", True)  # whatever was shown before this was made before it
+            before = int(device.last("Last").split()[1])
+            device.wait("Last", f"room_temp {before + 1}")  # made while the broker is away
+            device.turn("Takes part", False)
+            device.wait("Takes part", False)
+            dropped = int(device.last("Last").split()[1])
+            broker.start()
+            device.turn("Takes part", True)
+            device.lives("Room", 3)
+            assert device.last("Takes part") is False
+            device.turn("Hold", True)
+            device.wait("Takes part", True)
+            until(lambda: 12 in numbers(store, "hall"), device.log)
+            device.wait("Left", 0)
+        assert not numbers(store, "hall") & set(range(before + 1, dropped + 1))
+        assert numbers(store, "hall") >= set(range(dropped + 1, 13))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sum": 0.5}, "sum allows not one report of epsilon"),
+        ({"reading": "hold"}, "hold must be a sensor, a binary_sensor or a text_sensor"),
+        ({"reading": "[room, room, room, room]"}, "length of value must be at most 3"),
+        ({"consent_from": "anyone"}, "Unknown value 'anyone'"),
+    ],
+)
+def test_what_is_wrong_in_the_yaml_is_said_before_anything_is_built(tmp_path: Path, changes: dict, said: str):
+    write(tmp_path, 1883, **changes)
+    assert said in esphome("config", "desk.yaml", folder=tmp_path, status=2)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("key: '00'", "must be 64 hex digits"),
+        ("broker: a,b", "the host platform is for tests"),
+    ],
+)
+def test_a_wrong_identity_is_said_too(tmp_path: Path, broken: str, said: str):
+    write(tmp_path, 1883)
+    identity = tmp_path / "desk.esphome.yaml"
+    field = broken.split(":")[0]
+    lines = [line for line in identity.read_text().splitlines() if not line.startswith(f"{field}:")]
+    identity.write_text("\n".join([*lines, broken]))
+    printed = esphome("config", "desk.yaml", folder=tmp_path, status=2)
+    assert said in printed
+
+
+def test_the_example_is_valid_and_conceals_the_key(tmp_path: Path):
+    write(tmp_path, 1883)
+    identity = (tmp_path / "desk.esphome.yaml").read_text()
+    example = (COMPONENTS.parent / "example.yaml").read_text()
+    (tmp_path / "hushmote").mkdir()
+    (tmp_path / "hushmote" / "desk.esphome.yaml").write_text(identity)
+    remote = example[example.index("  - source:") : example.index("wifi:")]
+    (tmp_path / "example.yaml").write_text(example.replace(remote, f"  - source: {COMPONENTS}\n\n"))
+    (tmp_path / "secrets.yaml").write_text("wifi_ssid: any\nwifi_password: any_password\n")
+    printed = esphome("config", "example.yaml", folder=tmp_path)
+    assert "Configuration is valid!" in printed
+    # Concealed, as ESPHome conceals a password.
+    key = device_key(MASTER, "home", "desk").hex()
+    assert f"key: \\033[8m{key}\\033[28m" in printed

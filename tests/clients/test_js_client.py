@@ -1,0 +1,623 @@
+"""clients/js: held to the vectors, to what boards take and draw, to e^epsilon, and to power cuts."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from enumeration import BranchingRng, assert_private, distribution, memory
+from experiments import TEXTS, experiment_json, number_json
+from failing_storage import Witness, parse_record
+from fuzz_inputs import EXPERIMENTS, FIELDS, mutate, mutate_fields
+from npm_packages import packed
+
+from hushmote._version import VERSION
+from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused, provision
+
+ROOT = Path(__file__).parents[2]
+RIG = Path(__file__).with_name("js_rig.mjs")
+NODE = shutil.which("node")
+VECTORS: dict[str, list[Any]] = {}
+for _file in ("vectors.json", "vectors_further.json"):
+    for _name, _cases in json.loads((ROOT / "tests" / _file).read_text()).items():
+        VECTORS.setdefault(_name, []).extend(_cases)
+POLICY = {
+    "sum": 2**47,
+    "squares": 0,
+    "epsilon": 16_000_000,
+    "rules": ["sum", "squares", "count", "unlimited"],
+    "experiments": ["e", "f", "room_temp", "a" * 32, "__proto__"],
+}
+DEVICE = "k3f9x1"
+E = experiment_json()
+
+pytestmark = [
+    pytest.mark.micropython,
+    pytest.mark.skipif(NODE is None, reason="no Node: apt-get install nodejs"),
+]
+
+
+def coded(x: Any) -> Any:
+    """For the rig: bytes, and what JSON would round or lacks."""
+    if isinstance(x, bytes | bytearray):
+        return {"$hex": x.hex()}
+    if isinstance(x, float):
+        return {"$float": str(x).replace("inf", "Infinity").replace("nan", "NaN")}
+    if isinstance(x, int) and not isinstance(x, bool) and abs(x) > 1 << 53:
+        return {"$big": str(x)}
+    if isinstance(x, dict):
+        return {k: coded(v) for k, v in x.items()}
+    return [coded(v) for v in x] if isinstance(x, list | tuple) else x
+
+
+def start() -> subprocess.Popen[str]:
+    """The rig, once it waits for its requests."""
+    assert NODE
+    process = subprocess.Popen([NODE, RIG], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def ask(requests: list[Any]) -> list[Any]:
+    """What the client answers to each [job, argument, ...]."""
+    process = start()
+    out, _ = process.communicate(json.dumps(coded(requests)))
+    assert process.returncode == 0
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_the_package_has_the_version_of_all():
+    assert json.loads((ROOT / "clients/js/package.json").read_text())["version"] == VERSION
+
+
+# --- From a reading to a code -----------------------------------------------------------------------
+
+
+def payloads() -> dict[str, bytes]:
+    return {case["sha256"][:8]: case["payload"].encode() for case in VECTORS["experiments"]}
+
+
+def test_thresholds_of_the_vectors():
+    cases = VECTORS["thresholds"]
+    assert ask([["threshold", c["epsilon"], c["g"] - 1] for c in cases]) == [c["threshold"] for c in cases]
+
+
+def test_experiments_of_the_vectors():
+    cases = VECTORS["experiments"]
+    for case, found in zip(cases, ask([["parse", c["payload"].encode()] for c in cases]), strict=True):
+        names = {"cap": "cap", "domain": "domain", "code_count": "codes", "code_bytes": "codeBytes"}
+        names |= {"sha256": "sha256", "epsilon": "epsilon", "every": "every"}
+        assert {k: str(case[k]) for k in names} == {k: str(found[v]) for k, v in names.items()}
+    assert str(2**54 - 1) in {str(case["cap"]) for case in cases}
+
+
+def test_what_the_vectors_call_malformed_is_refused():
+    cases = [bytes.fromhex(c["hex"]) if "hex" in c else c["payload"].encode() for c in VECTORS["malformed"]]
+    assert all(str(found).startswith("ExperimentRefused: ") for found in ask([["parse", c] for c in cases]))
+
+
+def test_readings_of_the_vectors():
+    made = {"float": float, "bytes": str.encode, "bool": bool}
+    # JavaScript has no float 1.0 besides the integer 1.
+    cases = [c for c in VECTORS["buckets"] if (c["kind"], c["value"]) != ("float", 1.0)]
+    assert len(cases) == len(VECTORS["buckets"]) - 1
+    values = [made.get(c["kind"], lambda x: x)(c["value"]) for c in cases]
+    found = ask([["bucket", payloads()[c["experiment"]], v] for c, v in zip(cases, values, strict=True)])
+    for case, index in zip(cases, found, strict=True):
+        index = "TypeError" if str(index).startswith("TypeError") else index
+        assert (None if index is None else str(index)) == (
+            None if case["index"] is None else str(case["index"])
+        ), case
+
+
+def test_codes_of_the_vectors():
+    cases = VECTORS["codes"]
+    assert ask([["code", payloads()[c["experiment"]], c["index"], c["draws"]] for c in cases]) == [
+        c["code"] for c in cases
+    ]
+
+
+class Recorder:
+    """Draws at random, and writes down what was asked."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.draws: list[Any] = []
+
+    def below(self, n: int) -> int:
+        self.draws.append(["below", n, self.rng.randrange(n)])
+        return self.draws[-1][2]
+
+    def bernoulli(self, threshold: int) -> bool:
+        self.draws.append(["bernoulli", threshold, self.rng.getrandbits(1)])
+        return bool(self.draws[-1][2])
+
+
+def test_codes_and_draws_are_those_of_boards():
+    """Every experiment of the vectors, 40 random indices and draws each; so every level is met."""
+    rng = Random(1)  # noqa: S311
+    requests, codes = [], []
+    for payload in payloads().values():
+        exp = Experiment.parse(payload)
+        for _ in range(40):
+            index = rng.choice((None, rng.randrange(exp.domain)))
+            recorder = Recorder(rng)
+            codes.append(exp.randomize(index, recorder))
+            requests.append(["code", payload, index, recorder.draws])
+    assert ask(requests) == codes
+
+
+def test_texts_are_hashed_as_on_boards():
+    shapes = [{"slots": 4096}, {"slots": 4, "prefixes": [1, 2, 2]}, {"slots": 2**20, "prefixes": [3] * 16}]
+    for shape in shapes:
+        mechanism = {"mechanism": "prefix", "q": 3} if shape["slots"] > 4096 else {"mechanism": "pgr", "q": 5}
+        shape = (
+            {"slots": 4, "prefixes": [3] * 16} | mechanism
+            if "q" not in shape and mechanism["q"] == 3
+            else shape
+        )
+        payload = experiment_json(
+            **{"type": "text", "salt": "pepper", "epsilon": 2_000_000} | mechanism | shape
+        )
+        texts = [t for t in TEXTS if t != "\ud800"]  # which JavaScript's UTF-8 has another letter for
+        exp = Experiment.parse(payload)
+        found = ask([["bucket", payload, t] for t in texts])
+        assert [str(x) for x in found] == [str(exp.bucket(t)) for t in texts]
+
+
+def test_its_own_draws_are_even_and_keep_their_chances():
+    """n = 100,000 each, 7 standard deviations: each of 37 outcomes is a false alarm in 3e-12 of the runs."""
+    n, chances = 100_000, [("below", k, [1 / k] * k) for k in (1, 2, 3, 5, 24)]
+    chances.append(("bernoulli", 2**30 // 10, [0.9, 0.1]))
+    found = ask([["frequencies", n, name, argument, len(p)] for name, argument, p in chances])
+    for counts, (_, _, expected) in zip(found, chances, strict=True):
+        assert sum(counts) == n
+        for count, p in zip(counts, expected, strict=True):
+            assert abs(count - n * p) <= 7 * (n * p * (1 - p)) ** 0.5
+
+
+def test_a_random_source_that_repeats_itself_makes_no_report():
+    calls = [["stick"], SPENT[0], ["status"]]
+    _, report, status = play(calls, {"records": FRESH}, payloads=[E])["answers"]
+    assert report == "EntropyError: crypto.getRandomValues is missing or stuck"
+    assert status["sum"] == "0"
+
+
+# --- Privacy ----------------------------------------------------------------------------------------
+
+BUDGET: dict[str, Any] = {"budget": {"rule": "unlimited"}}
+LABELS = {"name": "v", "type": "choice", "labels": ["a", "b"]}
+PAIR = {"type": "pair", "of": [LABELS, {"name": "c", "type": "bool"}]}
+SHAPES: dict[str, dict[str, Any]] = {
+    "rr": {},
+    "grr": {"bins": 5},
+    "olh": {"bins": 9, "mechanism": "olh", "g": 3},
+    "hh": {"bins": 9, "mechanism": "hh", "fanout": 3, "cells": [2, 5], "weights": [1, 4]},
+    "sw": {"bins": 5, "mechanism": "sw", "reach": 2},
+    "pgr": {"bins": 13, "mechanism": "pgr", "q": 3},
+    "prefix": {"type": "text", "salt": "s", "slots": 4, "prefixes": [2, 3], "mechanism": "prefix", "q": 3},
+    "pair": PAIR | {"mechanism": "olh", "g": 3},
+    "views": PAIR
+    | {"mechanism": "views", "views": [[0], [1], [0, 1]], "cells": [2, 2, 5], "weights": [1, 0, 3]},
+}
+
+
+@pytest.mark.parametrize("epsilon", [200_000, 1_000_000, 5_000_000])
+@pytest.mark.parametrize("name", SHAPES)
+def test_all_chances_are_exactly_those_of_boards_and_below_e_to_the_epsilon(name, epsilon):
+    shape = SHAPES[name]
+    make = number_json if "bins" in shape else experiment_json
+    payload = make(**{"epsilon": epsilon} | BUDGET | shape)
+    exp = Experiment.parse(payload)
+    values: list[Any] = [None, *(i / exp.domain + 1e-3 for i in range(exp.domain))]
+    if exp.type == "pair":
+        values = [None, *([label, c] for label in ("a", "b", "?") for c in (True, False))]
+    elif exp.type != "number":
+        values = [None, True, False] if exp.type == "bool" else [None, "a", "ab", "abc", "b", "", "xyz"]
+    answers = ask([["distribution", payload, v] for v in values])
+    exact = {
+        i: {code: sum((Fraction(int(o), int(u)) for u, o in sums), Fraction()) for code, sums in answer}
+        for i, answer in enumerate(answers)
+    }
+    for i, value in enumerate(values):
+        index = exp.bucket(value)
+
+        def run(rng: BranchingRng, index: int | None = index) -> int:
+            return exp.randomize(index, rng)
+
+        assert exact[i] == distribution(run)
+    assert_private(exact, epsilon)
+
+
+# --- Experiments ------------------------------------------------------------------------------------
+
+
+def strict(payload: bytes) -> bool:
+    """Whether ldp_client takes it, less what CPython takes that is no JSON."""
+
+    def no_number(_text: str) -> None:
+        raise ValueError
+
+    try:
+        Experiment.parse(payload)
+        json.loads(payload, parse_constant=no_number)
+    except (ExperimentRefused, ValueError):
+        return False
+    return True
+
+
+MORE = [json.loads(payload) for payload in payloads().values()]
+NAMES = sorted({*FIELDS, *(name for fields in MORE for name in fields), "__proto__", "constructor"})
+
+
+def test_mutated_experiments_are_taken_or_refused_as_boards_do():
+    """6,000 of them; the seed is fixed, so that a failure comes again."""
+    rng = Random(7)  # noqa: S311
+    made = [
+        b'{"x":NaN,' + E[1:],
+        E[:-1] + b',"v":1.0,"v":1}',
+        b" " + E + b"  ",
+        E + b"\n",
+        E.replace(b"1,", b"01,"),
+    ]
+    made += [
+        E[:-1] + b',"v":%s,"v":1}' % odd for odd in (b"Infinity", b"1.5e9", b"-0", b"-", b"1.", b".5", b"+1")
+    ]
+    made += [E.replace(b"4000000}", b"%d}" % cap) for cap in (2**53 + 1, 2**54 - 1, 2**54, 2**64)]
+    while len(made) < 6_000:
+        fields = mutate_fields(rng, rng.choice(EXPERIMENTS + MORE), NAMES)
+        text = json.dumps(fields).encode()
+        made.append(mutate(rng, text) if rng.randint(0, 1) else text)
+    verdicts = [not str(found).startswith("ExperimentRefused") for found in ask([["parse", p] for p in made])]
+    wrong = [p for p, good in zip(made, verdicts, strict=True) if good != strict(p)]
+    assert wrong == []
+    assert 600 < sum(verdicts) < 5_400
+
+
+# --- Settings, tags and signatures ------------------------------------------------------------------
+
+
+def life_of(calls: list[Any], storage: Any = None, settings: Any = None, **more: Any) -> list[Any]:
+    """One life of a client, to be asked for: what its calls answer, and the records that are left."""
+    usual = {"policy": POLICY, "deviceId": DEVICE} | (settings or {})
+    return ["play", {"storage": storage or {}, "settings": usual} | more, calls]
+
+
+def play(*arguments: Any, **more: Any) -> dict[str, Any]:
+    return ask([life_of(*arguments, **more)])[0]
+
+
+def sealed(number: int, **state: Any) -> list[Any]:
+    """A record of the ledger."""
+    whole = {"format": 1, "number": number, "device": DEVICE, "consent": True, "sum": "0", "squares": "0"}
+    text = json.dumps(whole | {"entries": {}, "serials": {}, "unsent": []} | state)
+    return [number, hashlib.sha256(text.encode()).hexdigest() + text]
+
+
+def keys(case: dict[str, Any], **names: str) -> dict[str, Any]:
+    return {ours: case[name] and bytes.fromhex(case[name]) for ours, name in names.items()}
+
+
+def test_settings_of_the_vectors_are_refused():
+    cases = [
+        keys(c, key="key", announceKey="announce_key") | {"deviceId": c["device"], "fleet": c["fleet"]}
+        for c in VECTORS["settings"]
+    ]
+    odd = [POLICY | {"sum": 1.5}, POLICY | {"rules": "sum"}, POLICY | {"more": 1}, {}]
+    found = ask([life_of([], settings=case) for case in [*cases, *({"policy": policy} for policy in odd)]])
+    assert all(life["answers"][0].startswith("SettingsError: ") for life in found)
+
+
+def life_before(case: dict[str, Any]) -> list[Any]:
+    """The record that a board had before, written as this client's, and the report of the vector."""
+    old, now = (parse_record(bytes.fromhex(r)) for r in sorted(case["before"], key=lambda r: r[4:12]))
+    entry = now["entries"].get(hashlib.sha256(b"e").digest()[:4])
+    spent = {".e": [*entry[:2], *map(str, entry[2:])]} if entry else {}
+    state = {name: str(now[name]) for name in ("sum", "squares")} | {
+        "device": case["device"],
+        "entries": spent,
+    }
+    records = [sealed(n, **state) for n in (old["sequence"], now["sequence"])]
+    more = {"draws": case["draws"], "payloads": [case["payload"].encode()]}
+    settings = keys(case, key="key") | {"deviceId": case["device"]}
+    return life_of([["report", "e", None], ["status"]], {"records": records}, settings, **more)
+
+
+def test_reports_of_the_vectors():
+    cases = VECTORS["reports"]
+    for case, life in zip(cases, ask([life_before(case) for case in cases]), strict=True):
+        report, status = life["answers"]
+        after = parse_record(bytes.fromhex(case["after"]))
+        assert report == case["report"]
+        assert (status["sum"], status["squares"]) == (str(after["sum"]), str(after["squares"]))
+
+
+@pytest.mark.parametrize(("section", "field"), [("signatures", "payload"), ("withdrawals", "withdrawal")])
+def test_signatures_and_withdrawals_of_the_vectors(section, field):
+    lives = []
+    for case in VECTORS[section]:
+        payload = bytes.fromhex(case[field])
+        call = ["enroll", payload] if section == "signatures" else ["withdraw", "e", payload]
+        records = [sealed(n, serials={".e": case["least"]}) for n in (1, 2)]
+        lives.append(
+            life_of([call], {"records": records}, keys(case, announceKey="key") | {"fleet": case["fleet"]})
+        )
+    for case, life in zip(VECTORS[section], ask(lives), strict=True):
+        serial = case["least"]
+        if case["refused"] is None:
+            assert not str(life["answers"][0]).startswith("ExperimentRefused")
+            serial = int.from_bytes(bytes.fromhex(case[field])[-68:-64], "big") if case["key"] else serial
+        else:
+            assert life["answers"] == [f"ExperimentRefused: {case['refused']}"]
+        assert json.loads(life["records"][-1][1][64:])["serials"] == {".e": serial}
+
+
+# --- The ledger -------------------------------------------------------------------------------------
+
+SPENT = [["report", "e", True]] * 6
+FRESH = [sealed(1), sealed(2)]
+FAULTS = ["raise", "raise-after", "lost", "torn", "cut", "cut-after", "torn-cut"]
+
+
+def test_no_fault_of_a_storage_gives_budget_back_or_sends_other_bytes_under_a_number():
+    """Every write of a life fails in every way; then a second life spends what is left."""
+    first = [*SPENT[:2], ["unsent"], ["acknowledge"], SPENT[0], ["unsent"], ["acknowledge"]]
+    cases = [(fault, at) for fault in FAULTS for at in range(6)]
+    faulty = [{"records": FRESH, "fault": fault, "at": at} for fault, at in cases]
+    lives = ask([life_of(first, storage, payloads=[E]) for storage in faulty])
+    second = [["unsent"], *SPENT, ["status"]]
+    after = ask([life_of(second, {"records": x["records"]}, payloads=[E]) for x in lives])
+    for case, life, then in zip(cases, lives, after, strict=True):
+        waiting, *reports, status = then["answers"]
+        flat = [x for answer in life["answers"] for x in (answer if type(answer) is list else [answer])]
+        witness = Witness()
+        made = [x for x in [*flat, *waiting, *reports] if x and len(x) == 20]
+        witness.see_all([bytes.fromhex(x) for x in made])
+        if status["locked"]:
+            assert case[0].startswith("torn")
+            assert (waiting, reports) == ([], [None] * 6)
+        else:
+            assert (len(witness.seen), status["sum"]) == (4, "4000000"), case
+        assert case[1] > 1 or life["answers"][case[1]] is None, "handed out and not kept"
+        # What was handed out waits until it was acknowledged: only what waited at the end of a life is there.
+        handed = set(life["answers"][:2]) - {None}
+        assert status["locked"] or len(life["answers"]) > 3 or handed <= set(waiting), case
+
+
+def test_a_ledger_in_doubt_is_locked_and_nobody_but_a_replacement_gets_past():
+    one, two, three = sealed(5), sealed(6, sum="1000000"), sealed(7, sum="2000000")
+    torn = [7, three[1][:-1]]
+    other = sealed(7, device="another")
+    doubts = [[], [two], [one, three], [two, torn], [[6, three[1]], three], [[6, two[1] + " "], three]]
+    for records in [*doubts, [two, other], [[1, "?"]]]:
+        locked = play([*SPENT, ["setConsent", True], ["status"]], {"records": records}, payloads=[E])
+        *reports, consent, status = locked["answers"]
+        assert status["locked"].startswith("locked: "), records
+        assert (reports, consent, locked["records"]) == (
+            [None] * 6,
+            f"LedgerError: {status['locked']}",
+            records,
+        )
+    for records in ([two, torn], [two, three]):
+        (refused,) = play([], {"records": records}, provision={"deviceId": DEVICE})["answers"]
+        assert refused == "LedgerError: a ledger is there; replace: true starts anew"
+        anew = {"deviceId": DEVICE, "replace": True}
+        assert play([["status"]], {"records": records}, provision=anew)["answers"][0]["locked"] is None
+    for records in ([], [sealed(1)]):  # nothing, and what provision() left that was cut short
+        assert (
+            play([["status"]], {"records": records}, provision={"deviceId": DEVICE})["answers"][0]["sum"]
+            == "0"
+        )
+
+
+def test_records_that_go_back_or_away_under_a_client_lock_it():
+    report = SPENT[0]
+    calls = [report, ["records", FRESH], report, ["status"], ["records", []], report, ["status"]]
+    first, _, second, back, _, third, gone = play(calls, {"records": FRESH}, payloads=[E])["answers"]
+    assert (len(first), second, third) == (20, None, None)
+    assert back["locked"] == "locked: an older ledger is there, or another one"
+    assert gone["locked"] == "locked: no ledger; provision this client"
+
+
+def test_a_rule_that_another_tab_has_pinned_makes_no_report():
+    newer = [sealed(n, entries={".e": [0, "count", "9", "1000000"]}) for n in (3, 4)]
+    calls = [["records", newer], SPENT[0], ["status"]]
+    _, report, status = play(calls, {"records": FRESH}, payloads=[E])["answers"]
+    assert (report, status["locked"], status["experiments"]["e"]["left"]) == (None, None, 0)
+
+
+def test_the_coin_of_every_is_drawn_first_and_a_wrong_reading_is_an_error_whatever_it_says():
+    coins = [["below", 3, 1], ["below", 3, 2], ["below", 3, 0], ["bernoulli", 784968171, 1], ["below", 1, 0]]
+    calls = [SPENT[0], ["report", "e", "no bool"], SPENT[0]]
+    payload = E.replace(b'"budget"', b'"every": 3, "budget"')
+    silent, wrong, report = play(calls, {"records": FRESH}, draws=coins, payloads=[payload])["answers"]
+    assert (silent, wrong[:9], report[10:]) == (None, "TypeError", "0000000101")
+
+
+def test_without_a_yes_no_reading_is_looked_at_and_a_no_drops_what_waits():
+    wrong, right = ["report", "e", "no bool"], ["report", "e", True]
+    calls = [["consent"], wrong, ["setConsent", True], wrong, right, ["unsent"], ["setConsent", False]]
+    life = play(
+        [*calls, right, ["unsent"], ["setConsent", True], right, ["status"]],
+        provision={"deviceId": DEVICE},
+        payloads=[E],
+    )
+    asked, silent, _, loud, first, waiting, _, no, none, _, second, status = life["answers"]
+    assert (asked, silent, no, none) == (None, None, None, [])
+    assert loud.startswith("TypeError: e takes a bool")
+    assert waiting == [first]
+    assert (second[10:18], status["sum"], status["pending"]) == ("00000002", "2000000", 1)
+
+
+def test_a_no_that_cannot_be_kept_is_silent_all_the_same():
+    storage = {"records": FRESH, "fault": "raise", "at": 0}
+    no, consent, report = play([["setConsent", False], ["consent"], SPENT[0]], storage, payloads=[E])[
+        "answers"
+    ]
+    assert no.startswith("LedgerError: storage failed: Error: no space")
+    assert (consent, report) == (False, None)
+
+
+def test_names_that_objects_have_are_names_like_others():
+    payload = E.replace(b'"e"', b'"__proto__"')
+    calls = [["report", "__proto__", True]] * 5 + [["status"]]
+    *reports, status = play(calls, {"records": FRESH}, payloads=[payload])["answers"]
+    assert [r and int(r[10:18]) for r in reports] == [1, 2, 3, 4, None]
+    assert status["sum"] == "4000000"
+
+
+def steps(rng: Random) -> tuple[dict[str, Any], list[Any]]:
+    """A policy, and calls of one life: versions that come and go, and readings."""
+    policy = {
+        "sum": rng.choice((3_000_000, 9_000_000, 2**47)),
+        "squares": rng.choice((0, 6 * 10**12, 2**53 - 1)),
+        "epsilon": rng.choice((1_000_000, 2_000_000)),
+        "rules": ["sum", "squares", "count", "unlimited"][: rng.choice((3, 4, 4))],
+        "experiments": ["e", "f"],
+    }
+    calls: list[Any] = []
+    for _ in range(30):
+        if rng.randint(0, 4):
+            calls.append(["report", rng.choice("ef"), rng.choice((True, False, None))])
+            continue
+        epsilon, rule = (
+            rng.choice((500_000, 1_000_000, 2_000_000)),
+            rng.choice(("sum", "squares", "count", "unlimited")),
+        )
+        caps = {"sum": (2_000_000, 5_000_000), "squares": (3 * 10**12, 2**54 - 1), "count": (2, 20)}
+        budget = {"rule": rule} | ({"cap": rng.choice(caps[rule])} if rule in caps else {})
+        calls.append(["enroll", experiment_json(name=rng.choice("eefg"), epsilon=epsilon, budget=budget)])
+    return policy, calls
+
+
+def on_a_board(client: Any, call: list[Any]) -> Any:
+    """What a board's client answers: a report's number, or the text of a refusal."""
+    try:
+        answer = getattr(client, call[0])(*call[1:])
+    except ExperimentRefused as e:
+        return f"ExperimentRefused: {e}"
+    return int.from_bytes(answer[5:9], "big") if type(answer) is bytes else None
+
+
+def test_budgets_pins_and_policies_are_those_of_boards():
+    """100 lives of 30 calls; 24 reports make the 16 of the outbox, too."""
+    rng = Random(5)  # noqa: S311
+    lives = [steps(rng) for _ in range(100)]
+    asked = [life_of([*calls, ["status"]], {"records": FRESH}, {"policy": policy}) for policy, calls in lives]
+    seen: Counter[str] = Counter()
+    for (policy, calls), found in zip(lives, ask(asked), strict=True):
+        slots = memory()
+        provision(slots, consent=True)
+        board = Client(policy, slots, DEVICE)
+        for call, answer in zip(calls, found["answers"], strict=False):
+            expected = on_a_board(board, call)
+            if call[0] == "report":
+                answer = answer and int(answer[10:18], 16)
+            elif not str(answer).startswith("ExperimentRefused"):
+                answer = None
+            assert answer == expected, (policy, call)
+            seen[f"{call[0]} {str(answer)[:40] if type(answer) is str else answer is None}"] += 1
+        status, ours = found["answers"][-1], board.status()
+        assert (status["sum"], status["squares"]) == (str(ours["sum"]), str(ours["squares"]))
+        assert status["pending"] == ours["pending"]
+        for name, line in status["experiments"].items():
+            expected = {k: ours["experiments"][name][k] for k in line}
+            for one in (line, expected):  # a board's ledger has fields of fewer bytes
+                one["left"] = one["left"] and min(one["left"], 10**6)
+            assert line == expected
+    assert min(seen.values()) > 5
+    assert len(seen) == 8, seen
+
+
+MANY = experiment_json(budget={"rule": "count", "cap": 60})
+CYCLES = [["cycle", "e", True]] * 60
+
+
+def of_folder(folder: Path, calls: list[Any], **more: Any) -> list[Any]:
+    return life_of(calls, {"folder": str(folder)}, payloads=[MANY], **more)
+
+
+def numbers(lines: list[str]) -> list[int]:
+    return sorted(int(line[11:19], 16) for line in lines if line.startswith('"'))
+
+
+def test_processes_that_share_a_folder_spend_its_budget_once(tmp_path):
+    ask([of_folder(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
+    processes = [start() for _ in range(3)]
+    for process in processes:
+        assert process.stdin
+        process.stdin.write(json.dumps(coded([of_folder(tmp_path, CYCLES)])))
+        process.stdin.close()
+        process.stdin = None
+    lines = [line for process in processes for line in process.communicate()[0].splitlines()]
+    assert numbers(lines) == list(range(1, 61))
+
+
+SLEEPS = """
+import * as fs from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
+import { Folder } from './clients/js/folder.js';
+const [path, first, before, after] = process.argv.slice(1);
+const { link } = fs.default;
+const others = async (from, to) => {
+  for (let n = +from; n <= +to; n++) await new Folder(path).write(n, `of ${n}`);
+};
+await others(1, first - 1);
+fs.default.link = async (...names) => {
+  fs.default.link = link;
+  syncBuiltinESMExports();
+  await others(first, before);
+  await link(...names);
+  await others(+first + 1, after);
+};
+syncBuiltinESMExports();
+console.log(await new Folder(path).write(+first, 'its own'));
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "written"), [(0, 0, True), (0, 9, True), (5, 0, False), (40, 0, False)]
+)
+def test_a_process_that_slept_knows_whether_others_have_built_on_its_record(tmp_path, before, after, written):
+    """Before and after its record is made, others go on to these numbers; its own is 5."""
+    words = [*map(str, (tmp_path, 5, before, after))]
+    made = subprocess.run(
+        [str(NODE), "--input-type=module", "-e", SLEEPS, *words], cwd=ROOT, capture_output=True
+    )
+    assert json.loads(made.stdout) is written, made.stderr
+
+
+def test_a_process_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path):
+    ask([of_folder(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
+    seen: dict[int, str] = {}
+    for life in range(6):
+        process = start()
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(json.dumps(coded([of_folder(tmp_path, CYCLES)])))
+        process.stdin.close()
+        process.stdin = None
+        lines = [process.stdout.readline() for _ in range(1 + life % 3)]
+        process.kill()
+        lines += process.communicate()[0].splitlines()
+        waiting = ask([of_folder(tmp_path, [["unsent"], ["acknowledge"], ["status"]])])[0]["answers"]
+        for report in [*(line.strip('"\n') for line in lines if len(line) > 20), *waiting[0]]:
+            assert seen.setdefault(int(report[10:18], 16), report) == report
+        assert sorted(seen) == list(range(1, len(seen) + 1))
+        assert waiting[2]["experiments"]["e"]["reports"] == len(seen)
+    assert len(seen) > 6
+
+
+def test_minified_it_has_at_most_14_kibibytes():
+    esbuild = [str(NODE), packed("esbuild-wasm/bin/esbuild"), "--bundle", "--minify", "--format=esm"]
+    minified = subprocess.run(
+        [*esbuild, ROOT / "clients" / "js" / "hushmote.js"], capture_output=True, check=True
+    )
+    assert 0 < len(minified.stdout) <= 14 << 10

@@ -1,0 +1,127 @@
+"""clients/js/node-red in Node-RED itself: readings by HTTP, reports to a broker and into a store."""
+
+import contextlib
+import datetime
+import json
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiments import number_json
+from running import WAIT_S, running, until
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.store import Store
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+NODE_RED = shutil.which("node-red")
+CLIENT = Path(__file__).parents[2] / "clients" / "js"
+ROOM = number_json(8, name="room", epsilon=1_000_000, budget={"rule": "sum", "cap": 5_000_000}, window="day")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(NODE_RED is None, reason="no Node-RED: npm install --global node-red"),
+]
+
+
+def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
+    """Readings by HTTP and experiments by MQTT go to the node; what MQTT out has done comes back."""
+    mqtt = {"broker": "broker", "qos": "", "retain": "", "topic": ""}
+    read = (
+        "msg.topic = msg.payload.topic; msg.payload = msg.payload.value; return [msg, {...msg, payload: ''}];"
+    )
+    nodes: list[dict[str, Any]] = [
+        {"id": "post", "type": "http in", "url": "/take", "method": "post", "wires": [["read"]]},
+        {"id": "read", "type": "function", "func": read, "outputs": 2, "wires": [["hushmote"], ["answer"]]},
+        {"id": "answer", "type": "http response", "wires": []},
+        mqtt
+        | {"id": "asked", "type": "mqtt in", "datatype": "buffer", "wires": [["hushmote"]]}
+        | {"topic": "hushmote/v1/trial/experiment/+", "qos": "1"},
+        {"id": "hushmote", "type": "hushmote", "wires": [["out"]], "folder": str(ledger)}
+        | {"fleet": "trial", "experiments": "room", "epsilon": "1", "sum": "8", "device": ""},
+        mqtt | {"id": "out", "type": "mqtt out", "wires": []},
+        {"id": "done", "type": "complete", "scope": ["out"], "wires": [["hushmote"]]},
+    ]
+    server = {"id": "broker", "type": "mqtt-broker", "broker": broker.host, "port": str(broker.port)}
+    return [{"id": "tab", "type": "tab"}, server, *(node | {"z": "tab", "x": 0, "y": 0} for node in nodes)]
+
+
+@contextlib.contextmanager
+def node_red(folder: Path, port: int) -> Iterator[None]:
+    """A process of Node-RED, once its flow runs; killed at the end."""
+    assert NODE_RED
+    command = [NODE_RED, "--userDir", str(folder), "--port", str(port), "flows.json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        log = []
+        while "Started flows" not in (line := process.stdout.readline()):
+            assert line, log
+            log.append(line)
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def take(port: int, value: Any, topic: str = "room") -> None:
+    body = json.dumps({"topic": topic, "value": value}).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/take", body, {"Content-Type": "application/json"}
+    )
+    urllib.request.urlopen(request, timeout=WAIT_S).close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    store.add_fleet("trial", keyed=False)
+    store.add_experiment("trial", ROOM, datetime.date.max)
+    yield store
+    store.close()
+
+
+def test_readings_are_counted_once_each_through_a_broker_that_leaves_and_a_kill(tmp_path, store):
+    shutil.copytree(CLIENT, tmp_path / "node_modules" / "hushmote")
+    ledger, broker, port = tmp_path / "ledger", MosquittoBroker(free_port()), free_port()
+    (tmp_path / "flows.json").write_text(json.dumps(flow(broker, ledger)))
+
+    def record() -> dict[str, Any]:
+        newest = max(ledger.glob("ledger.*"), key=lambda path: int(path.suffix[1:]))
+        return json.loads(newest.read_text()[64:])
+
+    def counted() -> int:
+        return int(store.histogram("trial", Experiment.parse(ROOM).digest).sum())
+
+    broker.start()
+    try:
+        with running(store, broker):
+            with node_red(tmp_path, port):
+                take(port, 0.5)  # nobody has said yes
+                take(port, None, "hushmote/provision")
+                until(lambda: (ledger / "ledger.2").exists(), "it is provisioned")
+                take(port, True, "hushmote/consent")
+                until(lambda: record()["consent"], "it takes part")
+
+                def reported(number: int) -> bool:
+                    take(port, 0.25)
+                    return record()["entries"].get(".room", [0])[0] >= number
+
+                until(lambda: reported(1), "the experiment has come")
+                until(lambda: counted() >= 1 and record()["unsent"] == [], record)
+                broker.terminate()
+                take(port, "no number")  # an error of the flow's, and nothing else
+                until(lambda: reported(5), record)
+                waiting = record()["unsent"]
+                assert waiting
+            broker.start()
+            with node_red(tmp_path, port):
+                until(lambda: counted() == 5 and record()["unsent"] == [], record)
+                take(port, 0.25)
+        assert (counted(), record()["entries"][".room"][0]) == (5, 5)
+    finally:
+        broker.terminate()

@@ -1,0 +1,324 @@
+"""The C client as a shared library, and a board of it that tests use as they use ldp_client.Client."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import tempfile
+from collections.abc import Callable
+from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint, c_uint8, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any
+
+from c_core import CORE, Config, Entropy, Reading, compiled, reading
+
+OTHERS = ("check", "fuzz")
+"""Programs beside the core."""
+
+RULES = ("unlimited", "sum", "squares", "count")
+CODES = {
+    "BAD_SETTINGS": -1,
+    "BAD_ENTROPY": -2,
+    "STORAGE": -3,
+    "LOCKED": -4,
+    "EXISTS": -5,
+    "BUSY": -6,
+    "WRONG_TYPE": -7,
+    "UNKNOWN": -8,
+    "WORN_OUT": -9,
+    "NO_LEDGER": -10,
+    "ANOTHER": -11,
+    "REFUSED": -16,
+    "REFUSED_POLICY": -17,
+    "REFUSED_PINNED": -18,
+    "REFUSED_SIGNATURE": -19,
+    "REFUSED_SERIAL": -20,
+    "REFUSED_MISSING": -21,
+    "REFUSED_ROOM": -22,
+    "REFUSED_SMALL_EPSILON": -23,
+}
+NAMES = {code: name for name, code in CODES.items()}
+
+READ = ctypes.CFUNCTYPE(ctypes.c_long, c_void_p, c_int, POINTER(c_uint8), c_size_t)
+WRITE = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, POINTER(c_uint8), c_size_t)
+LOCK = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p)
+UNLOCK = ctypes.CFUNCTYPE(None, c_void_p)
+DRAW = ctypes.CFUNCTYPE(c_uint32, c_int, c_uint32)
+
+
+class Policy(ctypes.Structure):
+    _fields_ = (
+        ("sum", c_uint64),
+        ("squares", c_uint64),
+        ("epsilon", c_uint32),
+        ("rules", c_uint8),
+        ("consent_from_network", ctypes.c_bool),
+        ("name_count", c_uint8),
+        ("names", POINTER(c_char_p)),
+    )
+
+
+class Status(ctypes.Structure):
+    _fields_ = (
+        ("locked", c_int),
+        ("error", c_int),
+        ("consent", c_int),
+        ("pending", c_uint),
+        ("sum", c_uint64),
+        ("squares", c_uint64),
+    )
+
+
+class Line(ctypes.Structure):
+    _fields_ = (
+        ("enrolled", ctypes.c_bool),
+        ("refused", c_int),
+        ("reports", c_uint32),
+        ("left", c_uint32),
+        ("epsilon", c_uint32),
+        ("digest", c_uint8 * 4),
+    )
+
+
+@functools.cache
+def library(scripted: bool = False) -> Any:
+    """The core as a shared library that aborts at undefined behaviour; scripted: it asks for its draws."""
+    sources = [path.stem for path in sorted(CORE.glob("*.c")) if path.stem not in OTHERS]
+    flags = ["-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    if scripted:
+        flags += ["-DSCRIPTED", "-Wl,--wrap=hm_below,--wrap=hm_bernoulli"]
+    with tempfile.TemporaryDirectory() as folder:
+        beside = Path(__file__).with_suffix(".c")
+        found = ctypes.CDLL(str(compiled(Path(folder) / "hushmote.so", [*sources, beside], *flags)))
+    found.hushmote_text.restype = c_char_p
+    found.hushmote_report.argtypes = [c_void_p, c_char_p, Reading, c_char_p]
+    found.hushmote_enroll.argtypes = found.hushmote_enroll_kept.argtypes = [c_void_p, c_char_p, c_size_t]
+    found.hushmote_withdraw.argtypes = [c_void_p, c_char_p, c_char_p, c_size_t]
+    found.test_milli.argtypes = [ctypes.c_double, c_int]
+    found.test_milli.restype = found.test_bucket.restype = c_int64
+    found.test_bucket.argtypes = [c_void_p, c_uint, Reading]
+    found.test_serial.restype = c_uint32
+    return found
+
+
+def pointer(function: Any) -> c_void_p:
+    """Of a callback, which must be kept for as long as C may call it."""
+    return ctypes.cast(function, c_void_p)
+
+
+class Source:
+    """A random source that gives the same bytes to whoever asks in the same order; stuck where it is set."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.calls = seed, 0
+        self.stuck = False
+
+    def __call__(self, n: int) -> bytes:
+        self.calls += 1
+        if self.stuck:
+            return bytes(n)
+        return hashlib.shake_128(b"%d %d" % (self.seed, self.calls)).digest(n)
+
+
+class Refused(Exception):
+    """A function of the C client returned a code below 0; its name is the argument."""
+
+
+class CBoard:
+    """One client in C over a storage with read(slot) and write(slot, data), in Python.
+
+    during: called with "read", "write" or "entropy" in each callback. What storage raises but OSError, as a
+    PowerCut, ends all storage, and comes out of the call.
+    """
+
+    def __init__(
+        self,
+        policy: dict[str, Any],
+        storage: Any,
+        device_id: str | None = "board-1",
+        key: bytes | None = None,
+        announce_key: bytes | None = None,
+        fleet: str | None = None,
+        *,
+        entropy: Callable[[int], bytes],
+        unsent: int = 16,
+        record_bytes: int = 0,
+        scripted: bool = False,
+        begin: bool = True,
+    ) -> None:
+        self.c = library(scripted)
+        self.storage, self.entropy, self.policy = storage, entropy, policy
+        self.during: Callable[[str], None] = lambda where: None
+        self.cut: BaseException | None = None
+        names = policy["experiments"]
+        self.names = (c_char_p * len(names))(*(name.encode() for name in names))
+        rules = sum(1 << RULES.index(rule) for rule in policy["rules"])
+        self.rules = Policy(
+            policy["sum"], policy["squares"], policy["epsilon"], rules, False, len(names), self.names
+        )
+        record_bytes = record_bytes or 40 + 22 * max(len(names), 2) + 21 * unsent
+        self.records = ctypes.create_string_buffer(2 * record_bytes)
+        self.experiments = (
+            c_uint64 * (c_size_t.in_dll(self.c, "test_experiment_bytes").value * len(names) // 8 + 1)
+        )()
+        self.callbacks = [READ(self._read), WRITE(self._write)]
+        self.config = Config(
+            read=pointer(self.callbacks[0]),
+            write=pointer(self.callbacks[1]),
+            entropy=Entropy(self._entropy),
+            policy=ctypes.addressof(self.rules),
+            device_id=None if device_id is None else device_id.encode(),
+            fleet=None if fleet is None else fleet.encode(),
+            key=key,
+            announce_key=announce_key,
+            experiments=ctypes.addressof(self.experiments),
+            records=ctypes.addressof(self.records),
+            record_bytes=record_bytes,
+            unsent_max=unsent,
+        )
+        self.config_pointer = ctypes.byref(self.config)
+        self.client = (c_uint64 * (c_size_t.in_dll(self.c, "test_client_bytes").value // 8 + 1))()
+        self.begun = self._call("begin", ctypes.byref(self.config)) if begin else None
+
+    # Callbacks. An exception cannot cross C: a cut ends all storage, and is raised when the call is back.
+
+    def _guarded(self, where: str, call: Callable[[], int]) -> int:
+        if self.cut is not None:
+            return -1
+        try:
+            self.during(where)
+            return call()
+        except OSError:
+            return -1
+        except BaseException as e:
+            self.cut = e
+            return -1
+
+    def _read(self, _context: Any, slot: int, data: Any, size: int) -> int:
+        def read() -> int:
+            found = self.storage.read(slot) or b""
+            ctypes.memmove(data, found, min(len(found), size))
+            return len(found)
+
+        return self._guarded("read", read)
+
+    def _write(self, _context: Any, slot: int, data: Any, size: int) -> int:
+        return self._guarded("write", lambda: self.storage.write(slot, ctypes.string_at(data, size)) or 0)
+
+    def _entropy(self, _context: Any, data: Any, size: int) -> int:
+        def draw() -> int:
+            drawn = self.entropy(size)
+            ctypes.memmove(data, drawn, size)
+            return 0
+
+        return self._guarded("entropy", draw)
+
+    def _call(self, name: str, *arguments: Any) -> int:
+        return self._raised(getattr(self.c, "hushmote_" + name)(self.client, *arguments))
+
+    def _raised(self, code: int) -> int:
+        if self.cut is not None:
+            cut, self.cut = self.cut, None
+            raise cut
+        return code
+
+    def _checked(self, name: str, *arguments: Any) -> int:
+        code = self._call(name, *arguments)
+        if code < 0:
+            raise Refused(NAMES[code])
+        return code
+
+    # What Client has
+
+    def provision(self, replace: bool = False, consent: int = 0) -> int:
+        return self._raised(self.c.hushmote_provision(ctypes.byref(self.config), replace, consent))
+
+    def enroll(self, payload: bytes, verified: bool = False) -> None:
+        self._checked("enroll_kept" if verified else "enroll", payload, len(payload))
+
+    def withdraw(self, name: str, payload: bytes | None = None) -> None:
+        self._checked("withdraw", name.encode(), payload, len(payload or b""))
+
+    def reading(self, value: Any) -> Reading:
+        """As hushmote.h's functions make one, and hushmote_float.h's of a float."""
+        if isinstance(value, (list, tuple)):
+            return reading([self.reading(part) for part in value])
+        if isinstance(value, float):
+            milli = self.c.test_milli(value, 0)
+            return Reading(0) if milli == -(2**63) else Reading(3, milli)
+        return reading(value)
+
+    def report(self, name: str, value: Any) -> bytes | None:
+        out = ctypes.create_string_buffer(b"\xa5" * 20, 20)
+        try:
+            size = self._call("report", name.encode(), self.reading(value), out)
+        except BaseException:
+            assert out.raw == b"\xa5" * 20, "bytes before the debit was in flash"
+            raise
+        assert out.raw[max(size, 0) :] == b"\xa5" * (20 - max(size, 0))
+        if size < 0:
+            raise Refused(NAMES[size])
+        return out.raw[:size] or None
+
+    def gap(self, most: int) -> tuple[int, list[str]]:
+        """As gap.draw(): the first call with a yes, and the names that report there."""
+        drawn = c_uint64()
+        calls = self._call("gap", c_uint(most), ctypes.byref(drawn))
+        names = self.policy["experiments"]
+        return calls, [name for i, name in enumerate(names) if drawn.value >> i & 1]
+
+    def outbox(self) -> list[bytes]:
+        reports, out = [], ctypes.create_string_buffer(20)
+        while size := self._call("unsent", len(reports), out):
+            reports.append(out.raw[:size])
+        return reports
+
+    def sent(self, report: bytes) -> None:
+        self._checked("sent", report, len(report))
+
+    @property
+    def consent(self) -> bool | None:
+        return (None, False, True)[self._call("consent")]
+
+    @consent.setter
+    def consent(self, value: bool) -> None:
+        self._checked("set_consent", value)
+
+    def busy(self) -> bool:
+        """Whether nothing can be said of it now: a call is under way, or its lock is held."""
+        codes = [
+            self.c.hushmote_status(self.client, ctypes.byref(Status())),
+            self.c.hushmote_line(self.client, self.names[0], ctypes.byref(Line())),
+        ]
+        assert codes in ([0, 0], [CODES["BUSY"]] * 2)
+        return codes != [0, 0]
+
+    def status(self) -> dict[str, Any]:
+        status, line = Status(), Line()
+        self._call("status", ctypes.byref(status))
+        found: dict[str, Any] = {
+            name: getattr(status, name) for name in (field[0] for field in Status._fields_)
+        }
+        found["consent"] = (None, False, True)[status.consent]
+        for word in ("locked", "error"):
+            found[word] = NAMES[found[word]] if found[word] else None
+        found["experiments"] = {}
+        for name in self.policy["experiments"]:
+            assert self._call("line", name.encode(), ctypes.byref(line)) == 0
+            found["experiments"][name] = {
+                "enrolled": line.enrolled,
+                "refused": NAMES[line.refused] if line.refused else None,
+                "reports": line.reports,
+                "left": line.left,
+                "epsilon": line.epsilon,
+                "digest": bytes(line.digest).hex(),
+            }
+        return found
+
+    def serial(self, name: str) -> int:
+        return self.c.test_serial(ctypes.byref(self.experiments), self.policy["experiments"].index(name))
+
+    def set_serial(self, name: str, serial: int) -> None:
+        at = self.policy["experiments"].index(name)
+        self.c.test_set_serial(ctypes.byref(self.experiments), at, c_uint32(serial))

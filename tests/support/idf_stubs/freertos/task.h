@@ -1,0 +1,2 @@
+#pragma once
+void vTaskDelay(TickType_t xTicksToDelay);

@@ -1,0 +1,18 @@
+// node js_device.mjs FOLDER DEVICE DOOR NAME TARGET READINGS: reports these digits in turn until the ledger has TARGET reports and none waits.
+import { Door } from '../../clients/js/door.js';
+import { Folder } from '../../clients/js/folder.js';
+import { Client } from '../../clients/js/hushmote.js';
+
+const [folder, deviceId, url, name, target, readings] = process.argv.slice(2);
+const storage = new Folder(folder);
+await Client.provision(storage, { deviceId, consent: true }).catch(() => {}); // it is there after the first life
+const policy = { sum: 2 ** 40, squares: 0, epsilon: 4_000_000, rules: ['count'], experiments: [name] };
+const client = await Client.open({ policy, storage, deviceId, fleet: 'open' });
+const door = new Door(client, url);
+for (;;) {
+  const { experiments } = await client.status();
+  const { state, reports } = experiments[name];
+  if (state === 'absent') await door.enroll([name]);
+  else if (reports < target && (await client.report(name, Number(readings[(reports + 1) % readings.length])))) continue;
+  if ((await door.flush({ tries: 1 })) === 0 && reports >= target) break;
+}

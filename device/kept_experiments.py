@@ -1,7 +1,7 @@
 """The experiments that a board takes part in, kept in flash from one start to the next.
 
-A board that knows its experiments draws the coin of `every` before its radio is on, and needs the radio only
-when there is something to send. What the broker repeats byte by byte costs nothing: no parsing, no signature
+A board that knows its experiments tosses the coins of `every` ahead, and needs its radio only when there is
+something to send. What the broker repeats byte by byte costs nothing: no parsing, no signature
 to verify, no write.
 
     kept = KeptExperiments(client, "/experiments")      takes part in what the folder holds

@@ -845,13 +845,15 @@ class Client:
 
     # Reports
 
-    def report(self, name, value):
+    def report(self, name, value, drawn=None):
         """Randomize a reading; returns a report to publish, already debited, or None.
 
         None: nobody said yes, the coin of `every` said no, the budget is spent, the outbox is full, the
         experiment is not there, the client is locked, another call is under way, or the storage failed
         (status() says which). Which of these it is never depends on the value. Raises TypeError for a value
         of the wrong type and EntropyError for a stuck random source; then nothing was spent.
+
+        drawn: the digest of the version whose coin said yes to this call beforehand, in gap.py.
         """
         if not self._lock.acquire(False):
             return None
@@ -860,7 +862,8 @@ class Client:
             if exp is None or not self.consent:  # before a coin, and before the value is looked at
                 return None
             self._drbg.reseed(_entropy(_RESEED_BYTES))
-            silent = exp.every > 1 and self.rng.below(exp.every) != 0  # before the value is looked at
+            # The coin is tossed before the value is looked at.
+            silent = exp.every > 1 and exp.digest != drawn and self.rng.below(exp.every)
             index = exp.bucket(value)
             state = self._ledger.state
             if silent or self._left(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:

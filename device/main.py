@@ -1,7 +1,7 @@
-"""Hushmote's example application for an ESP32 or a Pico W: wake, read, draw the coin, sleep.
+"""Hushmote's example application for an ESP32 or a Pico W: wake, read, report, toss coins ahead, sleep.
 
-The radio is switched on only when there is a report to send, or by a coin that falls about once a day, to
-fetch experiments and to show that the board is well.
+It sleeps until a report is due, or a coin says so that falls about once a day: then it switches its radio on,
+fetches experiments and shows that it is well.
 
 Copy it and make it yours: POLICY, INTERVAL_S and READINGS are all that most boards need to change. What
 differs from board to board (fleet, keys, Wi-Fi, broker) is in /settings.json, written by `hushmote provision`
@@ -14,14 +14,16 @@ and `hushmote flash`; the privacy budget is in /ldp and is never copied.
 import binascii
 import json
 import os
+import sys
 import time
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
-    from . import ldp_client
+    from . import gap, ldp_client
     from .kept_experiments import KeptExperiments, load_further, tidy
     from .mqtt_reporter import Reporter
     from .reporter_base import Brokers, sleep_ms, ticks_diff, ticks_ms
 else:
+    import gap
     import ldp_client
     from kept_experiments import KeptExperiments, load_further, tidy
     from mqtt_reporter import Reporter
@@ -51,6 +53,7 @@ LED = None  # pin of a light that asks: two flashes; a long one for yes, three s
 INTERVAL_S = 3600  # from one reading to the next: by the clock, never because something changed
 REFRESH_S = 86_400  # from one connection that has nothing to send to the next, on average
 START_DELAY_S = 10  # after power-up, so that ctrl-C and `hushmote flash` can take hold of the board
+MOST_SLEEP_S = 500_000  # the chips' counters of milliseconds hold 6 days
 START_SPREAD_S = 60  # a board without experiments starts at a random moment within these seconds
 
 SETTINGS = "/settings.json"
@@ -70,12 +73,28 @@ def chip_thermometer():
     return None
 
 
+# Kept from one reading to the next, deep sleeps included: a broker's name -> its address of last time; "rssi"
+# -> dBm of the last connection; "cause" -> machine.reset_cause() of the last start that ended no sleep;
+# "up" -> seconds slept since.
+_last = {}
+
+
+def board_health():
+    """For examples/board_health.toml: why it started, its last connection's dBm, KiB of free heap."""
+    return beside("station").health(machine, _last)
+
+
 # Experiment's name -> the function that reads its sensor. What it raises counts as no reading.
 READINGS = {"room_temp": chip_thermometer()}
 
 
-class NeedsPerson(Exception):
-    """Something only a person can put right; the board stops and the text says what to do."""
+def beside(name):
+    """A module that is needed for a moment; garbage must not fill the memory that it is read into."""
+    tidy()
+    return ldp_client._beside(name)
+
+
+NeedsPerson = ldp_client.SettingsError  # only a person can put it right: the board stops and says what to do
 
 
 class Outage(Exception):
@@ -160,7 +179,7 @@ def told(words):
 
 def last():
     """Print for somebody at the prompt the last 8 reports since the power came, or since a deep sleep."""
-    timed = ldp_client._beside("preview").timed
+    timed = beside("preview").timed
     for at, words in _reports:
         print(timed(words, at))
 
@@ -174,75 +193,13 @@ def pressed():
     return BUTTON is not None and not button().value()
 
 
-def connect_wifi(wlan, settings, timeout_s=20):
-    """Bring the network up."""
-    if settings.get("wifi_country") and hasattr(network, "country"):
-        network.country(settings["wifi_country"])
-    ssid = settings["wifi_ssid"]
-    wrong_password = getattr(network, "STAT_WRONG_PASSWORD", None)
-    try:
-        wlan.active(True)
-        if not wlan.isconnected():
-            wlan.connect(ssid, settings.get("wifi_password") or None)
-        for _ in range(timeout_s * 10):
-            if wlan.isconnected():
-                return
-            if wlan.status() == wrong_password:
-                break
-            feed()
-            time.sleep(0.1)
-    except OSError as e:
-        raise Outage("Wi-Fi %s: the radio failed, errno %s" % (ssid, e.args[0] if e.args else "unknown"))
-    status = wlan.status()
-    if status == wrong_password:
-        raise Outage("Wi-Fi %s: wrong password, or a weak signal: see wifi_password" % ssid)
-    if status == getattr(network, "STAT_NO_AP_FOUND", None):
-        raise Outage("Wi-Fi %s: not found (boards hear 2.4 GHz only): see wifi_ssid" % ssid)
-    raise Outage("Wi-Fi %s: no connection in %d s" % (ssid, timeout_s))
-
-
-def set_clock():
-    """Only certificates need the time: neither reports nor the budget do."""
-    if time.gmtime()[0] >= 2025:
-        return
-    try:
-        import ntptime
-
-        ntptime.settime()
-    except (ImportError, OSError):
-        raise Outage("the clock is at %d and no time server answered: allow NTP" % time.gmtime()[0])
-
-
-def make_tls(settings):
-    """How the broker is checked, and what is shown to it; None for a connection without TLS."""
-    if not settings.get("mqtt_ca"):
-        if settings.get("mqtt_cert"):
-            raise NeedsPerson("mqtt_cert without mqtt_ca: flash what `hushmote provision` wrote")
-        return None
-    import tls
-
-    context = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
-    context.verify_mode = tls.CERT_REQUIRED
-    try:
-        context.load_verify_locations(binascii.a2b_base64(settings["mqtt_ca"]))
-    except ValueError:
-        raise NeedsPerson("mqtt_ca is not a certificate: `hushmote provision` takes it as a PEM file")
-    certificate, key = settings.get("mqtt_cert"), settings.get("mqtt_key")
-    if certificate or key:
-        try:
-            context.load_cert_chain(binascii.a2b_base64(certificate), binascii.a2b_base64(key))
-        except (ValueError, TypeError):  # TypeError: only one of the two
-            raise NeedsPerson("mqtt_cert and mqtt_key are no pair: flash what `hushmote provision` wrote")
-    return context
-
-
 def make_mqtt_maker(settings):
     """The function that Reporter calls for a new MQTT client object."""
     try:
         from umqtt.simple import MQTTClient
     except ImportError:
         raise NeedsPerson("no umqtt.simple: run `hushmote flash` again")
-    context = make_tls(settings)
+    context = beside("station").make_tls(settings)
     brokers = Brokers(settings["mqtt_host"], settings.get("mqtt_port") or 0)
 
     def make_mqtt():
@@ -261,6 +218,33 @@ def make_mqtt_maker(settings):
         return mqtt
 
     return make_mqtt
+
+
+def look_up(getaddrinfo, host, *more):
+    """getaddrinfo(host, *more), or the answer of last time where no name server gives one."""
+    timer = None
+    if sys.platform == "rp2":
+        # lwIP asks each of two servers for 7 s, and the watchdog waits for 8. Timers go on meanwhile; not for
+        # ever, so that what hangs is ended.
+        left = [30]
+
+        def tick(_):
+            left[0] -= 1
+            if left[0] > 0:
+                feed()
+
+        timer = machine.Timer(-1, period=1_000, callback=tick)
+    try:
+        found = getaddrinfo(host, *more)
+        _last[host] = found[0][-1][0]
+        return found
+    except OSError:
+        if host not in _last:
+            raise
+        return getaddrinfo(_last[host], *more)
+    finally:
+        if timer:
+            timer.deinit()
 
 
 def read(name):
@@ -292,11 +276,14 @@ class Application:
         brokers = self.settings["mqtt_host"].count(",") + 1
         self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed, brokers)
         self.reporter.on_report = told
+        self.reporter.look_up = look_up
+        self.due = None  # what plan() found, until that reading has come
+        self.access_point = []
 
     def attend(self):
         """Serve somebody at the board: a button that is held, and whether anybody has said yes."""
         if not self.client.consent or pressed():  # or there is no need of the module
-            text = ldp_client._beside("consent").attend(self.client, BUTTON, LED, feed)
+            text = beside("consent").attend(self.client, BUTTON, LED, feed)
             if text:
                 raise NeedsPerson(text)
 
@@ -310,23 +297,46 @@ class Application:
             return INTERVAL_S  # or whatever hangs would make a reading each time
         return self.client.rng.below(INTERVAL_S)
 
+    def plan(self, most=1):
+        """Toss the coins of the next readings, at most so many; returns at which of them one says yes."""
+        # Coins alone decide whether the radio goes on: neither a reading nor a failed sensor can.
+        refresh, calls = False, 0
+        while calls < most and not refresh:
+            calls += 1
+            refresh = INTERVAL_S >= REFRESH_S or self.client.rng.bernoulli(
+                INTERVAL_S * ldp_client.ONE // REFRESH_S
+            )
+        first, drawn = gap.draw(self.client, calls)
+        self.due = drawn, refresh and first == calls
+        return first
+
     def wake_up(self):
-        """One reading of each sensor, one chance of a report each; the radio only where it is needed."""
+        """Read what reports, make the reports; the radio only where it is needed."""
         client = self.client
         if not client.consent:
             return
-        # Coins alone decide whether the radio goes on: neither a reading nor a failed sensor can.
-        refresh = INTERVAL_S >= REFRESH_S or client.rng.bernoulli(INTERVAL_S * ldp_client.ONE // REFRESH_S)
-        unknown = {}
-        for name in POLICY["experiments"]:
-            reading = read(name)
-            if name in self.kept.known:
-                self.reporter.report(name, reading)
-            else:  # the broker may have it
-                unknown[name] = reading
+        if self.due is None:
+            self.plan()
+        drawn, refresh = self.due or ({}, False)
+        self.due = None
+        for name in drawn:
+            self.reporter.report(name, read(name), drawn[name])
         if refresh or not self.kept.known or client.outbox():
-            self.connect(unknown)
+            # What is unknown so far, the broker may have.
+            self.connect({name: read(name) for name in POLICY["experiments"] if name not in self.kept.known})
         self.tell()
+
+    def sleep_s(self):
+        """Seconds from this reading to the next that is needed, by coins tossed ahead; INTERVAL_S without."""
+        if (
+            not beside("station").remembers(machine)
+            or not self.client.consent
+            or not self.kept.known
+            or self.client.outbox()
+        ):
+            return INTERVAL_S
+        feed()
+        return INTERVAL_S * self.plan(max(min(MOST_SLEEP_S // INTERVAL_S, 1_000), 1))
 
     def connect(self, unknown):
         """Fetch experiments, give these readings their chance, send what waits."""
@@ -334,9 +344,14 @@ class Application:
             self.make_mqtt = make_mqtt_maker(self.settings)
         wlan = network.WLAN(network.STA_IF)
         try:
-            connect_wifi(wlan, self.settings)
-            if self.settings.get("mqtt_ca"):
-                set_clock()
+            station = beside("station")
+            why = station.connect(wlan, network, self.settings, self.access_point, feed)
+            if not why and self.settings.get("mqtt_ca"):
+                why = station.set_clock()
+            if why:
+                raise Outage(why)
+            station.listen(wlan, _last)
+            station = None  # its memory is needed
             feed()
             tidy()
             self.reporter.flush(30_000, unknown)
@@ -402,9 +417,13 @@ def planned():
 
 def sleep(ms, board=None):
     """Sleep; a board that can start again from deep sleep does not return."""
+    if "up" in _last:
+        _last["up"] += ms // 1000
     if hasattr(machine, "DEEPSLEEP_RESET"):
         if BUTTON is not None and hasattr(esp32, "wake_on_ext0"):
             esp32.wake_on_ext0(button(), esp32.WAKEUP_ALL_LOW)
+        if board is not None:
+            beside("station").keep(machine, board.due, _last)
         machine.deepsleep(ms)
     # An RP2040 cannot tell such a start from others, sleeps 4,294 s at most, less where its radio stirs.
     while ms > 0:
@@ -426,11 +445,14 @@ def main():
     if first and START_DELAY_S and not pressed():
         print("hushmote: starts in %d s; ctrl-C stops it" % START_DELAY_S)
         time.sleep(START_DELAY_S)
+    due = beside("station").recall(machine, _last, first)
     while True:
         since = ticks_ms()
+        next_s = INTERVAL_S
         try:
             if board is None:
                 board = Application()
+                board.due = due
                 board.attend()  # before the watchdog: it would restart a board at whose prompt somebody types
                 watch()
                 wait_s = board.first_wait_s() if first else 0
@@ -438,19 +460,21 @@ def main():
                     print("hushmote: first reading in %d s" % wait_s)
                     sleep(wait_s * 1000, board)
                     since = ticks_ms()
-            board.wake_up()
-        except (NeedsPerson, ldp_client.SettingsError) as e:
+            try:
+                board.wake_up()
+            finally:
+                next_s = board.sleep_s()
+        except NeedsPerson as e:
             print("hushmote: " + str(e))
             return
         except KeyboardInterrupt:
             watch(3_600_000)
             print("hushmote: if the watchdog restarts the board, press ctrl-C within %d s" % START_DELAY_S)
             raise
-        except Outage as e:
-            print("hushmote: %s; next try in %d s" % (e, INTERVAL_S))
         except Exception as e:  # a board in the field has nobody to restart it
-            print("hushmote: %s: %s; next try in %d s" % (type(e).__name__, e, INTERVAL_S))
-        sleep(max(INTERVAL_S * 1000 - ticks_diff(ticks_ms(), since), 1000), board)
+            why = e if isinstance(e, Outage) else "%s: %s" % (type(e).__name__, e)
+            print("hushmote: %s; next try in %d s" % (why, next_s))
+        sleep(max(next_s * 1000 - ticks_diff(ticks_ms(), since), 1000), board)
 
 
 if __name__ == "__main__":

@@ -171,8 +171,9 @@ class _Link:
 class _Sockets:
     """Stands in for umqtt.simple's socket module during connect(): its sockets are links."""
 
-    def __init__(self, module, *how):
+    def __init__(self, module, look_up, *how):
         self._module = module
+        self._look_up = look_up
         self._how = how
 
     def __getattr__(self, name):
@@ -180,6 +181,10 @@ class _Sockets:
 
     def socket(self, *args):
         return _Link(self._module.socket(*args), *self._how)
+
+    def getaddrinfo(self, *where):
+        real = self._module.getaddrinfo
+        return self._look_up(real, *where) if self._look_up else real(*where)
 
 
 class _Tls:
@@ -217,6 +222,7 @@ class Reporter(base.BaseReporter):
         self._link = None
         self._packets = 0
         self._end_ms = None  # of flush()
+        self.look_up = None  # called with getaddrinfo and its arguments, in its place
 
     # The application's side
 
@@ -338,7 +344,7 @@ class Reporter(base.BaseReporter):
         tls = getattr(mqtt, "ssl", None)
         stand_ins = {}
         if sockets is not None:
-            module.socket = _Sockets(sockets, self._feed, self._deadline)
+            module.socket = _Sockets(sockets, self.look_up, self._feed, self._deadline)
             if hasattr(tls, "wrap_socket"):
                 # An SSLContext; umqtt.simple before 1.4 imports ussl instead, which checks no certificate.
                 mqtt.ssl = stand_ins["ussl"] = _Tls(tls)

@@ -216,7 +216,7 @@ class BaseReporter:
 
     # The application's side
 
-    def report(self, name, value):
+    def report(self, name, value, drawn=None):
         """Make a report of a reading, as Client.report() does, and send it some time later.
 
         Returns it, or None. A value of the wrong type counts as no reading, and is named in mistyped:
@@ -227,10 +227,10 @@ class BaseReporter:
         self.mistyped.pop(name, None)
         try:
             try:
-                made = self._client.report(name, value)
+                made = self._client.report(name, value, drawn)
             except TypeError as e:
                 self.mistyped[name] = str(e)
-                made = self._client.report(name, None)
+                made = self._client.report(name, None, drawn)
         except ldp_client.LDPError as e:
             self.fault = str(e)
             return None

@@ -48,6 +48,31 @@ def test_a_watchdog_that_nobody_feeds_ends_in_a_reset():
     assert 8 < slept_s(done) < 9, slept_s(done)
 
 
+LOOK_UP = """
+import main, time
+main.watch()
+def getaddrinfo(*where):
+    time.sleep(SECONDS)
+    raise OSError(-2)
+try:
+    main.look_up(getaddrinfo, "broker.example", 1883)
+except OSError:
+    print("not found")
+"""
+
+
+def test_a_look_up_that_asks_two_dead_name_servers_ends_without_a_reset():
+    done = run(LOOK_UP.replace("SECONDS", "14"))
+    assert done.log["resets"] == 0
+    assert done.output.strip() == "not found", done.output
+
+
+def test_a_look_up_that_hangs_is_ended_by_the_watchdog():
+    done = run(LOOK_UP.replace("SECONDS", "90"))
+    assert done.log["resets"] == 1
+    assert 30 < slept_s(done) < 40, slept_s(done)
+
+
 def test_the_application_sleeps_for_hours_and_its_watchdog_stays_fed():
     script = """
 import json, machine, main, time

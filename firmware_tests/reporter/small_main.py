@@ -32,6 +32,9 @@ class Station:
     def isconnected(self):
         return True
 
+    def status(self, what=None):
+        return -67
+
     def disconnect(self):
         pass
 
@@ -53,6 +56,7 @@ application = main.Application()
 first = 0
 for n in range(int(wake_ups)):
     application.wake_up()
+    application.sleep_s()
     gc.collect()
     if n <= 8:  # the last 8 reports are kept for last()
         first = gc.mem_alloc()

@@ -15,7 +15,9 @@ from pathlib import Path
 
 SUITE = "trixie"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-COMPILER_PACKAGES = ("gcc", "gcc-multilib", "make", "pkg-config", "dpkg-dev")
+_BUILD_PACKAGES = ("gcc", "make", "pkg-config", "dpkg-dev")
+# gcc-multilib would bring asm/ for -m32, and apt removes it where a cross compiler is installed.
+_KERNEL_HEADERS = ("-idirafter", "/usr/include/x86_64-linux-gnu")
 _I386_PACKAGES = (
     "micropython",
     "libc6",
@@ -148,27 +150,33 @@ def unpack_source(name: str, parent: Path) -> Path:
     return parent / name
 
 
-def _missing_compiler() -> bool:
+def _missing_packages() -> tuple[str, ...]:
+    """What a 32-bit build still needs from the machine's own Debian; gcc's number names its multilib."""
     if any(shutil.which(tool) is None for tool in ("gcc", "make", "pkg-config", "dpkg-source")):
-        return True
-    probe = ["gcc", "-m32", "-xc", "-", "-o", os.devnull]
-    program = "#include <stdio.h>\nint main(void) { return 0; }\n"
-    return subprocess.run(probe, input=program, capture_output=True, text=True, check=False).returncode != 0
+        return _BUILD_PACKAGES
+    probe = ["gcc", "-m32", *_KERNEL_HEADERS, "-xc", "-", "-o", os.devnull]
+    program = "#include <errno.h>\nint main(void) { return 0; }\n"
+    if subprocess.run(probe, input=program, capture_output=True, text=True, check=False).returncode == 0:
+        return ()
+    return (f"gcc-{run(['gcc', '-dumpversion'], Path.cwd()).strip().partition('.')[0]}-multilib",)
 
 
 def _get_compiler() -> None:
-    if not _missing_compiler():
-        return
-    install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-y", "-qq", "install", *COMPILER_PACKAGES]
-    if os.geteuid() != 0:
-        command = "sudo apt-get install " + " ".join(COMPILER_PACKAGES)
-        raise CannotInstall("no 32-bit C compiler, and no root to install one", command)
-    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    try:
-        run(install, Path.cwd(), quiet)
-    except CannotInstall:
-        run(["apt-get", "-qq", "update"], Path.cwd(), quiet)
-        run(install, Path.cwd(), quiet)
+    installed: tuple[str, ...] = ()
+    while missing := _missing_packages():
+        if missing == installed:
+            raise CannotInstall(f"gcc -m32 fails with {missing[0]} installed", "gcc -m32 says why")
+        installed = missing
+        install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-y", "-qq", "install", *missing]
+        if os.geteuid() != 0:
+            command = "sudo apt-get install " + " ".join(missing)
+            raise CannotInstall("no 32-bit C compiler, and no root to install one", command)
+        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+        try:
+            run(install, Path.cwd(), quiet)
+        except CannotInstall:
+            run(["apt-get", "-qq", "update"], Path.cwd(), quiet)
+            run(install, Path.cwd(), quiet)
 
 
 def install_unix32f(rig: Path) -> None:
@@ -181,8 +189,9 @@ def install_unix32f(rig: Path) -> None:
     port = unpack_source("micropython", source) / "ports" / "unix"
     options = [f"-j{os.cpu_count()}", "MICROPY_FORCE_32BIT=1", "BUILD=build-32f", "FROZEN_MANIFEST="]
     options += [f"MICROPY_PY_{name}=0" for name in ("BTREE", "SSL", "FFI")]
-    floats = "-DMICROPY_FLOAT_IMPL=MICROPY_FLOAT_IMPL_FLOAT -DMICROPY_FLOAT_USE_NATIVE_FLT16=0"
-    run(["make", "-s", "-C", str(port), *options, f"CFLAGS_EXTRA={floats}"], source)
+    floats = ("-DMICROPY_FLOAT_IMPL=MICROPY_FLOAT_IMPL_FLOAT", "-DMICROPY_FLOAT_USE_NATIVE_FLT16=0")
+    options.append("CFLAGS_EXTRA=" + " ".join((*floats, *_KERNEL_HEADERS)))
+    run(["make", "-s", "-C", str(port), *options], source)
     target = rig / "unix32f"
     target.mkdir(exist_ok=True)
     shutil.copy(port / "build-32f" / "micropython", target / "new")

@@ -7,8 +7,6 @@ The unix port of MicroPython runs repl.py, which speaks the REPL. This side owns
 into a signal while a program runs, and starts the interpreter again after a reset or a deep sleep.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty
@@ -122,7 +120,7 @@ class SoftwareBoard:
         mode, cause, sent = "friendly", "POWER", b""
         while True:
             try:
-                status, sleep_ms = self._run_interpreter(mode, cause, sent)
+                status, sleep_ms, unheard = self._run_interpreter(mode, cause, sent)
             except OSError as e:
                 self.failure = f"cannot run {self._interpreter[0]}: {e.strerror}"
                 return
@@ -135,7 +133,7 @@ class SoftwareBoard:
                 self.sleeps_ms.append(sleep_ms)
                 if self._console is not None:
                     self._console(f"(asleep for {sleep_ms / 1000:,.0f} s)")
-                cause, sent = self._sleep(sleep_ms / 1000 * self._sleep_scale)
+                cause, sent = self._sleep(sleep_ms / 1000 * self._sleep_scale, unheard)
                 if cause == "OFF":
                     return
                 mode = "interrupted" if sent else "friendly"
@@ -145,12 +143,14 @@ class SoftwareBoard:
                 self._send(b"the interpreter ended with status %d: see the image's .log\r\n" % status)
                 return
 
-    def _sleep(self, seconds: float) -> tuple[str, bytes]:
+    def _sleep(self, seconds: float, unheard: bytes) -> tuple[str, bytes]:
         """Sleep; return what woke the board (SLEEP: its clock; OFF: nothing) and what the computer then sent.
 
         A ctrl-C wakes it with POWER, and keeps main.py from being run: mpremote resets an ESP32 when it opens
-        its port, and a person presses a button first.
+        its port, and a person presses a button first. One among what its programs left unheard does, too.
         """
+        if b"\x03" in unheard:
+            return "POWER", unheard
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             ready = select.select([self._stop_r, self._host], [], [], left)[0]
@@ -161,8 +161,11 @@ class SoftwareBoard:
                 return "POWER", sent
         return "SLEEP", b""
 
-    def _run_interpreter(self, mode: str, cause: str, sent: bytes) -> tuple[int | str | None, int]:
-        """Run it until it ends; return its status (None: switched off) and for how long it sleeps."""
+    def _run_interpreter(self, mode: str, cause: str, sent: bytes) -> tuple[int | str | None, int, bytes]:
+        """Run it until it ends; return its status (None: switched off) and for how long it sleeps.
+
+        Last comes what the computer sent to a board whose REPL was never reached.
+        """
         status_r, status_w = os.pipe()
         board = [str(self.image), mode, cause, self._wifi, self._firmware]
         try:
@@ -193,8 +196,9 @@ class SoftwareBoard:
 
     def _bridge(
         self, child: subprocess.Popen[bytes], to_board: int, from_board: int, status_r: int, sent: bytes
-    ) -> tuple[int | str | None, int]:
+    ) -> tuple[int | str | None, int, bytes]:
         busy = False
+        unheard: bytes | None = b""
         held = b""  # what the computer sent after ctrl-C, until the program has stopped
         held_until = 0.0
         sleep_ms = 0
@@ -203,24 +207,26 @@ class SoftwareBoard:
         while True:
             ready = select.select(sources, [], [], 0.1 if held else None)[0]
             if self._stop_r in ready:
-                return ("power" if os.read(self._stop_r, 1) == b"p" else None), 0
+                return ("power" if os.read(self._stop_r, 1) == b"p" else None), 0, b""
             if status_r in ready:
                 said = os.read(status_r, 4096)
-                for state in re.findall(rb"B|I|S\d+", said):
+                for state in re.findall(rb"B|I|R|S\d+", said):
                     busy = state == b"B" if state in b"BI" else busy
+                    unheard = None if state == b"R" else unheard
                     sleep_ms = int(state[1:]) if state[:1] == b"S" else sleep_ms
                 if not said:
                     sources.remove(status_r)
             if from_board in ready:
                 data = os.read(from_board, 4096)
                 if not data:
-                    return child.wait(), sleep_ms
+                    return child.wait(), sleep_ms, unheard or b""
                 self._send(re.sub(rb"(?<!\r)\n", b"\r\n", data))
             if self._host in ready:
                 self._talking = True
                 data = self.received(self._read_host())
                 if data is None:
-                    return "power", 0
+                    return "power", 0, b""
+                unheard = None if unheard is None else unheard + data
                 if busy and b"\x03" in data and not held:
                     child.send_signal(signal.SIGINT)
                     held_until = time.monotonic() + _INTERRUPT_S

@@ -5,7 +5,7 @@
 Raw REPL, raw paste with flow control, ctrl-C, soft reset; boot.py and main.py run as on a board. Started by
 board.py, which restarts it by its exit status: 42 soft reset, 43 the same out of the raw REPL, 44
 machine.reset(), 45 deep sleep. On STATUS_FD it says B (busy) and I (idle), so that ctrl-C becomes a
-signal while a program runs, and S<ms> before it sleeps.
+signal while a program runs, R when the REPL is reached, and S<ms> before it sleeps.
 """
 
 # pyright: reportMissingImports=false, reportArgumentType=false, reportAttributeAccessIssue=false
@@ -136,9 +136,13 @@ def main():
     scope = {"__name__": "__main__"}
     if cause == "SOFT":
         _out.write(b"MPY: soft reboot\r\n")
-    _run_file("boot.py", scope)
-    if mode == "friendly":
-        _run_file("main.py", scope)
+    try:
+        _run_file("boot.py", scope)
+        if mode == "friendly":
+            _run_file("main.py", scope)
+    except KeyboardInterrupt:  # it came between two programs
+        _say(b"I")
+    _say(b"R")
     _out.write(_RAW_BANNER if raw else _BANNER)
     while True:
         try:

@@ -1,7 +1,5 @@
 """A software board's folder: its flash, and a name for its terminal that stays the same."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 from collections.abc import Iterator

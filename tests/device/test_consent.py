@@ -6,6 +6,7 @@ import pytest
 from enumeration import distribution, memory
 from experiments import experiment_json
 from failing_storage import FailingStorage
+from reference_board import ledger_record
 
 from hushmote.device import consent, preview
 from hushmote.device.kept_experiments import KeptExperiments
@@ -42,6 +43,14 @@ def board(slots: Any = None, **more: Any) -> Client:
 
 def slots_of(client: Any) -> dict[int, bytes]:
     return client._ledger._storage.slots
+
+
+def test_what_an_earlier_client_made_unasked_is_not_sent_after_a_yes():
+    made = ledger_record(3, [("room_temp", 1, "sum", 0, 2)], 2, 4, [b"unasked"], asked=False)
+    client = board({0: made, 1: ledger_record(2)})
+    client.consent = True
+    assert client.outbox() == []
+    assert client.status()["sum"] == 2
 
 
 @pytest.mark.parametrize("answers", [(), (False,), (True, False)])

@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from boards import ask_fleet
 from experiments import number_json
 from fleet_broker import FleetBroker, make_fleet, running, visit
 from fleet_broker import context as tls_context
@@ -122,8 +123,7 @@ def whole_fleet(path: Path):
     """A fleet's folder, its broker, and a store with one experiment."""
     folder = make_fleet(path / "folder", passwords=True)
     with running(folder) as broker, Store(f"sqlite:///{path}/store.sqlite") as store:
-        store.add_fleet(folder.fleet.fleet, keyed=True)
-        store.add_experiment(folder.fleet.fleet, experiment())
+        ask_fleet(store, folder.fleet.fleet, experiment(), keyed=True)
         yield Fleet(folder, broker, store)
 
 

@@ -12,8 +12,9 @@ from enumeration import memory
 from experiments import experiment_json
 from wake_ups import Air, install, provisioned
 
-from hushmote.device import ldp_client, main
+from hushmote.device import ldp_client, main, station
 from hushmote.device.kept_experiments import KeptExperiments
+from hushmote.server.experiments import definition
 
 HOUR_MS = 3_600_000
 
@@ -83,6 +84,14 @@ class Esp32(Chip):
         super().__init__(cause)
         self.wake = wake
         self.slept_ms: list[int] = []
+        self.rtc = b""
+
+    def RTC(self) -> "Esp32":
+        return self
+
+    def memory(self, data: bytes | None = None) -> bytes:
+        self.rtc = self.rtc if data is None else data
+        return self.rtc
 
     def wake_reason(self) -> int:
         return self.wake
@@ -98,8 +107,9 @@ class Time:
     def __init__(self, patch: pytest.MonkeyPatch, chip: Chip) -> None:
         patch.setattr(main, "machine", chip)
         patch.setattr(main, "time", self)
-        patch.setattr(main, "ticks_ms", lambda: chip.now_ms)
-        patch.setattr(main, "sleep_ms", chip.pass_ms)
+        for module in (main, station):
+            patch.setattr(module, "ticks_ms", lambda: chip.now_ms)
+            patch.setattr(module, "sleep_ms", chip.pass_ms)
         patch.setattr(main, "_watchdog", [])
         self._chip = chip
 
@@ -108,7 +118,7 @@ class Time:
 
 
 class Draws:
-    """An rng whose below() is the largest it could be."""
+    """An rng whose below() is the largest it could be: a coin of `every` says no."""
 
     def below(self, n: int) -> int:
         return n - 1
@@ -118,15 +128,22 @@ class Draws:
 
 
 def life(
-    patch: pytest.MonkeyPatch, chip: Chip, folder: Path, *, known: bool = True, awake_ms: int = 0
+    patch: pytest.MonkeyPatch,
+    chip: Chip,
+    folder: Path,
+    *,
+    known: bool = True,
+    awake_ms: int = 0,
+    every: int = 1,
+    rng: Any = None,
 ) -> list[int]:
     """Run main() until the power goes; the moments of its readings, in ms after the start."""
     readings: list[int] = []
     storage = memory(provisioned())
     air = Air()
-    payload = experiment_json(name="t")
+    payload = experiment_json(name="t", every=every, budget={"rule": "unlimited"})
     air.experiment("t", payload)
-    install(patch, air, folder, storage, {"t": True}, Draws())
+    install(patch, air, folder, storage, {"t": True}, rng or Draws())
     if known:
         client = ldp_client.Client(main.POLICY, storage, "board-1", fleet="home")
         KeptExperiments(client, str(folder)).take("t", payload)
@@ -178,6 +195,66 @@ def test_an_esp32_that_slept_its_time_reads_at_once_and_sleeps_on(
     chip = Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE)
     assert life(monkeypatch, chip, tmp_path, awake_ms=2500) == [0]
     assert chip.slept_ms == [HOUR_MS - 2500]
+
+
+class NinthSaysYes(Draws):
+    """Each ninth coin of 1 in 90 says yes."""
+
+    coins = 0
+
+    def below(self, n: int) -> int:
+        if n != 90:
+            return super().below(n)
+        self.coins += 1
+        return int(self.coins % 9 != 0)
+
+
+def test_an_rp2040_sleeps_to_the_reading_that_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    chip = Chip(until_ms=30 * HOUR_MS)
+    moments = life(monkeypatch, chip, tmp_path, every=90, awake_ms=3000, rng=NinthSaysYes())
+    first_ms = (main.START_DELAY_S + main.INTERVAL_S - 1) * 1000  # the first coin's, which says no
+    assert moments == [first_ms + 8 * HOUR_MS, first_ms + 17 * HOUR_MS, first_ms + 26 * HOUR_MS]
+
+
+def test_an_esp32_remembers_through_its_deep_sleep_what_it_wakes_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rng = NinthSaysYes()
+    memory = b'[{}, null, {"up": 9}]'
+    # After a button's press the third is another moment than the one that coins were tossed for.
+    for wake, readings, sleeps_ms in (
+        (Esp32.TIMER_WAKE, [], 8 * HOUR_MS),
+        (Esp32.TIMER_WAKE, [0], 9 * HOUR_MS),
+        (Esp32.EXT0_WAKE, [], HOUR_MS - 1000),
+        (Esp32.TIMER_WAKE, [], 8 * HOUR_MS),
+    ):
+        monkeypatch.setattr(main, "_last", {})
+        chip = Esp32(Esp32.DEEPSLEEP_RESET, wake)
+        chip.rtc = memory
+        assert life(monkeypatch, chip, tmp_path, every=90, rng=rng) == readings
+        assert chip.slept_ms == [sleeps_ms]
+        memory = chip.rtc
+        assert memory.startswith(b"[{}, null, ") == (wake == Esp32.EXT0_WAKE)  # no draw
+    assert main._last["up"] == 8 * 3600 + 3599  # since the button's press
+
+
+@pytest.mark.parametrize(
+    ("cause", "started"), [(Chip.PWRON_RESET, "power"), (Chip.WDT_RESET, "watchdog"), (5, "other")]
+)
+def test_a_boards_health_is_a_reading_of_the_example(
+    cause: int, started: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(main, "_last", {})
+    chip = Chip(cause)
+    life(monkeypatch, chip, tmp_path)
+    assert main._last["up"] == pytest.approx(chip.now_ms / 1000, abs=main.START_DELAY_S + 5)
+    monkeypatch.setattr(station.gc, "mem_free", lambda: 80 * 1024, raising=False)
+    main._last["rssi"] = -67
+    experiment = definition.load(Path(__file__).parents[2] / "examples" / "board_health.toml").experiment()
+    assert main.board_health() == (started, -67, 80.0)
+    assert isinstance(experiment.bucket(main.board_health()), int)
+    del main._last["rssi"]
+    assert experiment.bucket(main.board_health()) is None
 
 
 @pytest.mark.parametrize(("cause", "wake"), [(4, Esp32.EXT0_WAKE), (1, 0), (5, 0)])

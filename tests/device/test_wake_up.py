@@ -128,6 +128,38 @@ def test_a_board_that_knows_no_experiment_always_connects_and_reports_at_once(
         assert sum(chance for (_, sent), chance in outputs.items() if len(sent) == 3) == Fraction(1, 2)
 
 
+def test_a_board_that_sleeps_until_it_is_needed_sends_what_one_does_that_wakes_up_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 2}}
+    payload = experiment_json(name="t", epsilon=1_000_000, **shape)
+    slots = provisioned()
+    install(monkeypatch, Air(), tmp_path, memory(slots), {"t": True})
+    kept_in(tmp_path, slots, {"t": payload})
+    monkeypatch.setattr(main, "MOST_SLEEP_S", 2 * main.INTERVAL_S)
+    calls = 3
+
+    def run(rng: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            air, storage, due = Air(), memory(slots), None
+            air.experiment("t", payload)
+            connected = [False] * (calls + 2)
+            at = 0
+            while at < calls:
+                install(patch, air, tmp_path, storage, {"t": True}, rng)
+                application = main.Application()
+                application.due = due
+                before = air.connections
+                application.wake_up()
+                connected[at] = air.connections > before
+                at += application.sleep_s() // main.INTERVAL_S
+                due = application.due
+        return tuple(connected[:calls]), tuple(air.messages)
+
+    (each_time,) = wake_ups(tmp_path, slots, {"t": payload}, [{"t": True}], calls).values()
+    assert distribution(run) == each_time
+
+
 def raising(name: str) -> Any:
     reading = main.READINGS[name]
     assert reading is not None
@@ -141,9 +173,9 @@ def test_the_proof_can_fail(broken: str, tmp_path: Path, monkeypatch: pytest.Mon
     install(monkeypatch, Air(), tmp_path, memory(slots), {"t": 1})
     kept_in(tmp_path, slots, {"t": payload})
 
-    def report(self: Any, name: str, value: Any) -> Any:
+    def report(self: Any, name: str, value: Any, drawn: Any) -> Any:
         try:
-            return self._client.report(name, value)
+            return self._client.report(name, value, drawn)
         except TypeError:
             return None
 

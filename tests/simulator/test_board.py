@@ -1,12 +1,13 @@
 """The board in software, where it must be like a board; which MicroPython may play one."""
 
+import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from flashing import Bench, on_board, on_port
+from flashing import HANGS_S, Bench, on_board, on_port
 
 from hushmote.server.provisioning import interpreters
 from hushmote.simulator.board.board import ANY_WIFI, SoftwareBoard
@@ -16,6 +17,13 @@ def run_main(board: SoftwareBoard, program: str) -> None:
     """Make program the board's application, and restart the board."""
     on_board(board, f"with open('/main.py', 'w') as f: f.write({program!r})")
     subprocess.run(on_port(board.port, "reset"), capture_output=True, timeout=30, check=True)
+
+
+def press(board: SoftwareBoard, keys: bytes) -> None:
+    """Send keys to the board."""
+    port = os.open(board.port, os.O_WRONLY | os.O_NOCTTY)
+    os.write(port, keys)
+    os.close(port)
 
 
 def test_what_nobody_reads_stops_no_board(bench: Bench):
@@ -34,6 +42,23 @@ def test_a_board_that_sleeps_is_woken_by_mpremote(bench: Bench):
         assert board.wait_for(b"good night", 10)
         assert on_board(board, "import machine; print(machine.reset_cause())") == "1"
         assert board.sleeps_ms == [3_600_000]  # it was not put to sleep again by its application
+
+
+def test_a_ctrl_c_that_a_program_leaves_unheard_wakes_the_board(bench: Bench):
+    program = "import machine\nprint('up')\ntry:\n    while True: pass\nexcept KeyboardInterrupt: pass\n"
+    sleep = "machine.deepsleep(3_600_000)\n"
+    with bench.board() as board:
+        run_main(board, program + sleep)
+        assert board.wait_for(b"up", HANGS_S)
+        board.output = b""
+        press(board, b"\r\x03\r\x01")  # it is caught, and the board sleeps
+        assert board.wait_for(b"raw REPL", HANGS_S)
+        press(board, b"\x02")
+        run_main(board, "import machine\n" + sleep)
+    board = bench.board()
+    press(board, b"\r\x03\r\x01")  # it comes before there is anything to stop
+    with board:
+        assert board.wait_for(b"raw REPL", HANGS_S)
 
 
 def test_its_console_has_what_programs_print_and_nothing_of_what_mpremote_does(bench: Bench):

@@ -35,11 +35,22 @@ def install(rig: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     source = folder / "src"
     source.mkdir(parents=True)
-    (folder / "package.json").write_text('{"private": true, "type": "module"}\n')
-    debian.run(["npm", "install", "--no-audit", "--no-fund", "--silent", EMULATOR], folder)
+    install_emulator(rig)
     _unpack(source)
     debian.run(["make", "-s", "-C", str(source / "micropython" / "mpy-cross"), f"-j{os.cpu_count()}"], source)
     _build(rig, _PLAIN, folder / "firmware.bin")
+
+
+def install_emulator(rig: Path) -> None:
+    """Install rp2040js into rig/pico, where it is missing; CannotInstall without npm."""
+    folder = rig / "pico"
+    if (folder / "node_modules" / "rp2040js").exists():
+        return
+    if shutil.which("npm") is None:
+        raise debian.CannotInstall("the emulator is not there, nor npm", "apt-get install nodejs npm")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "package.json").write_text('{"private": true, "type": "module"}\n')
+    debian.run(["npm", "install", "--no-audit", "--no-fund", "--silent", EMULATOR], folder)
 
 
 def freeze(rig: Path, device: Path) -> None:

@@ -1,0 +1,122 @@
+"""Coins tossed ahead have the law of coins tossed at each call: every branch of the shipped code, exactly."""
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from enumeration import POLICY, distribution, memory
+from experiments import experiment_json
+
+from hushmote.device import gap, ldp_client
+from hushmote.device.ldp_client import Client
+
+NAMES = POLICY["experiments"]
+Calls = tuple[tuple[str, ...], ...]
+"""Of each call the names that report."""
+
+
+def board(every: tuple[int, ...], rng: Any = None, cap: int = 4_000_000, consent: Any = True) -> Client:
+    storage = memory()
+    ldp_client.provision(storage, consent=consent)
+    client = Client(POLICY, storage, "board-1")
+    for name, n in zip(NAMES, every, strict=False):
+        client.enroll(experiment_json(name=name, every=n, budget={"rule": "sum", "cap": cap}))
+    client.rng = rng or client.rng
+    return client
+
+
+def independent(every: tuple[int, ...], calls: int) -> dict[Calls, Fraction]:
+    """The law of coins of their own for each experiment at each call."""
+    law = {}
+    says = list(itertools.product((True, False), repeat=len(every)))
+    for course in itertools.product(says, repeat=calls):
+        chance = Fraction(1)
+        for call in course:
+            for yes, n in zip(call, every, strict=True):
+                chance *= Fraction(1, n) if yes else Fraction(n - 1, n)
+        if chance:
+            names = (tuple(name for name, yes in zip(NAMES, call, strict=False) if yes) for call in course)
+            law[tuple(names)] = chance
+    return law
+
+
+@pytest.mark.parametrize("every", [(1,), (2,), (5,), (2, 3), (3, 1), (2, 2, 3)])
+def test_the_gap_and_who_reports_after_it_have_the_law_of_independent_coins(every: tuple[int, ...]):
+    most = 4 if len(every) < 3 else 3
+    law: dict[Any, Fraction] = {}
+    for course, chance in independent(every, most).items():
+        first = next((i for i, names in enumerate(course) if names), None)
+        gap_and_names = (most, ()) if first is None else (first + 1, course[first])
+        law[gap_and_names] = law.get(gap_and_names, Fraction(0)) + chance
+
+    def run(rng: Any) -> Any:
+        calls, drawn = gap.draw(board(every, rng), most)
+        return calls, tuple(sorted(drawn))
+
+    assert distribution(run) == law
+
+
+@pytest.mark.parametrize(("every", "limit"), [((3,), 2), ((2, 3), 4), ((2, 3), 1)])
+def test_reports_after_gaps_are_those_of_independent_coins(every: tuple[int, ...], limit: int):
+    """Gap after gap over a few calls; the last one is cut, as a refresh or a power cut would."""
+    calls = 4 - len(every)
+
+    def run(rng: Any) -> Any:
+        client = board(every, rng)
+        course: list[tuple[str, ...]] = []
+        while len(course) < calls:
+            first, drawn = gap.draw(client, min(limit, calls - len(course)))
+            course += [()] * (first - 1)
+            made = {name: client.report(name, None, drawn[name]) for name in drawn}
+            assert all(made.values())
+            course.append(tuple(sorted(made)))
+        return tuple(course)
+
+    assert distribution(run) == independent(every, calls)
+
+
+def test_a_draw_counts_for_the_version_that_it_was_made_for_and_no_other():
+    def run(rng: Any) -> Any:
+        client = board((2,), rng)
+        _, drawn = gap.draw(client, 1)
+        if not drawn:
+            return "silent"
+        client.enroll(experiment_json(name="e", every=5))
+        return client.report("e", True, drawn["e"]) is not None
+
+    assert distribution(run) == {
+        "silent": Fraction(1, 2),
+        True: Fraction(1, 2) * Fraction(1, 5),
+        False: Fraction(1, 2) * Fraction(4, 5),
+    }
+
+
+def test_a_draw_spends_no_more_than_the_budget():
+    client = board((2**24,), cap=2_000_000)
+    digest = client._experiments["e"].digest
+    made = [client.report("e", True, digest) for _ in range(5)]
+    assert [report is not None for report in made] == [True, True, False, False, False]
+    client.enroll(experiment_json(name="e", budget={"rule": "sum", "cap": 2_000_000}))
+    assert gap.draw(client, 9) == (9, {})  # a coin that always says yes wakes nobody once all is spent
+
+
+@pytest.mark.parametrize("consent", [None, False])
+def test_no_coin_is_tossed_before_a_yes(consent: Any):
+    client = board((1,), consent=consent)
+    assert gap.draw(client, 9) == (9, {})
+
+
+def test_nothing_is_drawn_within_another_call():
+    class Calls:
+        def below(self, n: int) -> int:
+            drawn.append(gap.draw(client, 9))
+            return 0
+
+        bernoulli = below
+
+    drawn: list[Any] = []
+    client = board((2,), Calls())
+    assert client.report("e", True) is not None
+    assert set(map(str, drawn)) == {"(0, {})"}
+    assert gap.draw(client, 9) == (1, {"e": client._experiments["e"].digest})

@@ -1,0 +1,94 @@
+"""How a board comes to its network and broker, on stand-ins: no Wi-Fi is tried here."""
+
+from typing import Any
+
+import pytest
+
+from hushmote.device import main, station
+
+SETTINGS = {"wifi_ssid": "home", "wifi_password": "secret"}
+
+
+class Radio:
+    """A Pico W's WLAN near two access points of one network; those of gone do not answer."""
+
+    STAT_WRONG_PASSWORD = -3
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now_ms = 0
+        self.scans = 0
+        self.up = False
+        self.joined: list[dict[str, Any]] = []
+        self.addresses: tuple[str, ...] = ()
+        self.gone: set[bytes] = set()
+        patch.setattr(station.sys, "platform", "rp2")
+        patch.setattr(station, "ticks_ms", lambda: self.now_ms)
+        patch.setattr(station, "sleep_ms", self.pass_ms)
+
+    def pass_ms(self, ms: int) -> None:
+        self.now_ms += ms
+
+    def active(self, on: bool) -> None:
+        self.on = on
+
+    def ifconfig(self, four: tuple[str, ...]) -> None:
+        assert not self.joined, "too late for this connection"
+        self.addresses = four
+
+    def connect(self, ssid: str, password: str, **where: Any) -> None:
+        self.joined.append(where)
+        self.up = where.get("bssid") not in self.gone
+
+    def disconnect(self) -> None:
+        self.up = False
+
+    def isconnected(self) -> bool:
+        return self.up
+
+    def status(self) -> int:
+        return 1
+
+    def scan(self) -> list[tuple[Any, ...]]:
+        self.scans += 1
+        weak, strong = (b"home", b"weak..", 1, -80), (b"home", b"strong", 11, -40)
+        return [weak, strong, (b"other", b"other.", 6, -20)]
+
+
+def test_a_pico_w_goes_back_to_its_access_point_without_a_scan_until_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    radio, ap = Radio(monkeypatch), []
+    for _ in range(3):
+        assert station.connect(radio, radio, SETTINGS, ap, lambda: None) is None
+        radio.disconnect()
+    assert radio.joined == [{}] + [{"channel": 11, "bssid": b"strong"}] * 2
+    assert radio.scans == 1
+    radio.gone.add(b"strong")
+    assert station.connect(radio, radio, SETTINGS, ap, lambda: None) is None
+    assert radio.joined[-2:] == [{"channel": 11, "bssid": b"strong"}, {}]
+
+
+def test_an_address_of_its_own_is_set_before_the_connection(monkeypatch: pytest.MonkeyPatch):
+    radio = Radio(monkeypatch)
+    four = ("10.0.0.9", "255.0.0.0", "10.0.0.1", "10.0.0.1")
+    assert (
+        station.connect(radio, radio, SETTINGS | {"wifi_address": ",".join(four)}, [], lambda: None) is None
+    )
+    assert radio.addresses == four
+
+
+def names(answers: bool) -> Any:
+    def getaddrinfo(host: str, port: int) -> list[Any]:
+        if not answers and host == "broker.example":
+            raise OSError(-2)
+        return [(2, 1, 0, "", ("10.0.0.7" if host == "broker.example" else host, port))]
+
+    return getaddrinfo
+
+
+def test_a_brokers_address_of_last_time_serves_where_names_are_not_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(main, "_last", {})
+    with pytest.raises(OSError, match="-2"):
+        main.look_up(names(False), "broker.example", 1883)
+    assert main.look_up(names(True), "broker.example", 1883)[0][-1] == ("10.0.0.7", 1883)
+    assert main.look_up(names(False), "broker.example", 1884)[0][-1] == ("10.0.0.7", 1884)

@@ -5,11 +5,10 @@ transaction, then acknowledged in order. A process that dies at any instant has 
 redelivery is a duplicate) or not acknowledged it (the broker keeps it).
 """
 
-from __future__ import annotations
-
 import datetime
 import functools
 import logging
+import math
 import ssl
 import threading
 import time
@@ -42,6 +41,7 @@ CLIENT_ID = "hushmote-aggregator"
 
 _HERE = BrokerAddress("127.0.0.1")
 _TURN_S = 0.2  # how long run() may take to notice stop()
+_AGAIN_S = 600.0  # all is published again: a NATS server may miss it when it starts, and its boards with it
 _MOST_IN_FLIGHT = 65_535
 _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
 
@@ -214,14 +214,15 @@ class Aggregator:
 
     def _serve(self, connection: ReportConnection) -> bool:
         """Work on a connection until it is lost, stop() is called, or, which is True, it is retired."""
-        alive = True
+        alive, again_at = True, math.inf
         while alive and not self._stopping:
             alive = self._turn(connection)
             self._loop_turned_at = now = time.monotonic()
-            if self._source.greet(connection, now):
-                self._announcer.begin()
-                if self._outbox is not None:
-                    self._outbox.begin()
+            is_new = self._source.greet(connection, now)
+            if is_new or now >= again_at:
+                again_at = now + _AGAIN_S
+                for retained in filter(None, (self._announcer, self._outbox)):
+                    (retained.begin if is_new else retained.again)()
             if self._source.has_waited_enough(connection, now):
                 break
             if connection.messages:

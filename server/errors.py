@@ -29,8 +29,6 @@ leave the room and say what is wrong: `MalformedReport` in its text, `TopicRefus
 door's bodies `BodyRefused` and `NoPayload`. The board's own are LDPError and what derives from it.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 

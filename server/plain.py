@@ -1,7 +1,5 @@
 """Values as JSON has them."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass

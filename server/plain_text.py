@@ -1,7 +1,5 @@
 """Text from elsewhere made fit for a terminal or a log: nothing steers it, and no password stands in it."""
 
-from __future__ import annotations
-
 import re
 
 # All control characters but line feed and tab, and what turns the direction of writing or ends a line.

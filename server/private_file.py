@@ -1,7 +1,5 @@
 """Files with secrets: for their owner's eyes alone, and on disk when the call returns."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

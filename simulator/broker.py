@@ -4,8 +4,6 @@ mosquitto as a child process, amqtt in a thread of this process, or any running 
 a broker by the word or the address that somebody chose.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import getpass

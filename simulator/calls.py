@@ -1,7 +1,5 @@
 """How many reports a fleet makes from its calls to report(): the coin of `every`, and its budgets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The picture of a fleet's convergence: shares, a number's quantiles, and the error beside theory's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What runs the parts of a simulation or a study, in any order, and hands on their results in theirs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 

@@ -4,8 +4,6 @@ Dask runs a part again whose worker died, and puts another worker in its place. 
 the extra `dask`.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import re

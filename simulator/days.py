@@ -5,8 +5,6 @@ make a report, and the budget ends them. What is written is what an aggregator w
 window of arrival, and each device's report numbers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 from collections.abc import Callable, Iterator, Sequence

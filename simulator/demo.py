@@ -1,7 +1,5 @@
 """`hushmote demo`: real readings, real clients, a real broker, the real aggregator in its own process."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections import Counter

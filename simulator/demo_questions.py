@@ -3,8 +3,6 @@
 For each question: what is asked, of which readings, what is true, and what is then said.
 """
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import io

@@ -1,7 +1,5 @@
 """Populations that move from day to day, and what a fleet holds where nobody says it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast

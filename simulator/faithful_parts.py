@@ -1,7 +1,5 @@
 """A fleet of real clients in parts that workers run, each a fleet of its own with a seed of its own."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass

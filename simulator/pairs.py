@@ -1,7 +1,5 @@
 """What the boards of a pair's experiment hold: named distributions over its cells, or a table of counts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

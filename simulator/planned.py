@@ -1,7 +1,5 @@
 """The case that an experiment's file was planned for, and the planned error beside the measured one."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

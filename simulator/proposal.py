@@ -1,7 +1,5 @@
 """A plan's readings from readings that somebody has: a column of a CSV file proposes type, range and unit."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

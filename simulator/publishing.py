@@ -4,8 +4,6 @@ An aggregator counts by its own clock. One that was started with --simulated-day
 seconds, and so do these boards; any other counts all of it in today's window.
 """
 
-from __future__ import annotations
-
 import datetime
 import time
 from collections.abc import Callable, Iterator

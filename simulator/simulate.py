@@ -1,7 +1,5 @@
 """A fleet before it is built: the estimate that its reports would give, beside the truth."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Every step is what a deployment does: an experiment is published signed and reta
 broker, randomize, debit and report over MQTT with tags, the aggregator counts in its own process.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

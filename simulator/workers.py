@@ -8,8 +8,6 @@ A part has a seed of its own, and results come in the order of the parts: number
 parts ran, nor on how many worked on them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How long it takes when all boards of a region come back at once, with a random delay and without."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The studies by name: what each takes, how its parameters are read, how its result is shown and written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module

@@ -1,7 +1,5 @@
 """ε for a curator's answers with Laplace noise: Lee and Clifton's upper bound and the tight bound."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path

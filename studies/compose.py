@@ -1,7 +1,5 @@
 """What a list of releases of different ε, some with a δ, is together under every theorem."""
 
-from __future__ import annotations
-
 import csv
 import math
 from pathlib import Path

@@ -5,8 +5,6 @@ Everything is computed, nothing is drawn. The value is yes or no, and each relea
 Gaussian noise has no ε without a δ, and so no place here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass

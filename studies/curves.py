@@ -1,7 +1,5 @@
 """Composition theorems as curves: ε per report, what reports spend together, how many reports there are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

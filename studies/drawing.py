@@ -1,7 +1,5 @@
 """What pictures of studies have in common. It loads matplotlib, which takes a second: draw() imports it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ boards. What cannot be divided among machines (a broker with one thread, one log
 writer, one database) is a limit, and where demand is above it the set-up is too small.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ function `draw(path, found)`, too; matplotlib takes a second to load, so only th
 `catalogue.py` names the studies.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ The tight one is reached, by an answer of exactly q(w). Both are for any prior h
 Lee, Clifton 2011, How much is enough? Choosing ε for differential privacy, ISC.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

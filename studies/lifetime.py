@@ -12,8 +12,6 @@ The error is the root mean square, over values and days, of what is estimated ag
 shares; the sampling of the population is part of it.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

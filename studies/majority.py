@@ -1,7 +1,5 @@
 """The ε of each report by the majority rule, which is not LDP: its raw curve and its envelope."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

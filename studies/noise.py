@@ -5,8 +5,6 @@ leaks (Mironov, "On significance of the least significant bits for differential 
 is an integer k with probability proportional to e^(-ε |k| / sensitivity).
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ The sum over fleets is then a chi-square's, with fewer degrees of freedom where 
 normal ones, so that the band in which a right prediction agrees is known.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field

@@ -7,8 +7,6 @@ cores. It learns only from the work that a board has given up meanwhile: what it
 nothing, and where most of its work is, it is fully busy and hardly anybody gets in.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections import deque

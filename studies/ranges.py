@@ -1,7 +1,5 @@
 """Errors of range queries over days, for four structures and for a flawed one, beside what theory says."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of a study of ranges, FIGURES; each takes the study and writes one PNG."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a study of ranges found, from its points: fits over ε, verdicts, what flaws change."""
 
-from __future__ import annotations
-
 import bisect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

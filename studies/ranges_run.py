@@ -4,8 +4,6 @@ A cell fits its structure many times to the same counts and compares the mean sq
 the theory's. Cells are independent: they have seeds of their own, and workers run them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The tables of the study of ranges and of its page, from what was found and from theory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from . import ranges_findings as findings

@@ -4,8 +4,6 @@ Errors are against the records' own counts. For the local structures that is the
 the variance of docs/mathematics.md's rule, which includes the drawing of the sample, less that drawing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

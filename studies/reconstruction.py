@@ -12,8 +12,6 @@ The attacker averages answers to the same question, or solves many different que
 Smith, Ullman, "The price of privately releasing contingency tables", STOC 2010).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a fleet of a given size needs: set-up, machines, and what breaks first."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from ..server.planning.lifetime import parse_duration

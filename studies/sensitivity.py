@@ -10,8 +10,6 @@ sum, mean, count, min, max and percentiles have them in closed form, whatever th
 enumerated while that is feasible: releases of 5 of 20 records with one changed are 1.2 million pairs.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import pkgutil

@@ -7,12 +7,10 @@ public; each value is protected whatever the others do (neighbours: one replaced
 which to compare.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import overload
+from typing import ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -72,11 +70,8 @@ class Structure:
     family: "central" or "local", and "flat" or "hierarchy".
     """
 
+    family: ClassVar[str]
     neighbours: NeighbourRelation = NeighbourRelation.replaced
-
-    @property
-    def family(self) -> str:
-        raise NotImplementedError
 
     @property
     def central(self) -> bool:
@@ -150,9 +145,7 @@ class CentralFlat(Structure):
 
     neighbours: NeighbourRelation = NeighbourRelation.added
 
-    @property
-    def family(self) -> str:
-        return "central flat"
+    family: ClassVar = "central flat"
 
     def plan(self, domain: int, epsilon: float) -> str:
         return ""
@@ -188,9 +181,7 @@ class CentralHierarchy(Structure):
     def __post_init__(self) -> None:
         check_fanout(self.fanout)
 
-    @property
-    def family(self) -> str:
-        return "central hierarchy"
+    family: ClassVar = "central hierarchy"
 
     @property
     def public_root(self) -> bool:
@@ -309,9 +300,7 @@ class LocalFlat(LocalStructure):
     Protocols for Frequency Estimation", USENIX Security 2017.
     """
 
-    @property
-    def family(self) -> str:
-        return "local flat"
+    family: ClassVar = "local flat"
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
         """The experiment of least variance for single counts."""
@@ -334,9 +323,7 @@ class LocalHierarchy(LocalStructure):
     def __post_init__(self) -> None:
         check_fanout(self.fanout)
 
-    @property
-    def family(self) -> str:
-        return "local hierarchy"
+    family: ClassVar = "local hierarchy"
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
         """The experiment with each level's best cells."""

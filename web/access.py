@@ -4,8 +4,6 @@ Without a token only this machine's own browsers are let in, and only by this ma
 whose name leads here (DNS rebinding) is refused. With a token, browsers with its cookie are let in.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """The page as a process: NiceGUI's application behind limits and guards, on a bounded server."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import datetime

@@ -1,7 +1,5 @@
 """What is asked: the statement that the owner made for everybody, which needs no token."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Charts as the page draws them: vectors that take their ink from the page's style, light or dark."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path

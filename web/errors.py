@@ -1,7 +1,5 @@
 """What a reader sees in place of a view: a wrong address, a view that failed. Never a trace."""
 
-from __future__ import annotations
-
 from fastapi import Request
 from fastapi.responses import PlainTextResponse, Response
 from nicegui import Client, ui

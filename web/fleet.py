@@ -1,7 +1,5 @@
 """The first view: what a store's experiments know, how it goes, and what is wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from functools import partial
@@ -12,6 +10,7 @@ from nicegui import ui
 from ..server.answers.query import Selection
 from ..server.errors import HushmoteError
 from ..server.overview.fleets import ExperimentOverview, StoreOverview
+from ..server.words.numbers import counted
 from .frame import frame, heading, sentence, skeleton, tag
 from .page import Page
 from .reader import Reader, reader
@@ -73,6 +72,10 @@ class FleetView:
         page = self._page
         if not page.live.state.ready:
             self._health.text = ""
+            if page.live.version and page.live.state.kind == "absent" and self._there is None:
+                self._fleets.clear()
+                with self._fleets:
+                    _steps()
             return
         seen = await page.live.overview()
         absent = page.settings.absent([f.name for f in seen.fleets])
@@ -138,9 +141,11 @@ class FleetView:
             bad = any(not one.harmless for one in fleet.rejects)
             label.classes(**{"add" if bad else "remove": "warn"})
         marked = sum(tile.marked for tile in self._tiles.values())
+        spent = sum(tile.spent for tile in self._tiles.values())
         bad = sum(any(not r.harmless for r in fleet.rejects) for fleet in seen.fleets)
         lines = [
-            f"{marked} of {len(self._tiles)} experiments need a look." if marked else "",
+            f"{marked} of {len(self._tiles)} experiments need{'s' * (marked == 1)} a look." if marked else "",
+            f"The budget of {counted(spent, 'experiment')} is spent, or nearly." if spent else "",
             "" if aggregator.asked else "Start the page with --aggregator URL to see how the aggregator is.",
             aggregator.health.words if aggregator.health else "",
             *(one.words(number) for one in seen.rejects),

@@ -1,7 +1,5 @@
 """What is around every view: the header with its navigation, the banner of what is wrong, the live region."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """The words that a view uses, each explained as the documents' glossary does, at the end of the page."""
 
-from __future__ import annotations
-
 from nicegui import ui
 
 from .frame import heading, tag

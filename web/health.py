@@ -1,7 +1,5 @@
 """The aggregator as the page sees it: asked every few seconds, in a thread, once for all readers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What every answer of the page carries for its reader's safety, and how much anybody may ask of it."""
 
-from __future__ import annotations
-
 import re
 import secrets
 import time

@@ -1,7 +1,5 @@
 """The store as the page sees it: read only, watched for commits, each question answered once for all."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import logging

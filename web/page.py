@@ -1,7 +1,5 @@
 """What all views are given."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .budget.ledgers import Ledgers

@@ -1,7 +1,5 @@
 """How a reader wants numbers and dates written: by the languages that the browser asks for."""
 
-from __future__ import annotations
-
 import datetime
 from dataclasses import dataclass
 

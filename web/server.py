@@ -1,7 +1,5 @@
 """The page's process: a bounded HTTP server with WebSockets, until SIGTERM or Ctrl-C."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

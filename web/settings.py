@@ -1,7 +1,5 @@
 """What the page is told when it starts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

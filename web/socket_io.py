@@ -1,7 +1,5 @@
 """NiceGUI's socket.io as the page offers it: over WebSockets alone, and none survives a malformed packet."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Awaitable, Callable

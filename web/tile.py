@@ -1,7 +1,5 @@
 """A tile of the first view: an experiment's question, what is known, how it went, and what is wrong."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Sequence
 from urllib.parse import quote
@@ -19,6 +17,7 @@ from .reader import Reader
 
 _QUIET_DAYS = 2  # without a report, after which something may be wrong
 _NEARLY_SPENT = 0.1  # of the devices can still report
+_SPENT = "spent: no device that has reported can report again"
 _WIDTH, _HEIGHT = 100, 30  # of a spark line, in its own units
 
 
@@ -72,8 +71,10 @@ class Tile:
         """Mark a budget of which little is left; one report of each device is not little, but all."""
         able = supply.able_share
         nearly = able is not None and able < _NEARLY_SPENT
-        share = self._reader.percent(able or 0, 0)
-        self.mark("budget", f"The budget is nearly spent: {share} of devices can still report." * nearly)
+        left = (
+            f"nearly spent: {self._reader.percent(able, 0)} of devices can still report" if able else _SPENT
+        )
+        self.mark("budget", f"The budget is {left}." if nearly else "")
 
     def mark(self, what: str, words: str) -> None:
         """Say that something is wrong, or with no words that it is not."""
@@ -82,8 +83,13 @@ class Tile:
 
     @property
     def marked(self) -> bool:
-        """Whether something is wrong."""
-        return bool(self._wrong.text)
+        """Whether something is wrong; a budget that is spent is as it was meant to be."""
+        return any(words for what, words in self._marks.items() if what != "budget")
+
+    @property
+    def spent(self) -> bool:
+        """Whether little is left of the budget."""
+        return bool(self._marks.get("budget"))
 
     def _number(self, n: int) -> str:
         return self._reader.number(n, 0)

@@ -9,8 +9,6 @@ Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, I
 closed form, Theorem 3.5); zcdp with δ_i: Whitehouse, Ramdas, Rogers, Wu 2023, ICML, Theorem 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

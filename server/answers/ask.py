@@ -3,8 +3,6 @@
 Names are resolved once, versions are read once, and estimates are kept by the counts that they rest on.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ Estimates that are compared share no reports. Rows of one table are tested toget
 below 1 - confidence with at most that chance for any row where nothing changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

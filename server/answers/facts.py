@@ -1,7 +1,5 @@
 """Sentences, facts and tables of texts for a terminal and a notebook, whatever they are of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Protocol

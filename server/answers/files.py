@@ -1,7 +1,5 @@
 """Where results are written."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -5,8 +5,6 @@ looks often, so the p of that comparison is multiplied by looks(): with it at mo
 which nothing changes are ever said to have moved, in up to a year of windows (benchmarks/findings.py).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -138,9 +136,9 @@ def find(
 
 
 def reports_a_day(windows: Sequence[str], reports: int) -> float:
-    """Reports a day over windows; 0 where these are not of days or hours."""
-    days = [start.date() for window in windows if (start := start_of(window))]
-    return reports / ((max(days) - min(days)).days + 1) if days else 0.0
+    """Reports a day over windows; 0 where these are not of days or hours, or of one day, which may go on."""
+    days = {start.date() for window in windows if (start := start_of(window))}
+    return reports / ((max(days) - min(days)).days + 1) if len(days) > 1 else 0.0
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -283,7 +284,8 @@ class FleetEstimate(Tables):
     def _answer(
         self, kind: Kind, rows: Sequence[Row], note: str = "", quantity: Quantity = "share", post: str = ""
     ) -> Answer:
-        return self._frame.answer(kind, self.estimates, rows, quantity, note=note, post=post)
+        extent = float(np.ptp(units.bin_edges(self.experiment))) if quantity == "reading" else math.inf
+        return self._frame.answer(kind, self.estimates, rows, quantity, note=note, post=post, extent=extent)
 
     def _row(self, name: str, told: Told, truth: float | None, *edges: float | None) -> Row:
         return Row(name, told.value, *told.interval(self.confidence), truth, *edges)

@@ -1,7 +1,5 @@
 """Answers in three plain sentences: how private, how exact, what next."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -60,9 +58,14 @@ def exact(answers: Sequence[AnswerRows]) -> str:
         unit = None if about.quantity == "share" else about.unit
         ends = widths if len(widths) == 1 else [widths[0], widths[-1]]
         return words.best_to_worst(about.heading, ends, unit, confidence)
+    if not any(a.rows for a in answers):
+        return "No text stands out from what chance shows."
+    if not _any_tells(answers):
+        return "These reports are too few to tell anything."
     parts: list[tuple[str, float, str | None]] = []
-    shares = [a for a in answers if a.quantity == "share"]
-    readings = [a for a in answers if a.quantity == "reading"]
+    telling = [a for a in answers if _any_tells([a])]
+    shares = [a for a in telling if a.quantity == "share"]
+    readings = [a for a in telling if a.quantity == "reading"]
     asked = [row for a in shares if a.kind == "ranges" for row in a.rows]
     if asked:  # the widest of them: what holds for it holds for each
         which = "the share that you asked for" if len(asked) == 1 else "each share that you asked for"
@@ -74,12 +77,14 @@ def exact(answers: Sequence[AnswerRows]) -> str:
         first = next((row for row in rows if row.name not in _MOMENTS), rows[0])
         halves = [(row.high - row.low) / 2 for row in rows if row.name == first.name]
         parts.append((f"the {first.name}", median(halves), readings[0].unit))
-    if not any(a.rows for a in answers):
-        return "No text stands out from what chance shows."
     if not parts:
         return "What was asked for holds all reports, whatever the readings are."
     where = {"trend": "in a window, ", "change": "of a change, "}.get(answers[0].kind, "")
     return words.exact(parts, confidence, where)
+
+
+def _any_tells(answers: Sequence[AnswerRows]) -> bool:
+    return any(a.tells(row) for a in answers for row in a.rows)
 
 
 def _next(answers: Sequence[AnswerRows], windows: int) -> str:
@@ -90,6 +95,8 @@ def _next(answers: Sequence[AnswerRows], windows: int) -> str:
         return "Four times as many reports on both sides show changes half as large."
     if not first.rows:
         return f"Four times as many reports ({4 * first.reports:,}) find texts of about half that share."
+    if not _any_tells(answers):
+        return "Wait for more reports, or ask more devices."
     text = words.halved(first.reports)
     if first.quantity == "share" and half_width(first) > NOISY * max(row.value for row in first.rows):
         wider = (

@@ -4,8 +4,6 @@ A reading counts as the middle of its bin, and one outside the range as the midd
 readings as the board bucketed them. How wide a bin is bounds what that changes: the mean by half a bin.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

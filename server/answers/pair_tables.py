@@ -1,7 +1,5 @@
 """What can be asked of a pair, as tables of linear statistics, ratios and differences of ratios."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

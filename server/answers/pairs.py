@@ -1,7 +1,5 @@
 """Answers about a pair: shares of cells and of parts, one part given another, how these changed and went."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Periods as people say them (7d, 2026-11, 2026-11-01..2026-11-07), turned into the windows of a store."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pictures of answers: bars, intervals side by side, distributions, lines over time, heat maps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,7 @@ the probability of belonging to the top (TopRow), before and after (ChangeRow), 
 post-processed share (PostRow), the texts that it is of (CandidateRow).
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
@@ -61,11 +60,6 @@ class Row:
     truth: float | None = None
     lower: float | None = None
     upper: float | None = None
-
-    @property
-    def tells(self) -> bool:
-        """Of a share, whether its interval is narrow enough to be shown."""
-        return self.high - self.low <= WIDEST
 
     @property
     def covered(self) -> bool | None:
@@ -177,6 +171,7 @@ class AnswerRows:
     p_values    of a trend: each statistic's name with the p of no change over the windows
     title       what the table shows, where its kind does not say all of it
     most        how many rows tables and pictures have besides the last one; 0 for all
+    extent      of readings, from the lowest to the highest that there can be; infinite where nobody says it
     """
 
     kind: Kind
@@ -193,6 +188,7 @@ class AnswerRows:
     p_values: tuple[tuple[str, float], ...] = ()
     title: str = ""
     most: int = 0
+    extent: float = math.inf
 
     @property
     def heading(self) -> str:
@@ -205,11 +201,15 @@ class AnswerRows:
             return self
         return replace(self, rows=(*self.rows[: self.most], self.rows[-1]))
 
+    def tells(self, row: Row) -> bool:
+        """Whether a row's interval is narrow enough to be shown."""
+        return row.high - row.low <= WIDEST * (1.0 if self.quantity == "share" else self.extent)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences that belong below the table: `note`, and what its numbers need to be understood."""
         notes = [self.note] if self.note else []
-        if self.quantity == "share" and any(map(_outside, self.shown().rows)):
+        if self.quantity == "share" and any(map(_outside, filter(self.tells, self.shown().rows))):
             better = " Post-processing (--post nonnegative of estimate) gives possible shares."
             notes.append(OUTSIDE + better * (self.kind in ("histogram", "ranges") and not self.post))
         changes = [row for row in self.rows if isinstance(row, ChangeRow)]
@@ -221,7 +221,7 @@ class AnswerRows:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        apart = ("rows", "note", "p_values", "title", "most")
+        apart = ("rows", "note", "p_values", "title", "most", "extent")
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         head |= {"title": self.title} if self.title else {}
         head |= {"p_values": dict(self.p_values)} if self.p_values else {}

@@ -1,7 +1,5 @@
 """Both ε of what a store holds: of a report, against everybody, and of its histograms."""
 
-from __future__ import annotations
-
 import datetime
 import math
 from collections.abc import Mapping, Sequence

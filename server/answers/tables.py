@@ -1,7 +1,5 @@
 """Tables for the terminal, readable on 80 columns."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Callable, Sequence
@@ -88,7 +86,7 @@ def over_time(table_of: AnswerRows) -> FittedTable:
         result.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
     for name in dict.fromkeys(row.name for row in table_of.rows):
         of = [row for row in table_of.rows if row.name == name]
-        drawn = [row for row in of if table_of.quantity != "share" or row.tells]
+        drawn = [row for row in of if table_of.tells(row)]
         ends = [f"{number(row.value)}{unit}" for row in (drawn[0], drawn[-1])] if drawn else [TOO_FEW, ""]
         result.add_row(name, ends[0], blocks([row.value for row in drawn]), ends[1])
     return result
@@ -138,10 +136,10 @@ def answer(table_of: AnswerRows, title: str = "") -> FittedTable:
     bars = table_of.quantity == "share" and _row_class(table_of) in barred
     if bars:
         result.add_column("", no_wrap=True, overflow="crop", style="blue")
-    most = max([row.value for row in table_of.rows if row.tells] + [0.0])
+    most = max([row.value for row in table_of.rows if table_of.tells(row)] + [0.0])
     for row in table_of.rows:
         cells = [column.cell(row) for column in columns]
-        result.add_row(*cells, *([_bar(row.value if row.tells else 0.0, most)] if bars else []))
+        result.add_row(*cells, *([_bar(row.value if table_of.tells(row) else 0.0, most)] if bars else []))
     return result
 
 
@@ -187,14 +185,14 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     value, unit = ("change", "points" if share else unit) if kind is ChangeRow else ("est.", unit)
 
     def told(row: Row) -> str:
-        if share and not row.tells:
+        if not table_of.tells(row):
             return "–"
         # A spread of which nothing is known but an end above.
         at_most = not share and row.low == 0 < row.value and row.name == DEVIATION
         return f"at most {number(row.high)}" if at_most else number(row.value)
 
     def between(row: Row) -> str:
-        return TOO_FEW if share and not row.tells else f"{number(row.low)} to {number(row.high)}"
+        return f"{number(row.low)} to {number(row.high)}" if table_of.tells(row) else TOO_FEW
 
     columns.append(_Column(f"{value} {unit}".strip(), told))
     columns.append(_Column(f"{sure}interval", between))

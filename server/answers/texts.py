@@ -1,7 +1,5 @@
 """Tables of texts: those that are asked about, how they changed and went, and those that nobody listed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which windows have ended: no report is counted into them any more."""
 
-from __future__ import annotations
-
 import datetime
 
 SETTLED = datetime.timedelta(minutes=2)

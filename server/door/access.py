@@ -1,7 +1,5 @@
 """Who may use the door: with which token, under which of its names, and from which web pages."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from ..service.http_access import Headers, bearer, host_name, is_own_page, is_token

@@ -3,8 +3,6 @@
 The JSON is that of The Things Stack (docs "Data Formats") and of ChirpStack 4 (docs "Event types").
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """One connection of the door to the broker: publishes reports with QoS 1, and reads what is retained."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket

@@ -1,7 +1,5 @@
 """How many requests a device, a client address and all together may make: bounded token buckets."""
 
-from __future__ import annotations
-
 import ipaddress
 import math
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """The door's numbers for Prometheus: none of single devices or clients, and no label but a status."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The door as a process: it serves until SIGTERM or Ctrl-C."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 

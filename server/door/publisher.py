@@ -3,8 +3,6 @@
 It keeps no session: if no PUBACK comes, the sender must send the report again, with the same bytes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import enum

@@ -1,7 +1,5 @@
 """What is retained at the broker for everybody: experiments and published results, by fleet and name."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Sequence

@@ -15,8 +15,6 @@ Bassily, Smith, "Local, Private, Efficient Protocols for Succinct Histograms", S
 slots; the free slots tell what others put into a slot because the hash is uniform.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

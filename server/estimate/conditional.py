@@ -10,8 +10,6 @@ estimation", JRSS B 1954; of a difference, Zou and Donner, "Construction of conf
 measures", Statistics in Medicine 2008, with the correlation of the two.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -29,8 +29,6 @@ rejective multiple test procedure", Scand. J. Statist. 1979; Benjamini and Yekut
 rate-adjusted multiple confidence intervals for selected parameters", JASA 2005.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence

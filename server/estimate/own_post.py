@@ -1,7 +1,5 @@
 """Post-processing by name: a method of `postprocess`, or your own function, package.module:function."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Callable

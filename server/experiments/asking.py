@@ -1,7 +1,5 @@
 """What an experiment can be asked: not every one has a share for each value of its readings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from ...device.ldp_client import Experiment

@@ -1,7 +1,5 @@
 """What an experiment's file asks for with `asks`: the questions that its finding answers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

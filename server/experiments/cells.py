@@ -1,7 +1,5 @@
 """Cells of a pair's table as people call them: "version=1.2", "delay=15:", "crashed=yes&version!=1.2"."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -316,6 +316,10 @@ def _one_line(error: ValidationError) -> tuple[str, str]:
     errors = error.errors()
     # A misspelled field is missing, too: what is there says more.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    if first["type"] != "extra_forbidden":
+        missing = [".".join(map(str, e["loc"])) for e in errors if e["type"] == "missing"]
+        if len(missing) > 1:
+            return f"{', '.join(missing[:-1])} and {missing[-1]} are missing", missing[0]
     where = ".".join(str(x) for x in first["loc"])
     where = "".join(c if c.isprintable() else "?" for c in where)  # a quoted key may hold a line's end
     if first["type"] == "extra_forbidden":

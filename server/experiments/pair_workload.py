@@ -1,7 +1,5 @@
 """What a pair's experiment is to answer well, by the words that its file has for it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..mechanisms.workload import FREQUENCIES, Workload

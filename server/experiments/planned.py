@@ -1,7 +1,5 @@
 """The case that an experiment's file was planned for, for simulations; boards never see it."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Retains messages for devices at the broker: experiments and withdrawals, signed in a keyed fleet."""
 
-from __future__ import annotations
-
 import datetime
 import functools
 import logging
@@ -33,6 +31,7 @@ class Announcer:
         self._reload_due_at = 0.0
         self._published_at = float("-inf")
         self._greeting = True
+        self._all = True
         self.failing = False
 
     @property
@@ -42,9 +41,13 @@ class Announcer:
 
     def begin(self) -> None:
         """Publish everything at the next turn: the connection is a new one."""
-        self._published = {}
-        self._reload_due_at = 0.0
         self._greeting = True
+        self.again()
+
+    def again(self) -> None:
+        """Publish everything at the next turn, as it is: a broker may have lost it."""
+        self._reload_due_at = 0.0
+        self._all = True
 
     def turn(
         self, publish: Callable[[str, bytes], object], now: float, others: dict[str, bytes] | None = None
@@ -77,7 +80,7 @@ class Announcer:
         wanted = self._renew(others)
         for topic, payload in wanted.items():
             altered = others.get(topic, payload) != payload
-            if altered or self._published.get(topic) != payload:
+            if self._all or altered or self._published.get(topic) != payload:
                 publish(topic, payload)
                 self._published_at = now
             if altered and not self._greeting:
@@ -89,7 +92,7 @@ class Announcer:
                 logging.WARNING,
                 "nothing is published: no fleet has a current experiment; add one: `hushmote experiment add`",
             )
-        self._greeting = False
+        self._greeting = self._all = False
         return True
 
     def _renew(self, others: Mapping[str, bytes]) -> dict[str, bytes]:

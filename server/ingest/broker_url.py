@@ -1,7 +1,5 @@
 """Reads where a broker is from one URL."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
 

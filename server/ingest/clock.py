@@ -1,7 +1,5 @@
 """The clock that says in which window a report arrived: this machine's, or one for simulated boards."""
 
-from __future__ import annotations
-
 import datetime
 import time
 

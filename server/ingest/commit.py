@@ -1,7 +1,5 @@
 """Commits batches, each wholly or not at all, and tries again while the store fails."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import logging

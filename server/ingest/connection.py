@@ -1,7 +1,5 @@
 """One connection of the aggregator to the broker: MQTT 5 or 3.1.1, with a session kept by the broker."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

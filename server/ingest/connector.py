@@ -1,7 +1,5 @@
 """Connects to the broker: which MQTT version to try, what its answers mean, why a connection was lost."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Anyone who may publish there can say anything, so only known words are taken. No
 reading.
 """
 
-from __future__ import annotations
-
 import re
 import ssl
 import time

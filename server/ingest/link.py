@@ -1,7 +1,5 @@
 """An MQTT connection from CONNECT to its loss, for the aggregator, the door and `hushmote status`."""
 
-from __future__ import annotations
-
 import ssl
 import time
 from collections.abc import Mapping

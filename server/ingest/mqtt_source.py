@@ -1,7 +1,5 @@
 """Reports by MQTT: a session that the broker keeps, alone or in a group, and how to end it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Literal

@@ -4,8 +4,6 @@ A second connection would not do: a broker set up by `hushmote provision` takes 
 and ends the older of two connections with one id. So nothing here may cost the connection for reports.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 
@@ -44,7 +42,12 @@ class Outbox:
                 "until a restart; see its log for what it refuses",
                 _MOST_LOSSES,
             )
-        self._seen, self._published, self._unanswered = None, {}, {}
+        self._unanswered = {}
+        self.again()
+
+    def again(self) -> None:
+        """Publish everything at the next turn: a broker may have lost it."""
+        self._seen, self._published = None, {}
 
     def turn(self, connection: ReportConnection) -> None:
         """Publish what changed, and note what the broker has answered."""

@@ -1,7 +1,5 @@
 """Says when to commit a batch of messages, and when to try again; pure, times in monotonic seconds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..wire.limits import BATCH_REPORTS

@@ -5,8 +5,6 @@ up to 256 MB until it is complete. The methods overridden and called here are pr
 version is bounded; nothing else in Hushmote touches them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 import struct

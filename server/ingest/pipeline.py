@@ -4,8 +4,6 @@
 with a reason; no message raises.
 """
 
-from __future__ import annotations
-
 import datetime
 import functools
 import logging

@@ -1,7 +1,5 @@
 """Limits how many reports of one device are accepted within an hour, in fixed memory."""
 
-from __future__ import annotations
-
 import os
 from array import array
 from collections.abc import Mapping

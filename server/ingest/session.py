@@ -1,7 +1,5 @@
 """The session that the broker keeps for an aggregator: where it connects, as whom, what it asks for."""
 
-from __future__ import annotations
-
 import logging
 import ssl
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What the aggregator's loop needs of a broker, whichever protocol the reports come by."""
 
-from __future__ import annotations
-
 import typing
 from typing import TypeVar
 

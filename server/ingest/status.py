@@ -3,8 +3,6 @@
 The log has one line for each change, however often something is tried, and one a minute of what stays.
 """
 
-from __future__ import annotations
-
 import enum
 import logging
 import time

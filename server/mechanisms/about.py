@@ -1,7 +1,5 @@
 """What a mechanism's own file says about it: the paragraphs of its docstring, in the field's words."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -4,8 +4,6 @@ The module holds a subclass of Mechanism, and imports its board file, which ente
 ldp_client.MECHANISMS. docs/own-mechanism.md builds one from nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Generator, Mapping

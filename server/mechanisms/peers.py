@@ -5,8 +5,6 @@ reports, of a population of shares, shape (D,), and ε in nats, the population's
 it is that of value 0. tests/server/mechanisms/test_peers.py enumerates the channels.
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Callable

@@ -6,8 +6,6 @@ Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency E
 2017.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 

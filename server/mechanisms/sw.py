@@ -14,8 +14,6 @@ Distributions under Local Differential Privacy", SIGMOD 2020; means from it by l
 it, are ours.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache

@@ -1,7 +1,5 @@
 """How an aggregator is, asked over HTTP at its /metrics and /healthz."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import time
@@ -49,7 +47,7 @@ class AggregatorHealth:
         n = self.uncommitted
         return (
             f"The aggregator is connected to the broker; {n:,} report{' waits' if n == 1 else 's wait'} "
-            f"to be counted, since {self.lag_s:.1f} s at most."
+            f"to be counted, for {self.lag_s:.1f} s at most."
         )
 
 

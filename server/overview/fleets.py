@@ -4,8 +4,6 @@ Read anew after each commit, so it has to be cheap: of the histograms only the n
 again, and devices' numbers are never looked at.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +32,7 @@ class ExperimentOverview:
     """An experiment of a fleet, all its versions together.
 
     purpose, owner, unit: the analyst's words, of the newest version that has any; made visible, and otherwise
-    a stranger's text. state: "current" while boards are asked. expires: the last day, UTC, on which they are,
+    a stranger's text. state: "current" while devices are asked. expires: the last day, UTC, they are,
     None for good. days_left: as days_left() counts; None for good, 0 where they are asked no more.
     reports: in all. today: on the day, UTC; None where the windows do not tell. newest: the newest window
     with reports, "" before the first, and newest_reports: in it. implausible: why honest boards cannot have
@@ -214,7 +212,7 @@ def _experiment(versions: list[Version], counted: list[_Counted], day: datetime.
 
 
 def days_left(expires: datetime.date, day: datetime.date) -> int:
-    """On how many days boards are still asked: a day counts as long as they are asked on it, today too.
+    """On how many days devices are still asked: a day counts as long as they are asked on it, today too.
 
     expires: the last one, UTC. 1 on that day, 0 after it.
     """
@@ -228,14 +226,14 @@ def _today(windows: Mapping[str, int], window: str, day: datetime.date) -> int |
 
 
 def state_words(experiment: ExperimentOverview, number: Callable[[int], str] = "{:,}".format) -> str:
-    """How an experiment is, as one sentence or two: whether boards are asked, until when, and what came."""
+    """How an experiment is, as one sentence or two: whether devices are asked, until when, and what came."""
     e = experiment
     asked = {
         "withdrawn": "It was withdrawn: devices are no longer asked.",
         "expired": f"It ended on {e.expires}: devices are no longer asked.",
-        "current": "Boards are asked, with no end.",
+        "current": "Devices are asked, with no end.",
     }[e.state]
     if e.state == "current" and e.days_left is not None:
         days = "Today is the last day" if e.days_left == 1 else f"{number(e.days_left)} days are left"
-        asked = f"Boards are asked until {e.expires}. {days}."
+        asked = f"Devices are asked until {e.expires}. {days}."
     return asked if e.reports else f"{asked} No report has come yet."

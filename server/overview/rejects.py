@@ -1,7 +1,5 @@
 """Why reports were not counted, in words that a person understands who never read the wire format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

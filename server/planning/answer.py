@@ -1,7 +1,5 @@
 """A plan's answer, made once: sentences, facts, tables, JSON and the experiment's file; others render it."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What one device can still report, from what `client.status()` returned there."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Mapping

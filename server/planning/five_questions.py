@@ -1,7 +1,5 @@
 """Five questions in words about what somebody wants to learn of a fleet, and a recommendation."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A plan's numbers as plain values, for JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..epsilon import MICRO

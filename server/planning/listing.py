@@ -5,8 +5,6 @@ one by one, and for ranges, quantiles and means all values are equally common. T
 uses the same population.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Sequence

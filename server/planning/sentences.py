@@ -1,7 +1,5 @@
 """A plan in words: its question and mechanism; what to take, how exact, how private, what it costs."""
 
-from __future__ import annotations
-
 from ..epsilon import MICRO, nats
 from ..words.epsilon import ALL_SEEN, ITS_REPORT, belief
 from ..words.numbers import NOTHING, counted, length, points

@@ -4,8 +4,6 @@ Texts name a field as the command's option does, such as --histogram-epsilon; `i
 histogram_epsilon of it. What a wish means is worked out by wished.py, which takes longer to load.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """What a wish means: what boards read, what is asked of them, and what it may cost."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Everything here is a function of its arguments and fresh random keys; other modu
 UTC. No certificate outlives the authority that signs it.
 """
 
-from __future__ import annotations
-
 import base64
 import datetime
 import ipaddress

@@ -6,8 +6,6 @@ fails leaves the board as it was. The ledger in /ldp is never copied, overwritte
 it, once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import tempfile
@@ -24,8 +22,8 @@ from .further import further_files
 from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 
-MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "kept_experiments", "reporter_base")
-MODULES += ("mqtt_reporter", "async_reporter")
+MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "gap", "kept_experiments", "reporter_base")
+MODULES += ("mqtt_reporter", "station", "async_reporter")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
 """The application of a board that is given no other."""

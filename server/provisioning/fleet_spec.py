@@ -1,7 +1,5 @@
 """What a fleet's folder is for: which broker, where to reach it, and who else has a user name."""
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 import re

@@ -1,7 +1,5 @@
 """The files of `hushmote flash --with`: further mechanisms and types, checked before they go to a board."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

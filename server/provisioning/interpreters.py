@@ -1,7 +1,5 @@
 """The MicroPythons of this machine: where to look for them, what each can do, which may play a board."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -5,8 +5,6 @@
 {"withdraw": "1f...", "at": "2026-..."}      one certificate
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

@@ -4,8 +4,6 @@ A file has a master key in its first line, 64 hex digits, and `signing:` with 64
 rotation older master keys stand between them. HUSHMOTE_MASTER_KEY has commas between them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

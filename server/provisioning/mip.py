@@ -3,8 +3,6 @@
 python -m hushmote.server.provisioning.mip FOLDER
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib.metadata import version

@@ -3,8 +3,6 @@
 Pure text. Written for mosquitto 2.0 (Debian's 2.0.11 and later); the tests start it with exactly these files.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import secrets

@@ -3,8 +3,6 @@
 Pure text. Written for nats-server 2.15; the tests start it on exactly this. A topic's slashes are dots here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import PurePosixPath

@@ -3,8 +3,6 @@
 A separate step, named finish_*, ends the overlap. SIGHUP tells programs that read the broker's folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import os
@@ -159,7 +157,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
         (
             reload_broker(folder.fleet),
             SERVE_AGAIN,
-            "`hushmote provision rotate boards`, then `hushmote flash` every board: it keeps its ledger",
+            "`hushmote provision rotate devices`, then `hushmote flash` every board: it keeps its ledger",
             "then `hushmote provision rotate ca --finish`. After a theft of ca.key finish at once: until "
             "then the thief's certificates work",
         ),
@@ -235,7 +233,7 @@ def rotate_master(folder: FleetFolder) -> Rotated:
         (f"{folder.path / MASTER}: a new master key before {len(masters)} older",),
         (
             SERVE_AGAIN,
-            "`hushmote provision rotate boards`, then `hushmote flash` each: it keeps its ledger. Until "
+            "`hushmote provision rotate devices`, then `hushmote flash` each: it keeps its ledger. Until "
             "then it reports as before, and its reports count",
             "then `hushmote provision rotate master --finish`: until then a thief's tags count as well",
         ),
@@ -265,7 +263,7 @@ def rotate_signing(folder: FleetFolder) -> Rotated:
         (f"{folder.path / MASTER}: a new signing key; the old one is gone",),
         (
             SERVE_AGAIN,
-            "`hushmote provision rotate boards`, then `hushmote flash` each: it keeps its ledger. Until "
+            "`hushmote provision rotate devices`, then `hushmote flash` each: it keeps its ledger. Until "
             "then it takes only experiments of the old key, and a thief of that key can still sign for it",
         ),
     )

@@ -4,8 +4,6 @@ The file holds secrets: only its owner may read it (mode 0600). It belongs to on
 provisioned again gets a new one.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import dataclasses
@@ -31,7 +29,8 @@ from . import authority
 from .fleet_spec import what_is_wrong
 
 _BROKER = re.compile(r"([^\s,:/@]+)(?::([0-9]{1,5}))?", re.ASCII)
-_MAY_BE_MISSING = {"mqtt_cert", "mqtt_key", "ledger_made", "consent_given"}  # in older files
+_FOUR = "is address,mask,gateway,name server, as in 10.0.0.9,255.0.0.0,10.0.0.1,10.0.0.1; or empty, for DHCP"
+_MAY_BE_MISSING = {"wifi_address", "mqtt_cert", "mqtt_key", "ledger_made", "consent_given"}  # in older files
 
 
 def _by(check: Callable[[str], object]) -> AfterValidator:
@@ -110,6 +109,7 @@ class DeviceSettings:
         dataclasses.field(default="", repr=False)
     )
     wifi_country: Annotated[str, _like(b"([A-Z]{2})?", "is two capital letters, such as DE, or empty")] = ""
+    wifi_address: Annotated[str, _like(rb"(([0-9.]+,){3}[0-9.]+)?", _FOUR)] = ""
     mqtt_host: Annotated[str, _by(broker_names)] = ""
     mqtt_port: Annotated[int, Field(ge=1, le=65535)] = 1883
     mqtt_user: str | None = None
@@ -240,15 +240,16 @@ def _made(values: dict[str, Any], where: str) -> DeviceSettings:
     return settings
 
 
-def describe(settings: DeviceSettings, path: Path) -> str:
-    """Return one line about a settings file, without its secrets."""
+def describe(settings: DeviceSettings, path: Path, *, for_flash: bool = True) -> str:
+    """Return one line about a settings file, without its secrets; for_flash: and what it lacks for that."""
     keyed = "without keys (open fleet)" if settings.key is None else "with keys"
     if settings.mqtt_cert is not None and settings.mqtt_key is not None:
         until = authority.parse_board_fields(settings.mqtt_cert, settings.mqtt_key).until
         keyed += f", certificate until {until:%Y-%m-%d}"
     missing = [name for name in ("wifi_ssid", "mqtt_host") if not getattr(settings, name)]
     line = f"{path}: device {settings.device_id} of fleet {settings.fleet}, {keyed}; only you can read it"
-    return line + (f"; fill in {' and '.join(missing)} before `hushmote flash`" if missing else "")
+    wanting = missing and for_flash
+    return line + (f"; fill in {' and '.join(missing)} before `hushmote flash`" if wanting else "")
 
 
 def settings_path(device_id: str, folder: Path = Path()) -> Path:

@@ -4,8 +4,6 @@ device/umqtt/simple.py is the file from MicroPython's package index, byte for by
 plus a line with the version, under the MIT licence of device/umqtt/LICENSE.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

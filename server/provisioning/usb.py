@@ -1,7 +1,5 @@
 """The board at the end of a USB cable: mpremote to talk to it, what it says about itself, mpy-cross."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

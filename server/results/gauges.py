@@ -1,7 +1,5 @@
 """What a publisher found, as gauges for Prometheus; a scrape works nothing out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric

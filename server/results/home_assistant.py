@@ -3,8 +3,6 @@
 Pure. No text that a person wrote gets into a template: a template picks a statistic by its id.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

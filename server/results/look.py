@@ -1,7 +1,5 @@
 """One look at a store: what the broker is to retain, and the gauges."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,7 +112,7 @@ def _of_version(store: Store, version: Version) -> list[Gauge]:
     counts = store.counts(version)
     implausible = plausibility.check(version.experiment, counts).implausible
     gauges = [Gauge("hushmote_histogram_implausible", labels, float(implausible))]
-    if version.expires is not None and version.expires < datetime.date.max:
+    if version.expires is not None:
         end = version.expires + datetime.timedelta(1)
         midnight = datetime.datetime.combine(end, datetime.time(), datetime.UTC)
         gauges.append(Gauge("hushmote_experiment_expires_timestamp_seconds", labels, midnight.timestamp()))

@@ -1,7 +1,5 @@
 """What is asked of a publisher, and what a scrape shows of it: light, because the aggregator loads it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

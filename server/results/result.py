@@ -1,7 +1,5 @@
 """What an experiment has learned, as one small JSON document: for MQTT, HTTP, pages and boards."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

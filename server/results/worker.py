@@ -4,8 +4,6 @@ Its first line of input says of which store, its end that the aggregator is gone
 look found. Estimates take seconds of processor time, which here the aggregator never waits for.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

@@ -5,8 +5,6 @@ that sends a byte a minute would hold a connection for ever. This server does bo
 and it does not log clients' mistakes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import os

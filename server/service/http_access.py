@@ -1,7 +1,5 @@
 """Who reaches an HTTP server: only this machine, or anyone with a token; and from which web pages."""
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """/metrics and /healthz over HTTP, answered in a separate thread: also while a commit hangs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 Counters and gauges are read from the aggregator at each scrape, so that they agree with each other.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -3,8 +3,6 @@
 The log has plain lines, or one JSON object a line; never a device id, payload or client.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

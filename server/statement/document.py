@@ -1,7 +1,5 @@
 """A fleet's statement as plain values, signed or not, and what `hushmote statement verify` checks of it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

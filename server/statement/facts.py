@@ -1,7 +1,5 @@
 """What a fleet's papers rest on: store, policy, the fleet's folder and this package, read once."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json

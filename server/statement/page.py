@@ -1,7 +1,5 @@
 """A statement as one HTML file that loads nothing: the label is its first page, on paper too."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

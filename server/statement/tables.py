@@ -1,7 +1,5 @@
 """What papers.toml is filled in with; and a table of each number of a statement with its source."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal

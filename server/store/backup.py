@@ -1,7 +1,5 @@
 """Copies a SQLite store, as it is at one moment, while others go on writing to it."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Callable

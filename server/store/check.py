@@ -4,8 +4,6 @@ Above all, every report in a histogram is a number in a dedupe set, and the othe
 counted twice, or acknowledged and lost, breaks that.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -4,8 +4,6 @@ SQLite runs in WAL mode with synchronous=FULL, so that commits survive a power c
 URL.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Generator, Sequence

@@ -13,8 +13,6 @@ aggregators are given one all the same, a device is sealed as elsewhere. Without
 stands for nothing, and old reports that are sent again are counted.
 """
 
-from __future__ import annotations
-
 import datetime
 import os
 import sqlite3

@@ -5,8 +5,6 @@ which reports it counted, so this is checked exactly. Where both counted a repor
 the counts it is in, and the merge is refused.
 """
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import os

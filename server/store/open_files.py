@@ -3,8 +3,6 @@
 Removing or moving a file stops no program that has it open: SQLite goes on and reports success.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 

@@ -3,8 +3,6 @@
 Needs psycopg, which only the extra `postgresql` brings: database imports this module to open such a store.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Generator

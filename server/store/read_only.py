@@ -4,8 +4,6 @@ No file beside the store changes either: a -wal or -shm made by a reader would b
 keep out the aggregator that comes next.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from urllib.parse import quote

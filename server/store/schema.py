@@ -5,8 +5,6 @@ No column links a device to a code, a value, an address or a time: `dedupe` know
 is a step in `migrations`.
 """
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from sqlalchemy import event
 

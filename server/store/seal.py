@@ -3,8 +3,6 @@
 A set of numbers has no window or version in it, so nothing smaller than a name can be sealed.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 SQLAlchemy Core, in statements that SQLite and PostgreSQL share.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Versions of an experiment: which contradict an earlier one, and how many reports they allow; pure."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -83,6 +81,8 @@ def version_of(row: RowMapping) -> Version:
         name: None if row[name] is None else datetime.date.fromisoformat(row[name])
         for name in ("expires", "counted_until")
     }
+    if days["expires"] == datetime.date.max:  # 9999-12-31 is how a file says that there is no end
+        days["expires"] = None
     texts = {name: row[name] for name in ("unit", "purpose", "owner", "asked", "keep")}
     if not all(isinstance(text, str) for text in texts.values()):
         raise TypeError("its unit, purpose, owner or question is no text")

@@ -1,7 +1,5 @@
 """The files beside ldp_client.py that add mechanisms and types: which exist, and what they need."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ ones do so when hushmote.device is imported; your own does when the module of it
 not know what a mechanism is: it imports the module that a word names, and the board's code reads the JSON.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

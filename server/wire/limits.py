@@ -1,7 +1,5 @@
 """Limits that several rooms need."""
 
-from __future__ import annotations
-
 import datetime
 import re
 

@@ -4,8 +4,6 @@ Payload, big-endian: 1 byte format and flags, 4 bytes experiment digest, 4 bytes
 code, 8 bytes tag if the report is authenticated. This module knows no mechanisms, stores or brokers.
 """
 
-from __future__ import annotations
-
 import hmac
 import struct
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A level's "/" is "." in a subject, a "." in a topic is "//", and an empty level 
 documentation, "MQTT configuration").
 """
 
-from __future__ import annotations
-
 import re
 
 from .topics import report_filter

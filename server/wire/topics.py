@@ -1,7 +1,5 @@
 """The MQTT topics of reports, experiments and results, and which names they can carry; pure."""
 
-from __future__ import annotations
-
 import re
 
 from ..errors import HushmoteError

@@ -3,8 +3,6 @@
 `write` says how numbers and days are written: plainly, or as a reader of the page has them.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """An ε in words: rounded to the safe side, and as the belief that it bounds."""
 
-from __future__ import annotations
-
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 

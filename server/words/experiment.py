@@ -1,7 +1,5 @@
 """An experiment in words: its mechanism, its budget, what it guarantees."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 from ...device.ldp_client import Experiment

@@ -1,7 +1,5 @@
 """A finding in words: what is known now, whether it moved, how sure; or how many reports it still needs."""
 
-from __future__ import annotations
-
 import datetime
 import math
 from collections.abc import Sequence

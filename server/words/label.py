@@ -1,7 +1,5 @@
 """A fleet's label in plain words: five questions of somebody who lives with a device, and their answers."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Sequence
 
@@ -110,7 +108,7 @@ def keeping(seconds: float | None) -> str:
 
 def kept(names: Sequence[str], until: datetime.date | None, now: bool, keep: str) -> str:
     """Until when these are asked, and how long their counts are kept, in the words of keeping()."""
-    last = f"asked until {until}" if until else "asked until the owner ends it"
+    last = f"asked until {until}" if until else "asked until the owner ends it: no last day is set"
     are = "is" if len(names) == 1 else "are"
     return f"{', '.join(names)} {are} {last if now else 'asked no more'}. The counts are kept {keep}."
 

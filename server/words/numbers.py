@@ -1,7 +1,5 @@
 """Counts, shares, errors, chances and lengths of time, as sentences and tables have them."""
 
-from __future__ import annotations
-
 import datetime
 import math
 from typing import Protocol

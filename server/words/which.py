@@ -1,7 +1,5 @@
 """Which reports an answer rests on, in few words: fleet, windows, version; and the title that has them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

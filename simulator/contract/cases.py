@@ -1,7 +1,5 @@
 """The small experiments of a mechanism, each at several ε, and what is computed of each once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property

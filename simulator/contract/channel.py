@@ -1,7 +1,5 @@
 """Properties of a channel, proven from the exact distributions of the codes that the board's code draws."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Every property of one mechanism, with a line for each: `hushmote check-mechanism`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

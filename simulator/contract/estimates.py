@@ -4,8 +4,6 @@ A statistical check states its sample. Its chance of a false alarm is FALSE_ALAR
 it says so.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...server import special

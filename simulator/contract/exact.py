@@ -1,7 +1,5 @@
 """Exact output distributions: run code once per branch of its two random primitives, add up Fractions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext

@@ -1,7 +1,5 @@
 """The same draws give the same codes on CPython and on a MicroPython: the board's files run on both."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 

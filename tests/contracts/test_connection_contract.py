@@ -8,7 +8,7 @@ import time
 import pytest
 from boards import experiment
 from running import WAIT_S
-from traffic import crowd, needs_mosquitto, publish
+from traffic import crowd, publish
 
 from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url
 from hushmote.server.ingest.connection import BrokerConnection
@@ -56,7 +56,7 @@ class Reporting:
         self.source = self._make()
 
 
-@pytest.fixture(params=[pytest.param("mqtt", marks=needs_mosquitto), "nats"])
+@pytest.fixture(params=["mqtt", "nats"])
 def reporting(request):
     def session(address):
         return Session(address, "agg")

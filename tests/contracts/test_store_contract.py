@@ -7,7 +7,7 @@ third kind of database has to pass this first: it becomes a parameter of the fix
 import datetime
 
 import pytest
-from boards import experiment, experiment_payload, payload_of
+from boards import ask_fleet, experiment, experiment_payload, payload_of
 from filled import rows
 from traffic import crowd, histogram
 
@@ -24,8 +24,7 @@ TEMP = experiment()
 def open_store(url: str) -> Store:
     """A store with an open fleet that is asked for the temperature."""
     store = Store(url)
-    store.add_fleet("open", keyed=False)
-    store.add_experiment("open", payload_of(TEMP))
+    ask_fleet(store, "open", TEMP)
     return store
 
 

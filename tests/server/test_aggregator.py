@@ -11,11 +11,12 @@ import threading
 from typing import Literal
 
 import pytest
-from boards import FLEET_KEYS, SIGNING, MemoryStorage, client, experiment, payload_of
+from boards import FLEET_KEYS, SIGNING, MemoryStorage, ask_fleet, client, experiment, payload_of
 from running import WAIT_S, running, until
-from traffic import counted, crowd, full_disk, listening, needs_mosquitto, publish, total
+from traffic import counted, crowd, full_disk, listening, publish, total
 
 from hushmote.device import ldp_client
+from hushmote.server import aggregator as aggregator_module
 from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.broker_url import BrokerAddress
@@ -25,21 +26,17 @@ from hushmote.server.store import Description, Store, StoreError
 from hushmote.server.store.database import StoreLocked
 from hushmote.server.store.erase import erase
 from hushmote.server.wire import keys, report, topics
-from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, free_port
 
 
 @pytest.fixture(scope="module")
 def mosquitto():
-    if find_mosquitto() is None:
-        pytest.skip("mosquitto is not installed")
     with MosquittoBroker() as broker:
         yield broker
 
 
 @pytest.mark.parametrize("kind", ["mosquitto 5", "mosquitto 3.1.1", "amqtt"])
 def test_reports_are_counted_and_duplicates_under_new_packet_ids_are_not(store, kind):
-    if kind != "amqtt" and find_mosquitto() is None:
-        pytest.skip("mosquitto is not installed")
     messages, counts = crowd(100)
     broker = EmbeddedBroker() if kind == "amqtt" else MosquittoBroker()
     protocol = "5" if kind == "mosquitto 5" else "3.1.1"
@@ -84,7 +81,6 @@ def test_an_aggregator_finds_out_that_a_broker_speaks_only_3_1_1(store):
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
-@needs_mosquitto
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_what_is_published_while_the_aggregator_is_absent_is_counted_when_it_returns(
     store, mosquitto, protocol
@@ -101,7 +97,6 @@ def test_what_is_published_while_the_aggregator_is_absent_is_counted_when_it_ret
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
-@needs_mosquitto
 def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store, mosquitto, monkeypatch):
     # Mosquitto holds to a Receive Maximum of 20, as brokers do that cap what a client asks for.
     monkeypatch.setattr(
@@ -156,7 +151,6 @@ def spawn(store, broker):
     return process
 
 
-@needs_mosquitto
 def test_killing_the_aggregator_in_mid_stream_neither_loses_nor_double_counts_a_report(store):
     messages, counts = crowd(2000)
     digest = experiment().digest
@@ -180,7 +174,6 @@ def test_killing_the_aggregator_in_mid_stream_neither_loses_nor_double_counts_a_
     assert "d17" not in log  # no device ids
 
 
-@needs_mosquitto
 def test_stop_commits_what_has_arrived(store, mosquitto):
     messages, counts = crowd(40)
     with running(store, mosquitto, batch_s=1000.0) as aggregator:
@@ -191,7 +184,6 @@ def test_stop_commits_what_has_arrived(store, mosquitto):
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
-@needs_mosquitto
 def test_what_a_killed_broker_had_sent_is_counted_though_it_never_returns(store):
     messages, counts = crowd(40)
     with MosquittoBroker() as broker, running(store, broker, batch_s=1000.0) as aggregator:
@@ -202,7 +194,6 @@ def test_what_a_killed_broker_had_sent_is_counted_though_it_never_returns(store)
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
-@needs_mosquitto
 def test_a_broker_that_is_down_at_the_start_and_restarts_later_loses_nothing(store, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "hushmote")
     waits, next_s = [], Backoff.next_s
@@ -233,7 +224,6 @@ def test_a_broker_that_is_down_at_the_start_and_restarts_later_loses_nothing(sto
     assert sum("lost the broker" in line for line in lines) == 1
 
 
-@needs_mosquitto
 def test_a_refused_login_is_one_line_and_ends_the_run(store, tmp_path):
     if shutil.which("mosquitto_passwd") is None:
         pytest.skip("mosquitto_passwd is not installed")
@@ -269,7 +259,6 @@ def test_a_store_that_fails_makes_reports_wait_and_each_is_counted_once_it_works
     assert all("\n" not in r.getMessage() for r in caplog.records)
 
 
-@needs_mosquitto
 def test_20_batches_are_held_in_memory_while_the_store_fails_and_the_rest_waits_at_the_broker(store):
     """The broker would send all 500 at once; three more tries of the store are time enough to read them."""
     messages, counts = crowd(500)
@@ -288,7 +277,6 @@ def test_20_batches_are_held_in_memory_while_the_store_fails_and_the_rest_waits_
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
-@needs_mosquitto
 def test_rubbish_on_every_topic_is_counted_and_stops_nothing(store):
     rubbish = [
         ("hushmote/v1/open/report/a", b""),
@@ -309,10 +297,8 @@ def test_rubbish_on_every_topic_is_counted_and_stops_nothing(store):
         assert aggregator.counters.accepted == 1
 
 
-@needs_mosquitto
 def test_boards_enroll_in_the_retained_experiments_signed_where_the_fleet_has_keys(store):
-    store.add_fleet("keyed", keyed=True)
-    exp = store.add_experiment("keyed", payload_of(experiment()))
+    exp = ask_fleet(store, "keyed", experiment(), keyed=True)
     keyed, opened, door = (
         topics.experiment_topic(*names) for names in (("keyed", "temp"), ("open", "temp"), ("open", "door"))
     )
@@ -346,7 +332,18 @@ def test_boards_enroll_in_the_retained_experiments_signed_where_the_fleet_has_ke
         assert heard[opened][-1] == payload_of(experiment(epsilon=500_000))
 
 
-@needs_mosquitto
+def test_all_is_published_again_as_it_was_to_whom_the_broker_did_not_tell_it(
+    store, mosquitto, monkeypatch, caplog
+):
+    monkeypatch.setattr(aggregator_module, "_AGAIN_S", 0.3)
+    beside, wanted = topics.experiment_topic("open", "beside"), topics.experiment_topic("open", "temp")
+    with running(store, mosquitto, retained=lambda: {beside: b"1"}), listening(mosquitto) as heard:
+        until(lambda: min(len(heard.get(topic, ())) for topic in (beside, wanted)) > 3, heard)
+    assert set(heard[beside]) == {b"1"}
+    assert set(heard[wanted]) == {payload_of(experiment())}
+    assert "somebody else" not in caplog.text
+
+
 def test_two_aggregators_of_one_name_say_so_and_count_each_report_once(store, mosquitto, caplog):
     messages, counts = crowd(200)
     options = {"client_id": "twins"}
@@ -357,10 +354,8 @@ def test_two_aggregators_of_one_name_say_so_and_count_each_report_once(store, mo
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
-@needs_mosquitto
 def test_an_aggregator_of_one_fleet_hears_no_other(store, mosquitto):
-    store.add_fleet("other", keyed=False)
-    store.add_experiment("other", payload_of(experiment()))
+    ask_fleet(store, "other", experiment())
     payload = report.encode(experiment(), 1, 0)
     with running(store, mosquitto, fleets=["other"]) as aggregator:
         for fleet in ("open", "other"):  # the first would be heard before the second

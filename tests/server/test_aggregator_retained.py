@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from boards import FLEET_KEYS, SIGNING, experiment, payload_of
+from boards import FLEET_KEYS, SIGNING, ask_fleet, experiment, payload_of
 from running import running, until
-from traffic import crowd, listening, needs_mosquitto, publish, total
+from traffic import crowd, listening, publish, total
 
 from hushmote.server.ingest.pipeline import KnownFleets
 from hushmote.server.store import Store
@@ -20,8 +20,7 @@ OPEN, KEYED = (topics.experiment_topic(fleet, "temp") for fleet in ("open", "key
 def store(store_url):
     with Store(store_url) as store:
         for fleet in ("open", "keyed"):
-            store.add_fleet(fleet, keyed=fleet == "keyed")
-            store.add_experiment(fleet, payload_of(EXP))
+            ask_fleet(store, fleet, EXP, keyed=fleet == "keyed")
         yield store
 
 
@@ -37,7 +36,6 @@ def serial(payload):
     return int.from_bytes(rest[:4], "big")
 
 
-@needs_mosquitto
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 @pytest.mark.parametrize("payload", [b"", b"{}", payload_of(experiment(epsilon=500_000))], ids=len)
 def test_what_somebody_clears_or_alters_is_published_again(store, protocol, payload):
@@ -74,7 +72,6 @@ def test_the_embedded_broker_s_experiments_are_published_again_too(store):
         until(lambda: heard[OPEN][-2:] == [b"", payload_of(EXP)], heard)
 
 
-@needs_mosquitto
 def test_a_withdrawn_experiment_stays_withdrawn(store):
     with (
         MosquittoBroker() as broker,
@@ -96,7 +93,6 @@ def test_a_withdrawn_experiment_stays_withdrawn(store):
             assert retained == {KEYED: [withdrawal]}
 
 
-@needs_mosquitto
 def test_two_aggregators_publish_the_same_and_make_no_loop(store, monkeypatch):
     looked, reload = [], KnownFleets.reload
     monkeypatch.setattr(KnownFleets, "reload", lambda fleets: looked.append(fleets) or reload(fleets))
@@ -132,7 +128,6 @@ def test_two_aggregators_publish_the_same_and_make_no_loop(store, monkeypatch):
         assert len(heard[OPEN]) <= 3
 
 
-@needs_mosquitto
 def test_who_clears_in_a_loop_makes_nobody_spin(store):
     with (
         MosquittoBroker() as broker,
@@ -152,7 +147,6 @@ def test_who_clears_in_a_loop_makes_nobody_spin(store):
         assert after.serial == before.serial
 
 
-@needs_mosquitto
 def test_what_was_cleared_while_no_aggregator_was_there_is_published_as_it_was(store):
     before = signed(store)
     with MosquittoBroker() as broker, listening(broker) as heard:

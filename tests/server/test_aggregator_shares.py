@@ -9,7 +9,7 @@ from boards import experiment, payload_of
 from running import running as threaded
 from running import until
 from served import add_fleet, served
-from traffic import counted, crowd, listening, needs_mosquitto, publish
+from traffic import counted, crowd, listening, publish
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress
@@ -44,7 +44,6 @@ def accepted(process):
     return int(line.split("stopped: ")[1].split()[0])
 
 
-@needs_mosquitto
 def test_a_member_that_is_killed_and_returns_a_thousand_reports_later_has_lost_none(store_url, store):
     messages, counts = crowd(1200)
     first, second = messages[:200], messages[200:]
@@ -73,7 +72,6 @@ def test_a_member_that_is_killed_and_returns_a_thousand_reports_later_has_lost_n
     assert store.participation("open")["temp"].reports == 1200
 
 
-@needs_mosquitto
 def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_path, caplog):
     messages, counts = crowd(500)
     waiting, later = messages[:300], messages[300:]
@@ -107,7 +105,6 @@ def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_
         assert set(store.rejects().get("open", {})) <= {"duplicate"}
 
 
-@needs_mosquitto
 def test_the_command_retires_a_member_and_ends(tmp_path):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     with Store(url) as store, MosquittoBroker() as broker:
@@ -122,7 +119,6 @@ def test_the_command_retires_a_member_and_ends(tmp_path):
         assert counted(store) == 100
 
 
-@needs_mosquitto
 def test_an_aggregator_that_joins_a_share_gives_up_the_whole_subscription_of_its_session(tmp_path):
     messages, counts = crowd(400)
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
@@ -138,7 +134,6 @@ def test_an_aggregator_that_joins_a_share_gives_up_the_whole_subscription_of_its
         assert store.rejects() == {}  # a second copy would be a duplicate
 
 
-@needs_mosquitto
 def test_members_publish_experiments_once_each_and_do_not_answer_one_another(tmp_path):
     with (
         Store(f"sqlite:///{tmp_path}/store.sqlite") as store,

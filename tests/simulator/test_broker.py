@@ -8,7 +8,6 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S, until
-from traffic import needs_mosquitto
 
 from hushmote.simulator.broker import (
     BrokerError,
@@ -44,7 +43,7 @@ def retained(broker):
     return heard(broker)
 
 
-@pytest.mark.parametrize("choice", ["embedded", pytest.param("mosquitto", marks=needs_mosquitto), "auto"])
+@pytest.mark.parametrize("choice", ["embedded", "mosquitto", "auto"])
 def test_a_chosen_broker_keeps_retained_messages_and_is_gone_afterwards(choice):
     with open_broker(choice) as broker:
         assert retained(broker) == [b"z"]
@@ -54,7 +53,6 @@ def test_a_chosen_broker_keeps_retained_messages_and_is_gone_afterwards(choice):
         socket.create_connection((broker.host, broker.port), timeout=1)
 
 
-@needs_mosquitto
 def test_auto_takes_mosquitto_where_it_is_installed_and_amqtt_where_it_is_not(monkeypatch):
     assert isinstance(open_broker("auto"), MosquittoBroker)
     monkeypatch.setattr("shutil.which", lambda *given, **named: None)
@@ -63,7 +61,6 @@ def test_auto_takes_mosquitto_where_it_is_installed_and_amqtt_where_it_is_not(mo
         pass
 
 
-@needs_mosquitto
 def test_mosquitto_keeps_what_it_has_over_a_restart_and_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with MosquittoBroker() as broker:
@@ -77,7 +74,6 @@ def test_mosquitto_keeps_what_it_has_over_a_restart_and_leaves_no_files(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-@needs_mosquitto
 def test_mosquitto_ends_who_sends_what_no_board_or_aggregator_would():
     with MosquittoBroker() as broker:
         sender = mqtt.Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
@@ -88,7 +84,6 @@ def test_mosquitto_ends_who_sends_what_no_board_or_aggregator_would():
         until(lambda: sender.loop(0.05) is not None and ended, "the connection goes on")
 
 
-@needs_mosquitto
 def test_a_mosquitto_that_cannot_start_says_why_in_one_line():
     with pytest.raises(BrokerError, match="mosquitto did not start") as caught:
         MosquittoBroker(settings=("no_such_setting true",)).start()
@@ -144,7 +139,6 @@ def test_an_embedded_broker_on_a_taken_port_says_so():
         assert "\n" not in str(caught.value)
 
 
-@needs_mosquitto
 def test_mosquitto_is_found_outside_of_path(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert shutil.which("mosquitto") is None

@@ -1,7 +1,5 @@
 """Days of a simulated fleet in a store: what boards would have left, and where it may not be written."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterator
 

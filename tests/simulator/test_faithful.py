@@ -14,7 +14,6 @@ import pytest
 from experiments import experiment_json
 from running import running, until
 from scipy.stats import chi2
-from traffic import needs_mosquitto
 
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused, provision
 from hushmote.server.store import Store
@@ -260,7 +259,6 @@ def test_numpy_rng_has_the_two_primitives_exactly():
 # --- A real broker -------------------------------------------------------------------------------------
 
 
-@needs_mosquitto
 def test_an_aggregator_counts_exactly_what_a_faulty_fleet_sent(tmp_path):
     names = {p: topics.experiment_topic("demo", json.loads(p)["name"]) for p in (TEMP, DOOR)}
     payloads = [keys.sign_experiment(FLEET_KEYS.signing, topic, p, serial=1) for p, topic in names.items()]
@@ -300,7 +298,6 @@ def test_an_aggregator_counts_exactly_what_a_faulty_fleet_sent(tmp_path):
         assert aggregator.counters.rejected == {"duplicate": delivered - len(fleet.made)}
 
 
-@needs_mosquitto
 def test_nothing_is_lost_when_the_broker_goes_away_for_a_while():
     fleet = fleet_of(1_500)
     broker = MosquittoBroker(free_port())
@@ -341,7 +338,6 @@ def test_a_listener_that_says_nothing_is_one_line():
             pass
 
 
-@needs_mosquitto
 def test_a_broker_that_stays_away_is_one_line_and_keeps_what_was_acknowledged():
     fleet = fleet_of(400)
     with MosquittoBroker() as broker, Gateways(broker.host, broker.port, timeout_s=0.5) as gateways:
@@ -357,7 +353,6 @@ def test_a_broker_that_stays_away_is_one_line_and_keeps_what_was_acknowledged():
     assert len(fleet.acknowledged) + len(list(fleet.flush())) == len(fleet.made)
 
 
-@needs_mosquitto
 @pytest.mark.skipif(shutil.which("mosquitto_passwd") is None, reason="mosquitto_passwd is not installed")
 def test_a_refused_login_is_one_line(tmp_path):
     passwords = tmp_path / "passwords"

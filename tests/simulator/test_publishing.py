@@ -4,6 +4,7 @@ import datetime
 
 import numpy as np
 import pytest
+from boards import ask_fleet
 from experiments import ROOM
 from running import running, until
 
@@ -28,8 +29,7 @@ def course(asked: definition.Definition = ASKED) -> Course:
 @pytest.fixture
 def store(tmp_path):
     with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
-        store.add_fleet("sim", keyed=False)
-        store.add_experiment("sim", ASKED.payload(), ASKED.expires)
+        ask_fleet(store, "sim", ASKED.payload(), ASKED.expires)
         yield store
 
 

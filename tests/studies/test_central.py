@@ -1,7 +1,5 @@
 """The study of a curator's answers as someone who decides meets it: a risk in, a number out."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The studies compose, majority and curves as someone who asks meets them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

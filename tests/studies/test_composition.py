@@ -1,7 +1,5 @@
 """`hushmote study composition`: exact views, the theorem's numbers, and the misprint's beside them."""
 
-from __future__ import annotations
-
 import json
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Lee and Clifton's bounds: examples to the digit, sensitivities against brute force, fast at any size."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

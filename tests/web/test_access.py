@@ -20,8 +20,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from boards import experiment, payload_of
-from browser import browsing, needs_chromium, paged
+from boards import ask_fleet, experiment
+from browser import browsing, paged
 from command_line import hushmote
 from running import WAIT_S
 from statements import KEPT
@@ -50,8 +50,7 @@ SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
 def store(tmp_path_factory):
     url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.sqlite'}"
     with Store(url) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", payload_of(experiment()))
+        ask_fleet(store, "home", experiment())
     return url
 
 
@@ -211,7 +210,6 @@ class TestToken:
         form = f"token={token}".encode()
         assert ask(locked, "/login", "POST", form)[0] in (401, 429)
 
-    @needs_chromium
     def test_a_person_types_it_once(self, locked, tmp_path):
         with browsing(tmp_path) as browser:
             browser.open(locked + "/plan")

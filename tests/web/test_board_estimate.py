@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from browser import Browser, needs_chromium
+from browser import Browser
 from browser_board import BoardPage, served
 from experiments import experiment_json, number_json
 
@@ -12,7 +12,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import mechanism_of
 
-pytestmark = [needs_chromium, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 LABELS = ["a", "b", "c", "d"]
 EXPERIMENTS = {

@@ -1,7 +1,5 @@
 """The Budget view: what it says of a ledger; and in a real Chromium, over a store that grows."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import json
@@ -10,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from accessibility import barriers
-from browser import SWISS, needs_chromium, paged
+from boards import ask_fleet
+from browser import SWISS, paged
 from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
@@ -195,8 +194,7 @@ def test_a_ledger_is_read_once_for_all_and_not_again_before_it_is_due(tmp_path):
         live.close()
 
     with Store(url) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", ROOM)
+        ask_fleet(store, "home", ROOM)
         asyncio.run(readers(store))
 
 
@@ -216,7 +214,6 @@ def test_a_question_that_finds_the_store_gone_leaves_it_to_the_frame_to_say_so(t
     assert asyncio.run(trouble()) == ["of one row", "no such name", ""]
 
 
-@needs_chromium
 def test_the_view_follows_a_store_that_grows(browser, tmp_path):
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with Store(url) as store:
@@ -226,8 +223,7 @@ def test_the_view_follows_a_store_that_grows(browser, tmp_path):
         with paged(url, "--policy", known) as page:
             browser.open(f"{page}/budget")
             browser.says("This store has no fleet yet")
-            store.add_fleet("home", keyed=False)
-            store.add_experiment("home", ROOM)
+            ask_fleet(store, "home", ROOM)
             browser.says("No device has reported to room yet.")
             browser.says("A new device gives at most 4 reports of ε = 1")
             assert "nothing left to give" not in browser.text

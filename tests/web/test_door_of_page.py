@@ -6,10 +6,9 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
-from boards import experiment, payload_of, reports
+from boards import ask_fleet, experiment, payload_of, reports
 from browser import paged
 from running import running, until
-from traffic import needs_mosquitto
 
 from hushmote.server.store.store import Store
 from hushmote.simulator.broker import MosquittoBroker
@@ -32,12 +31,10 @@ def ask(page, path, method="GET", body=None, headers=None):
 def store(tmp_path):
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         store.add_fleet("keyed", keyed=True)
-        store.add_fleet("visitors", keyed=False)
-        store.add_experiment("visitors", payload_of(TEMP))
+        ask_fleet(store, "visitors", TEMP)
         yield store
 
 
-@needs_mosquitto
 def test_a_report_goes_through_the_page_into_the_store_and_onto_it(store):
     with MosquittoBroker() as broker, running(store, broker, fleets=["visitors"]):
         login = f"mqtt://{broker.username}:{broker.password}@" if broker.username else "mqtt://"

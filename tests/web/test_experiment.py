@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 from accessibility import barriers
-from browser import Browser, needs_chromium, paged
+from browser import Browser, paged
 from command_line import hushmote
 from designs import bell, choice_payload, number_payload
 from selenium.webdriver.common.action_chains import ActionChains
@@ -27,8 +27,6 @@ from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
 from hushmote.server.words.answers import digits
 from hushmote.simulator import vectorised
-
-pytestmark = needs_chromium
 
 DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
 HOSTILE = "<img src=x onerror=alert(1)>"

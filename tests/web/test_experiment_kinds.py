@@ -4,15 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 from accessibility import barriers
-from browser import Browser, needs_chromium, paged
+from browser import Browser, paged
 from kinds import WINDOWS, fill_kinds
 from selenium.webdriver.common.by import By
 
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 from hushmote.server.words.answers import digits
-
-pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 from accessibility import barriers
-from boards import experiment, payload_of
-from browser import needs_chromium, paged
+from boards import ask_fleet, experiment, payload_of
+from browser import paged
 from filled import fill
 
 from hushmote.server.store import Description
 from hushmote.server.store.store import Store
 from hushmote.web.frame import VIEWS, sentence
 
-pytestmark = needs_chromium
 DATA = Path(__file__).parents[1] / "data"
 SLOW_PAGE = Path(__file__).parents[1] / "support" / "slow_page.py"
 
@@ -31,8 +30,7 @@ def page(tmp_path_factory):
     """The page over a store with one experiment."""
     url = f"sqlite:///{tmp_path_factory.mktemp('page') / 'store.sqlite'}"
     with Store(url) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", payload_of(experiment()), description=Description("°C", "How warm?", ""))
+        ask_fleet(store, "home", experiment(), description=Description("°C", "How warm?", ""))
     with paged(url) as page:
         yield page
 
@@ -100,7 +98,9 @@ def test_a_store_that_comes_goes_and_is_too_old(browser, tmp_path, url):
     with paged(url) as page:
         browser.open(page)
         browser.says(f"There is no store at {path}: publish an experiment first, or correct the path.")
+        browser.says("Three steps to a first answer")
         with Store(url) as store:
+            browser.until(lambda: "There is no store" not in browser.text)
             browser.says("Three steps to a first answer")
             assert "such as Mosquitto" in browser.text
             assert "hushmote board" in browser.text

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser, needs_chromium
+from browser import Browser
 from running import WAIT_S
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -46,7 +46,6 @@ def reports(browser: Browser) -> int:
     return int(found[1].replace(",", ""))
 
 
-@needs_chromium
 def test_one_command_leads_to_dragging_over_live_results(
     demo: tuple[subprocess.Popen[str], str], browser: Browser
 ):

@@ -1,7 +1,5 @@
 """The Plan view: what its answers say, beside the command that says the same; and in a real Chromium."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import shlex
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from accessibility import barriers
-from browser import browsing, needs_chromium, paged
+from browser import browsing, paged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from selenium.webdriver.common.keys import Keys
@@ -266,7 +264,6 @@ def typed(browser, name: str, text: str) -> None:
     field.send_keys(text)
 
 
-@needs_chromium
 def test_sliders_move_the_answer_by_keyboard(plan_page):
     page, browser = plan_page
     browser.open(f"{page}/plan")
@@ -295,7 +292,6 @@ def test_sliders_move_the_answer_by_keyboard(plan_page):
     assert not browser.errors()
 
 
-@needs_chromium
 def test_impossible_plans_and_wild_numbers_are_one_line(plan_page):
     page, browser = plan_page
     browser.open(f"{page}/plan")
@@ -315,7 +311,6 @@ def test_impossible_plans_and_wild_numbers_are_one_line(plan_page):
     assert not browser.errors()
 
 
-@needs_chromium
 def test_the_file_downloads_and_is_an_experiment(plan_page):
     page, browser = plan_page
     browser.open(f"{page}/plan")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment
 from browser import paged
 from running import WAIT_S
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -27,8 +27,7 @@ HANDSHAKE = (
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.sqlite'}"
     with Store(url) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", payload_of(experiment()))
+        ask_fleet(store, "home", experiment())
     return url
 
 

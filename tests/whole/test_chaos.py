@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment
 from chaos_boards import Board, Encoded
 from chaos_plan import Fault, Setting, plan
 from chaos_run import run
 from chaos_verdict import FLEET, judge
 from postgres import Cluster
 from served import with_setting
-from traffic import needs_mosquitto
 
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
@@ -35,7 +34,6 @@ FAULTS = {
 }
 
 
-@needs_mosquitto
 def test_what_boards_were_told_was_received_is_counted_once_whatever_is_killed(tmp_path):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     verdict = run(tmp_path, url, plan(211, FAULTS, 11, gap_s=0.3), Setting(boards=20, least=1001))
@@ -47,7 +45,6 @@ def test_what_boards_were_told_was_received_is_counted_once_whatever_is_killed(t
     assert verdict.unanswered == 0  # a board that died leaves what it had under way
 
 
-@needs_mosquitto
 def test_numbers_with_many_gaps_and_a_long_run_are_counted_by_a_group_that_is_killed(tmp_path):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     setting = Setting(boards=4, gap_s=0.003, aggregators=2, share="chaos", least=4800)
@@ -57,7 +54,6 @@ def test_numbers_with_many_gaps_and_a_long_run_are_counted_by_a_group_that_is_ki
     assert verdict.told >= 4800  # three of the boards skip 40 numbers, and then send hundreds in a row
 
 
-@needs_mosquitto
 def test_a_database_that_is_killed_or_cut_off_loses_nothing_and_doubles_nothing(tmp_path):
     faults = {"kill database": 2, "cut database": 2, "swallow database": 1, "kill aggregator": 1}
     with Cluster() as postgres:
@@ -68,7 +64,6 @@ def test_a_database_that_is_killed_or_cut_off_loses_nothing_and_doubles_nothing(
     assert verdict.published == verdict.told == verdict.counted
 
 
-@needs_mosquitto
 def test_a_broker_that_is_killed_loses_nothing_while_the_aggregator_keeps_up(tmp_path):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     verdict = run(tmp_path, url, plan(1, {"kill broker while connected": 1}, 1), Setting(boards=10))
@@ -106,7 +101,7 @@ def test_a_split_network_a_full_disk_and_a_power_cut_of_all_servers_lose_nothing
     assert verdict.servers == 3
 
 
-@pytest.mark.parametrize("cluster", [pytest.param(False, marks=needs_mosquitto), True])
+@pytest.mark.parametrize("cluster", [False, True])
 def test_an_aggregator_that_acknowledges_before_it_commits_is_found_out(tmp_path, cluster):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     hasty = Path(__file__).parent.parent / "support" / "hasty_serve.py"
@@ -135,8 +130,7 @@ def counted(tmp_path):
     board.published = {number: source.make(number) for number in NUMBERS}
     board.told = set(NUMBERS)
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        store.add_fleet(FLEET, keyed=False)
-        store.add_experiment(FLEET, payload_of(asked))
+        ask_fleet(store, FLEET, asked)
         messages = [(report_topic(FLEET, "d"), payload) for payload in board.published.values()]
         now = datetime.datetime.now(datetime.UTC)
         assert ingest.ingest(store, messages, ingest.fleets(store), now).accepted == 10

@@ -1,7 +1,5 @@
 """A fleet moves from mosquitto and SQLite to NATS and PostgreSQL while its boards report: docs/scale.md."""
 
-from __future__ import annotations
-
 import dataclasses
 import getpass
 from pathlib import Path
@@ -14,7 +12,6 @@ from postgres import Cluster, fresh_database
 from running import until
 from served import served
 from take_over import let_boards_in, take_over
-from traffic import needs_mosquitto
 
 from hushmote.server.provisioning import fleet_folder
 from hushmote.server.store import Store
@@ -34,7 +31,6 @@ def report_some(boards: LivingBoards, count: int) -> None:
     until(lambda: boards.told() >= wanted, boards.status)
 
 
-@needs_mosquitto
 def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: Cluster):
     """From its first second a new server is what the boards' old address leads to."""
 

@@ -1,7 +1,5 @@
 """The browser board as a part of a web application; mount it where its folder shall be, such as /board."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """The browser board's files: what stands where, and a copy of them in a folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a fleet's devices can still give, in sentences and series; pure."""
 
-from __future__ import annotations
-
 import datetime
 from dataclasses import dataclass
 

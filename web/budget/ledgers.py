@@ -1,7 +1,5 @@
 """Fleets' ledgers as the page shows them: read once for all readers, and seldom where reading takes long."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The Budget view: what devices can still give, and when that runs out."""
 
-from __future__ import annotations
-
 import asyncio
 from operator import attrgetter
 from typing import Any

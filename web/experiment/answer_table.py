@@ -1,7 +1,5 @@
 """Rows of an answer as a table of the page: what each is of, its estimate, and from where to where."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from nicegui import ui

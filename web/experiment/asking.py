@@ -1,7 +1,5 @@
 """What the readers of one page ask of a store together: facts of a commit, estimates, both ε for a minute."""
 
-from __future__ import annotations
-
 import datetime
 import functools
 import threading

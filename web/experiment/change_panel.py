@@ -1,7 +1,5 @@
 """Two sets of windows, or two versions, side by side: what changed, in words and as a picture."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """A picture that a reader can drag over: NiceGUI's ECharts, with a brush that the server can move too."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -4,8 +4,6 @@ A key that begins with : is a call of static/charts.js. None of it holds anythin
 Colours are the page's style's, light or dark: see static/experiment.css.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a reader has chosen to look at, as the page's address keeps it: a link shows the same again."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import math

@@ -1,7 +1,5 @@
 """How an estimate is shown: rows, post-processing, confidence, version, quantiles."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial

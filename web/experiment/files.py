@@ -1,7 +1,5 @@
 """What a reader exports: the files of `hushmote estimate --output`, its command line."""
 
-from __future__ import annotations
-
 import datetime
 import shlex
 import tempfile

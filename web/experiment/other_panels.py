@@ -1,7 +1,5 @@
 """What stands in place of the histogram where an experiment has none: its mean, or how to ask it."""
 
-from __future__ import annotations
-
 from nicegui import ui
 
 from ...server.answers.answer import Answer, Answers

@@ -1,7 +1,5 @@
 """Which sentences the view of an experiment says, and of what; `server.words` has the sentences."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Sequence
 

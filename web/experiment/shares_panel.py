@@ -1,7 +1,5 @@
 """The histogram: drag over it, or type two numbers or tick labels, and read the share with its interval."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from nicegui import ui

@@ -1,7 +1,5 @@
 """Windows on a time axis: which are looked at, how a statistic went over them, and whether it changed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

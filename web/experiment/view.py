@@ -1,7 +1,5 @@
 """The view of one experiment: what its reports tell, how sure that is, and how private."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import datetime

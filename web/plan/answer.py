@@ -1,7 +1,5 @@
 """The answer of the Plan view: a setting's plan, and what of it is drawn; pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

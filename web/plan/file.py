@@ -1,7 +1,5 @@
 """The end of the Plan view: the experiment's file, what people say in it, and the command for the same."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

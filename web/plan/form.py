@@ -1,7 +1,5 @@
 """The fields of the Plan view; what they say goes out as changes of a `Setting`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, get_args

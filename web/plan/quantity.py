@@ -1,7 +1,5 @@
 """One of a plan's numbers as an element of the page: a slider, a field, and whether it is the answer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The answer's side of the Plan view: sentences, both ε, the chart, the life of a device, the file."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nicegui import ui

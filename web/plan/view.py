@@ -1,7 +1,5 @@
 """The Plan view: what to ask of a fleet, answered as one moves it, and the experiment file that follows."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor

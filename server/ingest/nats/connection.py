@@ -6,8 +6,6 @@ are MQTT's own there. Its subjects, for permissions: $JS.API.CONSUMER.{INFO,CREA
 $JS.ACK of the stream, and the inbox.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

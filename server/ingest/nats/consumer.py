@@ -1,7 +1,5 @@
 """The durable pull consumer on NATS servers: finds it, makes it as it must be, and ends it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from dataclasses import dataclass

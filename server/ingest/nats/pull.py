@@ -1,7 +1,5 @@
 """What was asked of a pull consumer, what came, and whether anybody is still there to answer: pure."""
 
-from __future__ import annotations
-
 import json
 import re
 

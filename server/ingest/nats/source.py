@@ -1,7 +1,5 @@
 """Reports from NATS servers: makes connections one after the other, and logs what happens to them."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

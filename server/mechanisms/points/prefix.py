@@ -11,8 +11,6 @@ Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identifica
 Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast

@@ -4,8 +4,6 @@ Every set of parts is a candidate. Each gets the cells of least variance for an 
 has the shares of least mean variance, under which most views are left out. They become small integers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ Li, Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differenti
 tables of several attributes beside those of each.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations

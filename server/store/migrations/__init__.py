@@ -5,8 +5,6 @@ transaction; Alembic keeps no table of its own there. There are no steps back: a
 able to hold what a newer one wrote. To go back, use the backup that was made before.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from alembic.migration import MigrationContext

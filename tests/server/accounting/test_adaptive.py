@@ -5,8 +5,6 @@ response; any ε-LDP report is a coarser answer, so nothing worse exists. Its be
 reports made so far and the loss L; both live on a grid, and no sampling is involved.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Theorems side by side: what each allows, what its board compares, and what it guarantees."""
 
-from __future__ import annotations
-
 import pytest
 
 from hushmote.server.accounting import AccountingError

@@ -1,7 +1,5 @@
 """A mixed list under every theorem: each formula from its paper, each refusal with its reason."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The majority rule against exact sums, and what it does not promise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import reference_composition as composition

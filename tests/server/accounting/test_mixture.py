@@ -1,7 +1,5 @@
 """Optimal composition of different ε: enumeration at 60 digits, one ε's own sum, other accountants."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

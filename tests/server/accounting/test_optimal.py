@@ -1,7 +1,5 @@
 """Optimal composition against its defining sum at 60 digits, and against privacy loss distributions."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

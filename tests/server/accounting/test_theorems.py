@@ -1,7 +1,5 @@
 """Composition theorems: the known numbers, caps that never allow too much at 60 digits, other accountants."""
 
-from __future__ import annotations
-
 import json
 import math
 from fractions import Fraction

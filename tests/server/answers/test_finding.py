@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from boards import ask_fleet
 from command_line import hushmote as run_hushmote
 from experiments import experiment_json, number_json
 from filled import fill
@@ -110,9 +111,13 @@ def test_too_few_reports_say_how_many_it_takes_and_when(store):
     assert abs(days - (needed - 6) / 3) <= 4
 
 
+def test_a_day_that_may_go_on_tells_no_rate(store):
+    fill(store, "home", YES, {"2026-11-30": 6})
+    assert re.fullmatch(r"6 reports so far\. ±10 points needs about \d+\.", finding(store, "door").sentence)
+
+
 def test_before_two_reports_there_is_nothing_to_estimate(store):
-    store.add_fleet("home", keyed=False)
-    store.add_experiment("home", YES)
+    ask_fleet(store, "home", YES)
     assert finding(store, "door").sentence.startswith("No report has been counted so far.")
     fill(store, "home", MODES, {DAYS[0]: 1})
     assert finding(store, "mode").sentence.startswith("1 report has been counted so far.")

@@ -1,5 +1,7 @@
 """Three sentences on answers: beliefs rounded up, errors of the tables' own intervals, what helps next."""
 
+from dataclasses import replace
+
 import pytest
 
 from hushmote.server.answers.answer import Answer
@@ -59,6 +61,17 @@ def test_what_next_is_fewer_rows_only_where_rows_hide_in_their_errors():
     )
     labels = histogram((0.02, 0.01))
     assert "--rows" not in guide([labels], epsilons(1, 1), 1).next
+
+
+def test_reports_that_tell_nothing_show_no_numbers_and_are_said_to_be_too_few():
+    wide, mean = histogram((0.5, 0.4)), replace(readings(40.0), extent=50.0)
+    shown = str(wide) + str(mean)
+    assert (shown.count("too few reports"), "5,000" in shown) == (2, False)
+    said = guide([wide, mean], epsilons(1, 1), 1)
+    assert said.exact == "These reports are too few to tell anything."
+    assert said.next == "Wait for more reports, or ask more devices."
+    told = guide([wide, replace(mean, extent=500.0)], epsilons(1, 1), 1).exact
+    assert told.startswith("The mean is known to about ±40 °C;")
 
 
 def part_given(kind: str, *rows: tuple[str, float]) -> Answer:

@@ -13,15 +13,13 @@ from fleet_broker import visit
 from lorawan import chirpstack, encoded, kind, things_stack
 from running import WAIT_S, until
 from starlette.applications import Starlette
-from traffic import needs_mosquitto, publish
+from traffic import publish
 
 from hushmote.server.door import app as module
 from hushmote.server.door.access import LOOPBACK, Access
 from hushmote.server.door.limits import Rate, Rates
 from hushmote.server.service.bounded_http import BoundedServer
 from hushmote.simulator.broker import MosquittoBroker
-
-pytestmark = needs_mosquitto
 
 EXPERIMENT = experiment()
 REPORTS = reports("d1", EXPERIMENT, 4)

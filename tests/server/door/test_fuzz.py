@@ -17,7 +17,6 @@ from fuzz_inputs import mutate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running import until
-from traffic import needs_mosquitto
 
 from hushmote.server.door import app
 from hushmote.simulator.broker import MosquittoBroker
@@ -42,7 +41,6 @@ def test_a_door_that_publishes_what_is_no_report_is_found(monkeypatch):
         asyncio.run(fuzz_door.run(3000, seed=1))
 
 
-@needs_mosquitto
 def test_bytes_on_a_socket_that_are_hardly_http_publish_nothing_but_reports(caplog, monkeypatch):
     monkeypatch.setattr(app, "BODY_S", 0.1)
     rng = Random(1)  # noqa: S311

@@ -11,7 +11,7 @@ from doors import opened
 from fleet_broker import visit
 from paho.mqtt.client import MQTTv311
 from running import WAIT_S, running, until
-from traffic import counted, crowd, needs_mosquitto, publish
+from traffic import counted, crowd, publish
 
 from hushmote.server.door import publisher as module
 from hushmote.server.door.publisher import ReportPublisher
@@ -41,7 +41,6 @@ def accept(door, device, payload):
     return refused
 
 
-@needs_mosquitto
 def test_a_report_is_counted_once_however_often_it_is_sent_and_whoever_dies_in_between(store):
     with MosquittoBroker(port=free_port()) as broker, running(store, broker) as aggregator:
         with opened(broker) as door:
@@ -72,7 +71,6 @@ def test_a_report_is_counted_once_however_often_it_is_sent_and_whoever_dies_in_b
         assert set(aggregator.counters.rejected) == {"duplicate"}
 
 
-@needs_mosquitto
 def test_clients_that_send_while_the_broker_restarts_again_and_again_are_counted_once(store):
     messages, counts = crowd(60)
     with MosquittoBroker(port=free_port()) as broker, running(store, broker) as aggregator:
@@ -96,7 +94,6 @@ def send_all(door, messages):
         accept(door, topic.rpartition("/")[2], payload)
 
 
-@needs_mosquitto
 def test_a_fleet_stays_known_while_a_killed_broker_has_lost_its_experiment():
     with MosquittoBroker(port=free_port(), settings=("persistence false",)) as broker:
         publish(broker, [("hushmote/v1/open/experiment/temp", payload_of(EXPERIMENT))], retain=True)
@@ -110,7 +107,6 @@ def test_a_fleet_stays_known_while_a_killed_broker_has_lost_its_experiment():
             assert door.report("d1", REPORTS[0]).status == 503  # not 404: nobody has subscribed yet
 
 
-@needs_mosquitto
 @pytest.mark.parametrize("share", [None, "group"])
 def test_reports_for_an_aggregator_that_is_away_are_taken_alone_or_in_a_share(store, share):
     with MosquittoBroker() as broker:
@@ -123,7 +119,6 @@ def test_reports_for_an_aggregator_that_is_away_are_taken_alone_or_in_a_share(st
         assert counted(store) == 2
 
 
-@needs_mosquitto
 def test_a_report_that_no_aggregator_would_ever_get_is_not_taken():
     with MosquittoBroker() as broker, opened(broker, fleets=["open"]) as door:
         told = door.report("d1", REPORTS[0])
@@ -133,7 +128,6 @@ def test_a_report_that_no_aggregator_would_ever_get_is_not_taken():
             assert door.report("d1", REPORTS[0]).status == 204
 
 
-@needs_mosquitto
 def test_a_report_that_the_brokers_access_list_refuses_is_not_taken(tmp_path, caplog):
     acl = tmp_path / "acl"
     acl.write_text("topic read hushmote/v1/+/experiment/+\ntopic write hushmote/v1/open/report/+\n")
@@ -158,7 +152,6 @@ def test_with_mqtt_3_1_1_alone_it_works_as_well():
         until(lambda: visitor.messages == [("hushmote/v1/open/report/d1", REPORTS[0])], "it has come")
 
 
-@needs_mosquitto
 def test_a_login_that_is_refused_is_told_and_one_that_is_mended_works(tmp_path, caplog):
     passwords = tmp_path / "passwords"
     add = ["mosquitto_passwd", "-b", "-c", str(passwords)]
@@ -212,7 +205,6 @@ class Deaf:
             s.close()
 
 
-@needs_mosquitto
 def test_a_broker_that_acknowledges_nothing_is_given_up_and_reports_wait_bounded(store, monkeypatch):
     monkeypatch.setattr(module, "PUBACK_S", 0.3)
     monkeypatch.setattr(module, "_HUNG_S", 1.0)
@@ -242,7 +234,6 @@ def test_a_broker_that_acknowledges_nothing_is_given_up_and_reports_wait_bounded
         until(lambda: aggregator.counters.accepted >= 1, "it is counted")
 
 
-@needs_mosquitto
 def test_what_is_under_way_at_the_end_is_settled(store):
     with MosquittoBroker() as broker, running(store, broker):
         between = Deaf(broker.port)

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from designs import designed, draw, drawn_counts
+from scipy import stats
 
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.pooling import pool
@@ -36,6 +37,12 @@ def test_numbers_of_unequal_coins_are_summed_exactly(n, k, power):
         for p in np.delete(chance, i):
             counts = np.convolve(counts, [1 - p, p])
         assert value == pytest.approx(counts[:k].sum(), abs=2e-5)
+
+
+@pytest.mark.parametrize("k", [14, 19, 23])
+def test_rare_coins_alone_are_summed_to_a_millionth(k):
+    got = fewer_above(np.full(1000, 0.019), np.array([0]), k)
+    assert got[0] == pytest.approx(stats.binom.cdf(k - 1, 999, 0.019), abs=1e-6)
 
 
 def test_membership_is_what_enumerating_all_true_frequencies_gives():

@@ -1,7 +1,5 @@
 """Board and server agree: what an analyst's budget allows by its theorem is what the real client makes."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -83,7 +81,7 @@ def test_the_boards_cases_are_the_servers_for_every_theorem():
         names.add(theorem.name)
         wanted = re.search(r"reports = (\d+)", budget)
         assert reports == (int(wanted[1]) if wanted else theorem.most_reports(epsilon))
-    assert names == set(THEOREMS)
+    assert names == set(THEOREMS), "CASES in firmware_tests/test_budget.py has a case for each theorem"
 
 
 def test_the_boards_versions_are_the_servers_and_end_where_the_theorem_ends():

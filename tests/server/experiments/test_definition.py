@@ -174,6 +174,13 @@ def test_what_does_not_fit_is_refused_in_one_line(old: str, new: str, text: str)
     assert "\n" not in str(caught.value)
 
 
+def test_all_missing_fields_are_named_in_one_line():
+    with pytest.raises(
+        DefinitionError, match=r"^name, purpose, owner, expires, epsilon and budget are missing$"
+    ):
+        parse('type = "bool"')
+
+
 def test_label_other_is_refused_because_it_is_always_there():
     with pytest.raises(DefinitionError, match="leave it out"):
         parse(

@@ -4,7 +4,7 @@ import datetime
 import logging
 
 import pytest
-from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of
+from boards import FLEET_KEYS, MASTER, SIGNING, ask_fleet, experiment, payload_of
 
 from hushmote.server.ingest import announce
 from hushmote.server.ingest.announce import Announcer
@@ -65,8 +65,7 @@ def test_only_what_changed_is_published_every_two_seconds_and_all_on_a_new_conne
 
 @pytest.fixture
 def keyed(store, status):
-    store.add_fleet("keyed", keyed=True)
-    store.add_experiment("keyed", payload_of(experiment()))
+    ask_fleet(store, "keyed", experiment(), keyed=True)
     fleets = KnownFleets(store, status, FLEET_KEYS, ["keyed"])
     fleets.load()
     return fleets
@@ -159,11 +158,13 @@ def over(store, keyed, status, monkeypatch):
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_version_that_was_withdrawn_by_a_wrong_clock_gets_a_serial_that_boards_take(over, restarted):
+def test_a_version_that_was_withdrawn_by_a_wrong_clock_gets_a_serial_that_boards_take(
+    over, keyed, status, restarted
+):
     announcer, published = over
     withdrawal = published[1][1]
     if restarted:
-        announcer.begin()
+        announcer = Announcer(keyed, status)
     assert announcer.turn(
         lambda *what: published.append(what), 104.0, {KEYED: withdrawal} if restarted else {}
     )

@@ -11,13 +11,12 @@ import sys
 import pytest
 from running import running, until
 from sessions import drain, kept_while_away, publish, subscribed, turn
-from traffic import counted, needs_mosquitto
+from traffic import counted
 
 from hushmote.server.ingest import connection as link
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker
 
 
-@needs_mosquitto
 def test_an_mqtt_5_session_without_an_expiry_interval_keeps_nothing(monkeypatch):
     with MosquittoBroker() as broker:
         assert kept_while_away(broker, 50, 50) == 50
@@ -26,7 +25,6 @@ def test_an_mqtt_5_session_without_an_expiry_interval_keeps_nothing(monkeypatch)
         assert kept_while_away(broker, 50, 0) == 0
 
 
-@needs_mosquitto
 def test_a_receive_maximum_below_the_batch_stalls_manual_acknowledgement():
     for most, come in ((20, 20), (200, 200), (1000, 300)):
         with MosquittoBroker() as broker, subscribed(broker, most=most) as one:
@@ -34,7 +32,6 @@ def test_a_receive_maximum_below_the_batch_stalls_manual_acknowledgement():
             assert drain(one, come) == come
 
 
-@needs_mosquitto
 def test_mosquittos_own_limit_of_queued_messages_drops_what_is_above_it():
     with MosquittoBroker(settings=("max_queued_messages 1000",)) as broker:  # its default
         assert kept_while_away(broker, 1500, 1000) < 1100
@@ -42,7 +39,6 @@ def test_mosquittos_own_limit_of_queued_messages_drops_what_is_above_it():
         assert kept_while_away(broker, 1500, 1500) == 1500
 
 
-@needs_mosquitto
 @pytest.mark.parametrize(("interval_s", "kept"), [(1800, 0), (1, 40)])
 def test_what_mosquitto_has_not_saved_is_gone_when_it_is_killed(interval_s, kept):
     with MosquittoBroker(settings=(f"autosave_interval {interval_s}",)) as broker:
@@ -65,7 +61,6 @@ def saves_again(broker):
         until(lambda since=before: broker.saved_ns > since, "a save")
 
 
-@needs_mosquitto
 def test_what_mosquitto_saved_before_it_was_acknowledged_comes_again_and_is_a_duplicate(store):
     aggregator = {"client_id": "again", "batch_s": 0.1}
     with MosquittoBroker(settings=("autosave_interval 1800",)) as broker:
@@ -85,7 +80,6 @@ def test_what_mosquitto_saved_before_it_was_acknowledged_comes_again_and_is_a_du
     assert store.participation("open")["temp"].devices == 310
 
 
-@needs_mosquitto
 @pytest.mark.parametrize(("share", "come"), [(None, 30), ("group", 10)])
 def test_a_mosquitto_that_restarts_has_forgotten_shared_subscriptions_until_members_return(share, come):
     with MosquittoBroker() as broker:
@@ -98,7 +92,6 @@ def test_a_mosquitto_that_restarts_has_forgotten_shared_subscriptions_until_memb
             assert drain(one, come) == come
 
 
-@needs_mosquitto
 def test_an_acknowledgement_of_a_connection_that_is_gone_acknowledges_nothing():
     with MosquittoBroker() as broker:
         with subscribed(broker) as old:

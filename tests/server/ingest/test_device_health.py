@@ -12,7 +12,7 @@ from traffic import publish
 from hushmote.server.ingest import device_health
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.device_health import BrokerUnreachable, DeviceHealth, parse, read
-from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,6 @@ def test_nothing_else_is(payload: bytes):
 
 @pytest.fixture
 def broker():
-    if find_mosquitto() is None:
-        pytest.skip("mosquitto is not installed: apt install mosquitto")
     with MosquittoBroker() as running:
         said = {
             "home/status/b1": b"online",
@@ -68,7 +66,7 @@ def broker():
 
 
 def test_a_fleets_boards_are_read_from_a_real_broker(broker: MosquittoBroker):
-    devices = read(BrokerAddress("127.0.0.1", broker.port), ["home"], quiet_s=0.5)
+    devices = read(BrokerAddress("127.0.0.1", broker.port), ["home"], quiet_s=2)
     assert sorted(devices) == [("home", f"b{i}") for i in (1, 2, 3, 4)]
     assert devices["home", "b4"] is None
     locked = devices["home", "b2"]
@@ -107,8 +105,8 @@ def test_a_server_that_takes_nobody_in_is_passed_over(
 def test_another_server_is_asked_where_one_knows_of_no_board(broker: MosquittoBroker):
     with MosquittoBroker() as empty:
         address = BrokerAddress("127.0.0.1", empty.port, others=(("127.0.0.1", broker.port),))
-        assert ("home", "b1") in read(address, ["home"], quiet_s=0.3)
-        assert read(address, ["nobodys"], quiet_s=0.3) == {}
+        assert ("home", "b1") in read(address, ["home"], quiet_s=2)
+        assert read(address, ["nobodys"], quiet_s=2) == {}
 
 
 def test_status_shows_the_boards(broker: MosquittoBroker, tmp_path: Path):

@@ -7,7 +7,7 @@ import pytest
 from boards import experiment
 from running import until
 from served import add_fleet, get, served
-from traffic import crowd, needs_mosquitto, publish
+from traffic import crowd, publish
 
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, free_port
@@ -47,7 +47,6 @@ def publish_huge(broker, topic, size):
         assert s.recv(4) == b"\x40\x02\x00\x01"
 
 
-@needs_mosquitto
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_a_message_larger_than_memory_stops_nothing(tmp_path, protocol):
     before, _ = crowd(20)

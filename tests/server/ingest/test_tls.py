@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from paho.mqtt.client import Client
 from running import until
 from served import served
-from traffic import counted, crowd, needs_mosquitto, publish
+from traffic import counted, crowd, publish
 
 from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress, BrokerUrlError, parse_broker_url
@@ -45,7 +45,6 @@ def trying(store, port, tls, host="127.0.0.1"):
         thread.join()
 
 
-@needs_mosquitto
 def test_reports_are_counted_over_tls_with_a_client_certificate(store, tmp_path):
     ca = Authority(tmp_path)
     messages, counts = crowd(300)
@@ -62,7 +61,6 @@ def test_reports_are_counted_over_tls_with_a_client_certificate(store, tmp_path)
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
-@needs_mosquitto
 @pytest.mark.parametrize(
     ("broker_names", "days", "trusted", "host", "words"),
     [
@@ -92,7 +90,6 @@ def test_a_certificate_that_is_not_trusted_is_named_once_and_tried_again(
         assert not aggregator.ready.is_set()
 
 
-@needs_mosquitto
 def test_a_broker_whose_certificate_is_renewed_is_trusted_again_without_a_restart(store, tmp_path):
     ca = Authority(tmp_path)
     port, tls = free_port(), client_context(ca.file)
@@ -110,7 +107,6 @@ def test_a_broker_whose_certificate_is_renewed_is_trusted_again_without_a_restar
         until(aggregator.ready.is_set, lambda: aggregator.condition)
 
 
-@needs_mosquitto
 def test_what_a_broker_does_not_accept_is_named(store, tmp_path):
     ca, other = Authority(tmp_path), Authority(tmp_path, "other")
     contexts = {
@@ -125,7 +121,6 @@ def test_what_a_broker_does_not_accept_is_named(store, tmp_path):
             until(lambda: "does it speak TLS" in aggregator.condition.state, lambda: aggregator.condition)
 
 
-@needs_mosquitto
 def test_why_a_broker_refuses_a_certificate_is_read_although_it_has_closed(tmp_path, monkeypatch):
     """A broker refuses what came with the handshake and closes, often before CONNECT is sent.
 

@@ -9,7 +9,7 @@ import pytest
 from boards import experiment, reports
 from running import until
 from served import add_fleet, served
-from traffic import needs_mosquitto, publish
+from traffic import publish
 
 from hushmote.server.errors import UsageError
 from hushmote.server.overview.aggregator import ask, check_url
@@ -18,7 +18,6 @@ from hushmote.server.wire import topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
-@needs_mosquitto
 def test_a_real_one_while_its_broker_comes_and_goes(tmp_path):
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         add_fleet(store)

@@ -4,7 +4,7 @@ import datetime
 
 import numpy as np
 import pytest
-from boards import experiment, payload_of, reports
+from boards import ask_fleet, experiment, payload_of, reports
 from sqlalchemy import event
 
 from hushmote.server.estimate import plausibility
@@ -91,9 +91,9 @@ def test_words_state_and_days_left(store: Store):
     assert (temp.purpose, temp.owner, temp.unit) == ("How warm is it?", "heating@example.org", "°C")
     assert (temp.state, temp.expires, temp.days_left) == ("current", until, 10)
     assert state_words(temp) == (
-        "Boards are asked until 2026-11-30. 10 days are left. No report has come yet."
+        "Devices are asked until 2026-11-30. 10 days are left. No report has come yet."
     )
-    assert state_words(of(seen, "hourly")).startswith("Boards are asked, with no end.")
+    assert state_words(of(seen, "hourly")).startswith("Devices are asked, with no end.")
     assert (of(seen, "ever").state, of(seen, "ever").days_left) == ("withdrawn", 0)
     last = of(overview(store, NOON + 9 * DAY), "temp")
     assert "Today is the last day." in state_words(last)
@@ -183,8 +183,7 @@ def test_an_empty_store(tmp_path):
 
 def test_a_damaged_count_is_one_line(tmp_path):
     with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", payload_of(TEMP))
+        ask_fleet(store, "home", TEMP)
         with store.writing() as connection:
             connection.exec_driver_sql("INSERT INTO histogram VALUES (1, '2026-11-21', 1, 9e999)")
         with pytest.raises(StoreError, match="is damaged"):

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from boards import experiment, payload_of, reports
+from boards import ask_fleet, experiment, reports
 from sqlalchemy import event, text
 
 from hushmote.server.ingest.pipeline import fleets, ingest
@@ -25,8 +25,7 @@ TEMP = experiment()
 
 def made(url: str) -> Store:
     store = Store(url)
-    store.add_fleet("home", keyed=False)
-    store.add_experiment("home", payload_of(TEMP))
+    ask_fleet(store, "home", TEMP)
     return store
 
 

@@ -1,7 +1,5 @@
 """How long budgets last: the exact course of boards that toss a coin, and boards drawn beside it."""
 
-from __future__ import annotations
-
 import datetime
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The firmware's policy from (ε, δ): what it holds, and that the real client never passes both its caps."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

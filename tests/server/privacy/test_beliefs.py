@@ -1,7 +1,5 @@
 """What an attacker can believe after reports: against exact enumeration of the board's own randomizer."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from decimal import Decimal

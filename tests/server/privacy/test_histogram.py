@@ -1,7 +1,5 @@
 """Beliefs of who sees histograms only: against every histogram of a small fleet, and the table of its ε."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -174,7 +174,7 @@ def test_a_board_is_made_once_and_nothing_is_issued_for_one_that_cannot_be(run: 
     run("device", "k3f9", "--folder", "fl")
     issued = Path("fl/authority/issued.jsonl").read_bytes()
     for arguments, reason in (
-        (("k3f9", "--folder", "fl"), "rotate boards"),
+        (("k3f9", "--folder", "fl"), "rotate devices"),
         (("K3F9", "--folder", "fl"), "a-z"),
         (("k3f8", "--folder", "fl", "--fleet", "away"), "leave out --fleet"),
         (("k3f8", "--folder", "fl", "--broker", "other"), "boards would refuse it"),
@@ -267,7 +267,7 @@ def test_a_revoked_board_is_revoked_in_the_store_and_at_the_broker_and_gets_noth
     assert Path("fl/broker/passwords").read_text() == ""
     for again in (
         ("device", "k3f9", "--out", "."),
-        ("rotate", "boards", "k3f9"),
+        ("rotate", "devices", "k3f9"),
         ("device", "k3f8", "--password", "--out", "."),
     ):
         assert "is revoked, for good" in run(*again, "--folder", "fl", expect=1)
@@ -319,7 +319,7 @@ def test_the_list_shows_boards_certificates_and_when_they_end(run: Run, store: S
     run("list", "--allow", "k3f7")
     found = json.loads(run("list", "--folder", "fl", "--store", str(store.engine.url), "--json"))
     assert [c["what"] for c in found["certificates"]] == ["ca", "broker", "aggregator"]
-    assert [(b["device"], b["state"], b["opens"]) for b in found["boards"]] == [
+    assert [(b["device"], b["state"], b["opens"]) for b in found["devices"]] == [
         ("k3f7", "allowed", "-"),
         ("k3f9", "-", "certificate"),
     ]
@@ -341,7 +341,7 @@ def test_a_master_key_rotates_with_an_overlap_and_boards_keep_their_ids(run: Run
     new, second = keys_of(folder).masters
     assert second == old != new
     assert settings("k3f9").key == keys.device_key(old, "home", "k3f9").hex()
-    run("rotate", "boards", "--folder", "fl")
+    run("rotate", "devices", "--folder", "fl")
     assert settings("k3f9").key == keys.device_key(new, "home", "k3f9").hex()
     assert settings("k3f9").announce_key == keys.public_key_bytes(before.signing).hex()
     assert settings("k3f9").ledger_made
@@ -358,7 +358,7 @@ def test_a_new_signing_key_leaves_the_master_keys_and_is_in_renewed_settings(run
     after = keys_of(folder)
     assert after.masters == before.masters
     assert after.signing != before.signing
-    run("rotate", "boards", "--folder", "fl")
+    run("rotate", "devices", "--folder", "fl")
     assert settings("k3f9").key == board.key
     assert settings("k3f9").announce_key == keys.public_key_bytes(after.signing).hex() != board.announce_key
 
@@ -385,7 +385,7 @@ def test_a_folder_of_before_is_told_of_the_command_that_upgrades_it(run: Run):
     run("device", "k3f9", "--folder", "fl")
     run("device", "k3f8", "--folder", "fl", "--password", expect=1)
     as_before(Path("fl"))
-    for command in (("device", "k3f7"), ("rotate", "boards", "k3f9"), ("rotate", "master")):
+    for command in (("device", "k3f7"), ("rotate", "devices", "k3f9"), ("rotate", "master")):
         assert "`hushmote provision upgrade`" in run(*command, "--folder", "fl", expect=1)
     with pytest.raises(provision.ProvisionError, match="`hushmote provision upgrade`"):
         settings("k3f9")
@@ -506,7 +506,7 @@ def test_the_ca_is_not_finished_while_boards_know_only_the_old_one(run: Run):
     trusted = x509.load_pem_x509_certificates(Path("fl/broker/ca.pem").read_bytes())
     assert trusted == [folder.root(), old]
     assert "k3f9 for one" in run("rotate", "ca", "--finish", "--folder", "fl", expect=1)
-    run("rotate", "boards", "k3f9", "--folder", "fl")
+    run("rotate", "devices", "k3f9", "--folder", "fl")
     assert root_of(settings("k3f9")) == folder.root()
     run("rotate", "ca", "--finish", "--folder", "fl")
     assert x509.load_pem_x509_certificates(Path("fl/broker/ca.pem").read_bytes()) == [folder.root()]

@@ -3,8 +3,6 @@
 MQTT 3.1.1 answers a publication that is refused as it answers any: what counts is what reaches a subscriber.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 import shutil

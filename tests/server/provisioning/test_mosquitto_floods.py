@@ -3,8 +3,6 @@
 The limits are lowered, in proportion, so that a flood of seconds reaches them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment
 from fleet_broker import FLEET, FleetBroker, context, make_fleet, visit
 from fleet_broker import running as running_broker
 from running import running, until
@@ -50,8 +48,7 @@ def broker(folder: FleetFolder) -> Iterator[FleetBroker]:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        store.add_fleet(FLEET, keyed=False)
-        store.add_experiment(FLEET, payload_of(experiment()))
+        ask_fleet(store, FLEET, experiment())
         yield store
 
 

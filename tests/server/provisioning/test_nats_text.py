@@ -1,7 +1,5 @@
 """What NATS servers are told: nothing that the plan does not say, and no more than one or three of them."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -177,6 +177,7 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path):
         ("fleet", None, "fleet must be a text$"),
         ("pin", 1, "unknown field pin"),
         ("mqtt_ca", "?", "base64"),
+        ("wifi_address", "10.0.0.9", "address,mask,gateway,name server"),
     ],
 )
 def test_a_file_with_mistakes_is_refused(name: str, value: object, reason: str, tmp_path: Path):
@@ -286,11 +287,11 @@ def test_a_certificate_that_cannot_work_is_refused(certified: Path, changes: dic
     assert values["mqtt_key"] not in str(caught.value)
 
 
-def test_settings_from_before_boards_had_certificates_are_still_good(tmp_path: Path):
+def test_settings_from_before_boards_had_certificates_or_addresses_are_still_good(tmp_path: Path):
     path = tmp_path / "s.json"
     made = provision_device(KEYS, "garden", "d1", path=path)
     values = json.loads(path.read_text())
-    del values["mqtt_cert"], values["mqtt_key"]
+    del values["mqtt_cert"], values["mqtt_key"], values["wifi_address"]
     path.write_text(json.dumps(values))
     assert load_settings(path) == made
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment, payload_of
 from certificates import DAY, Authority
 from experiments import experiment_json
 from filled import fill
@@ -115,14 +115,12 @@ def test_budgets_are_those_of_the_ledger(store: Store):
 
 
 def test_before_a_board_is_heard_from_nothing_is_said_of_budgets(store: Store):
-    store.add_fleet("home", keyed=False)
-    store.add_experiment("home", experiment_json(name="temp"))
+    ask_fleet(store, "home", experiment_json(name="temp"))
     assert budgets(store, NOON) == []
 
 
 def test_an_expiry_is_the_end_of_its_last_day(store: Store):
-    store.add_fleet("home", keyed=False)
-    store.add_experiment("home", payload_of(experiment()), datetime.date(2026, 12, 31))
+    ask_fleet(store, "home", experiment(), datetime.date(2026, 12, 31))
     found = look(store, Publication(), NOON).gauges
     (gauge,) = [gauge for gauge in found if gauge.name.startswith("hushmote_experiment_expires")]
     assert gauge.value == datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC).timestamp()

@@ -9,7 +9,7 @@ import pytest
 from experiments import experiment_json
 from filled import fill
 from home_assistant import HomeAssistant
-from traffic import needs_mosquitto, publish
+from traffic import publish
 
 from hushmote.server.results import home_assistant
 from hushmote.server.results.look import look, retained
@@ -63,7 +63,6 @@ def named(result: Result, statistic: str) -> str:
     return f"hushmote/{result.fleet}/{result.experiment}/{statistic}"
 
 
-@needs_mosquitto
 def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house: HomeAssistant):
     fill(store, "one", TEMP, DAYS, unit="°C")
     fill(store, "one", mode_of("eco", "boost"), DAYS)
@@ -97,7 +96,6 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house
     assert "template" not in house.log()
 
 
-@needs_mosquitto
 def test_hostile_text_is_text(store: Store, broker: MosquittoBroker, house: HomeAssistant):
     """Whoever writes an experiment or a store has no word in Home Assistant's templates."""
     fill(store, "two", mode_of(*HOSTILE), DAYS)
@@ -116,7 +114,6 @@ def test_hostile_text_is_text(store: Store, broker: MosquittoBroker, house: Home
     assert "template" not in house.log()
 
 
-@needs_mosquitto
 def test_a_result_that_stays_away_or_is_old_makes_sensors_unavailable(
     store: Store, broker: MosquittoBroker, house: HomeAssistant
 ):

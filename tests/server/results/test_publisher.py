@@ -19,7 +19,7 @@ from fleet_broker import running as fleet_running
 from prometheus_client.parser import text_string_to_metric_families
 from running import until
 from served import Served, get, served
-from traffic import needs_mosquitto, publish
+from traffic import publish
 
 from hushmote.server.provisioning.fleet_folder import now_utc
 from hushmote.server.results.publication import Publication
@@ -56,7 +56,6 @@ def last(reader: Visitor) -> dict[str, bytes]:
     return dict(reader.messages)
 
 
-@needs_mosquitto
 def test_results_are_retained_and_cleared(tmp_path: Path):
     url, port = f"sqlite:///{tmp_path / 'hushmote.sqlite'}", free_port()
     with Store(url) as store, MosquittoBroker() as broker:
@@ -107,7 +106,6 @@ def test_results_are_retained_and_cleared(tmp_path: Path):
             assert "Traceback" not in process.log()
 
 
-@needs_mosquitto
 def test_live_results_follow_the_reports_without_an_epsilon_of_the_histogram(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with Store(url) as store, MosquittoBroker() as broker:
@@ -124,7 +122,6 @@ def test_live_results_follow_the_reports_without_an_epsilon_of_the_histogram(tmp
             assert (seen()["epsilon"]["histogram"], seen()["epsilon"]["holds"]) == (None, LIVE)
 
 
-@needs_mosquitto
 def test_a_worker_that_dies_is_one_line_and_comes_back(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with Store(url) as store, MosquittoBroker() as broker:
@@ -162,7 +159,6 @@ def _worker(process: Served) -> int:
     return pid
 
 
-@needs_mosquitto
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_a_broker_that_takes_no_results_still_gives_reports(tmp_path: Path, protocol: str):
     """MQTT 5 says how much it takes; with 3.1.1 it ends the connection, three times."""
@@ -178,7 +174,6 @@ def test_a_broker_that_takes_no_results_still_gives_reports(tmp_path: Path, prot
             assert not reader.messages
 
 
-@needs_mosquitto
 def test_a_keyed_fleet_over_tls_as_provisioned(tmp_path: Path):
     """One user has one connection there: results go by the one that reports come by."""
     folder = make_fleet(tmp_path / "fleet")

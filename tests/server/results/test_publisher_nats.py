@@ -1,42 +1,21 @@
 """`hushmote serve --publish` on NATS servers as provisioned: who finds what it retained, and when."""
 
-import contextlib
 import datetime
 import json
-import time
 from pathlib import Path
 
 from boards import experiment, payload_of
 from filled import fill
-from fleet_broker import FLEET, Visitor
+from fleet_broker import FLEET
 from fleet_servers import THREE, at, make_nats_fleet, serving
-from running import WAIT_S, until
+from running import until
 from served import served
 
-from hushmote.server.provisioning.fleet_folder import FleetFolder, now_utc
+from hushmote.server.provisioning.fleet_folder import now_utc
 from hushmote.server.store import Store
 from hushmote.server.wire.topics import experiment_topic, result_topic
 
 RESULT, EXPERIMENT = result_topic(FLEET, "temp"), experiment_topic(FLEET, "temp")
-
-
-def found(reader: Visitor, topic: str) -> bytes:
-    """What somebody finds at a topic, once there is something."""
-    reader.subscribe(topic)
-    until(lambda: dict(reader.messages).get(topic), lambda: reader.messages)
-    return dict(reader.messages)[topic]
-
-
-def found_anew(folder: FleetFolder, pem: Path, server: int) -> tuple[dict, bytes]:
-    """The result and the experiment, as a board finds them that comes to this server until it is let in."""
-    end = time.monotonic() + WAIT_S
-    while True:
-        # Servers that have just come back refuse for some seconds.
-        with contextlib.suppress(OSError), at(folder, pem, server=server) as reader:
-            if reader.connected():
-                return json.loads(found(reader, RESULT)), found(reader, EXPERIMENT)
-        assert time.monotonic() < end, f"server {server} lets nobody in"
-        time.sleep(0.2)
 
 
 def test_results_and_experiments_are_at_every_server_and_stay_when_all_were_restarted(tmp_path: Path):
@@ -57,23 +36,29 @@ def test_results_and_experiments_are_at_every_server_and_stay_when_all_were_rest
     )
     login = {"HUSHMOTE_BROKER_CA": f"{own}/ca.pem", "HUSHMOTE_BROKER_CERT": f"{own}/aggregator_1.pem"}
     with serving(folder) as servers:
+
+        def found(server: int) -> tuple[dict, bytes]:
+            """The result and the experiment, as a board finds them that comes to this server."""
+            result, announced = (servers.found(board, topic, server)[topic] for topic in (RESULT, EXPERIMENT))
+            return json.loads(result), announced
+
         with served(*arguments, environment=login) as process:
             process.ready()
-            result, announced = found_anew(folder, board, 1)
+            result, announced = found(1)
             assert result["reports"] == 400
             for server in (2, 3):
-                assert found_anew(folder, board, server) == (result, announced)
+                assert found(server) == (result, announced)
             # Whoever may write it clears it: it is published again as it was, and boards know the bytes.
             with at(folder, own / "aggregator_1.pem", server=2) as visitor:
                 assert visitor.connected()
                 visitor.publish(EXPERIMENT, b"", retain=True)
                 until(lambda: f"somebody else changed {EXPERIMENT}" in process.log(), process.log)
-            renewed = found_anew(folder, board, 3)[1]
+            renewed = found(3)[1]
             assert renewed == announced
             assert "no experiments" not in process.log()
             assert process.end() == 0
         servers.stop()
         servers.start()
         for server in (1, 2, 3):
-            again, kept = found_anew(folder, board, server)
+            again, kept = found(server)
             assert (again, kept) == (result, renewed)

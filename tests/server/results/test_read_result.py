@@ -8,7 +8,7 @@ from pathlib import Path
 from boards import experiment, payload_of
 from filled import fill
 from micropython import ROOT, find_runtime
-from traffic import needs_mosquitto, publish
+from traffic import publish
 
 from hushmote.server.results.result import result_of
 from hushmote.server.store import Store
@@ -34,7 +34,6 @@ def shown(runtime: tuple[str, ...], port: int, name: str) -> str:
     return board.stdout
 
 
-@needs_mosquitto
 def test_a_board_reads_what_was_learned(tmp_path: Path):
     runtime = find_runtime()
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store, MosquittoBroker() as broker:

@@ -14,7 +14,7 @@ import pytest
 from deadlines import SHORT_S, shortened
 from running import WAIT_S, until
 from served import add_fleet, get, health, served
-from traffic import counted, crowd, needs_mosquitto, publish
+from traffic import counted, crowd, publish
 
 from hushmote.server.service import bounded_http
 from hushmote.server.service.bounded_http import EndpointError, parse_endpoint
@@ -83,7 +83,6 @@ def files(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-@needs_mosquitto
 def test_a_crowd_of_trickling_clients_ends_neither_health_nor_the_way_back_to_the_broker(tmp_path):
     messages, _ = crowd(30)
     port = free_port()

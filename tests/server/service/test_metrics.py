@@ -8,7 +8,7 @@ from boards import experiment
 from prometheus_client.parser import text_string_to_metric_families
 from running import until
 from served import add_fleet, get, health, served, with_setting
-from traffic import crowd, needs_mosquitto, publish
+from traffic import crowd, publish
 
 from hushmote.server.ingest.pipeline import REASONS
 from hushmote.server.ingest.status import Condition, trouble
@@ -40,7 +40,6 @@ def scrape(url):
     return found
 
 
-@needs_mosquitto
 def test_a_scrape_agrees_with_the_store(tmp_path):
     messages, counts = crowd(300)
     rubbish = [("hushmote/v1/open/report/d1", b"x")] * 3 + [("hushmote/v1/away/report/d1", b"x")] * 2
@@ -71,7 +70,6 @@ def test_a_scrape_agrees_with_the_store(tmp_path):
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
-@needs_mosquitto
 def test_health_follows_the_broker(tmp_path):
     broker = MosquittoBroker(port=free_port())
     with running(tmp_path, broker) as (_, process, url):
@@ -87,7 +85,6 @@ def test_health_follows_the_broker(tmp_path):
             until(lambda: health(url) == (200, None), lambda: health(url))
 
 
-@needs_mosquitto
 def test_health_follows_the_database(postgres, postgres_url):
     messages, counts = crowd(50)
     port = free_port()
@@ -113,7 +110,6 @@ def test_health_follows_the_database(postgres, postgres_url):
         assert list(store.histogram("open", experiment().digest)) == counts
 
 
-@needs_mosquitto
 def test_a_hanging_commit_is_seen_and_metrics_are_answered_meanwhile(tmp_path):
     messages, counts = crowd(50)
     script = with_setting("store.database", "BUSY_TIMEOUT_S", 4)

@@ -9,11 +9,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment, payload_of
 from command_line import runner
 from running import running, until
 from served import get, served, with_setting
-from traffic import counted, crowd, needs_mosquitto, publish
+from traffic import counted, crowd, publish
 
 from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.provisioning import master_key
@@ -57,7 +57,6 @@ def locked(store):
         other.close()
 
 
-@needs_mosquitto
 def test_sigterm_commits_what_has_arrived_and_ends_with_status_0(store, mosquitto):
     messages, counts = crowd(40)
     port = free_port()
@@ -72,7 +71,6 @@ def test_sigterm_commits_what_has_arrived_and_ends_with_status_0(store, mosquitt
     assert store.rejects() == {"open": {"duplicate": 40}}
 
 
-@needs_mosquitto
 @pytest.mark.parametrize("signals", [1, 2])
 def test_a_store_that_hangs_holds_up_no_end_and_loses_no_report(store, mosquitto, signals):
     messages, counts = crowd(40)
@@ -101,7 +99,6 @@ def test_a_store_that_hangs_holds_up_no_end_and_loses_no_report(store, mosquitto
     assert store.rejects() == {}
 
 
-@needs_mosquitto
 def test_a_fault_of_its_own_is_one_line_without_what_a_device_sent(store, mosquitto):
     script = with_setting("ingest.pipeline", "ingest", "lambda *_: {}['dev-secret']")
     with served(*arguments(store, mosquitto), script=script) as process:
@@ -114,7 +111,6 @@ def test_a_fault_of_its_own_is_one_line_without_what_a_device_sent(store, mosqui
     assert "dev-secret" not in process.log()
 
 
-@needs_mosquitto
 def test_systemd_is_told_what_happens(store, mosquitto, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
@@ -128,7 +124,6 @@ def test_systemd_is_told_what_happens(store, mosquitto, tmp_path):
             assert "STOPPING=1" in manager.recv(4096).decode()
 
 
-@needs_mosquitto
 def test_rejects_are_logged_by_reason_and_minute_not_one_by_one(store, mosquitto):
     messages, _ = crowd(30)
     script = with_setting("service.process", "_MINUTE_S", 0.5)
@@ -142,7 +137,6 @@ def test_rejects_are_logged_by_reason_and_minute_not_one_by_one(store, mosquitto
     assert len(lines) <= 2
 
 
-@needs_mosquitto
 def test_json_logs_are_one_object_a_line_and_name_no_device(store, mosquitto):
     secret = "dev-that-nobody-may-read"
     exp = experiment()
@@ -213,7 +207,6 @@ def test_a_secret_that_systemd_hands_over_may_show_its_access_list_as_the_groups
     assert master_key.load_keys(master) == made
 
 
-@needs_mosquitto
 def test_a_wrong_master_key_is_one_line_at_the_start_and_a_rotated_one_is_right(
     store_url, mosquitto, tmp_path
 ):
@@ -223,8 +216,7 @@ def test_a_wrong_master_key_is_one_line_at_the_start_and_a_rotated_one_is_right(
     both.chmod(0o600)
     exp = experiment()
     with Store(store_url) as store:
-        store.add_fleet("home", keyed=True)
-        store.add_experiment("home", payload_of(exp))
+        ask_fleet(store, "home", exp, keyed=True)
 
         def started(name):
             return running(store, mosquitto, fleet_keys=master_key.load_keys(tmp_path / name))
@@ -258,7 +250,6 @@ def test_a_wrong_master_key_is_one_line_at_the_start_and_a_rotated_one_is_right(
         assert store.histogram("home", exp.digest).sum() == 1
 
 
-@needs_mosquitto
 def test_that_nothing_is_published_is_said_once(store, mosquitto):
     store.withdraw_experiment("open", "temp")
     with served(*arguments(store, mosquitto)) as process:
@@ -272,7 +263,6 @@ def test_that_nothing_is_published_is_said_once(store, mosquitto):
     assert process.log().count("nothing is published: no fleet has a current experiment") == 1
 
 
-@needs_mosquitto
 def test_a_device_that_reports_too_fast_is_held_to_the_rate(store, mosquitto):
     messages, _ = crowd(1)
     exp = experiment()
@@ -286,7 +276,6 @@ def test_a_device_that_reports_too_fast_is_held_to_the_rate(store, mosquitto):
     assert store.rejects() == {"open": {"too fast": 2}}
 
 
-@needs_mosquitto
 @pytest.mark.skipif(FAKETIME is None, reason="libfaketime is not installed")
 def test_a_clock_that_jumps_days_back_and_forth_changes_windows_and_nothing_else(store, mosquitto, tmp_path):
     clock = tmp_path / "clock"

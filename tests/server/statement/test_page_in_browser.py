@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from accessibility import barriers
-from browser import Browser, browsing, needs_chromium
+from browser import Browser, browsing
 from statements import ask, facts_of
 
 from hushmote.server.statement import document, page
@@ -14,7 +14,6 @@ A4_PX = (794, 1123)  # at 96 px an inch
 MARGIN_PX = 53  # 14 mm, as page.css has it
 
 
-@needs_chromium
 @pytest.mark.browser
 def test_the_label_is_one_page_and_anybody_can_read_it(tmp_path: Path):
     with Store(f"sqlite:///{tmp_path / 'papers.sqlite'}") as store:

@@ -81,7 +81,7 @@ def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(
 def test_the_label_says_what_is_asked_no_more_and_how_often_once_is():
     week = words.keeping(7 * 86_400)
     assert words.kept(["x"], None, True, week) == (
-        "x is asked until the owner ends it. The counts are kept for 1 week, then erased."
+        "x is asked until the owner ends it: no last day is set. The counts are kept for 1 week, then erased."
     )
     assert words.kept(["x", "y"], AT.date(), False, week).startswith("x, y are asked no more.")
     once = words.asked("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from boards import experiment, payload_of, reports
+from boards import ask_fleet, experiment, payload_of, reports
 from command_line import runner
 from running import until
 
@@ -27,8 +27,7 @@ DATA = Path(__file__).parents[2] / "data"
 
 
 def made(store):
-    store.add_fleet("home", keyed=False)
-    store.add_experiment("home", payload_of(experiment()))
+    ask_fleet(store, "home", experiment())
 
 
 def take(store, messages):

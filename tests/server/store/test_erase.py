@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of, reports
+from boards import FLEET_KEYS, MASTER, SIGNING, ask_fleet, experiment, payload_of, reports
 from filled import rows
 from refusals import fails
 from sqlalchemy import select
@@ -102,8 +102,7 @@ def test_nothing_of_an_erased_experiment_is_in_the_files(store, request):
 
 
 def test_nothing_of_an_erased_fleet_is_in_the_files(store, request):
-    store.add_fleet("elsewhere", keyed=False)
-    store.add_experiment("elsewhere", payload_of(TEMP))
+    ask_fleet(store, "elsewhere", TEMP)
     count(store, [*sent("other", fleet="elsewhere", master=None), ("hushmote/v1/home/report/x", b"no")])
     for exp in (TEMP, DOOR):
         store.withdraw_experiment("home", exp.name)
@@ -171,8 +170,7 @@ def test_a_seal_under_a_rotated_key_holds_as_long_as_that_key_counts(store):
 
 def test_an_open_fleet_seals_with_the_key_that_it_is_given_and_needs_it_from_then_on(store_url):
     with Store(store_url) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", payload_of(TEMP))
+        ask_fleet(store, "home", TEMP)
         old = sent(GONE, master=None)
         assert count(store, old, None) == (3, {})
         assert not erase(store, "home", device=GONE).sealed
@@ -262,8 +260,7 @@ def test_a_store_with_erased_devices_merges_and_is_refused_where_nobody_can_tell
         Store(f"sqlite:///{tmp_path / 'site.sqlite'}") as site,
         filled(f"sqlite:///{tmp_path / 'same.sqlite'}") as same,
     ):
-        site.add_fleet("home", keyed=True)
-        site.add_experiment("home", payload_of(TEMP))
+        ask_fleet(site, "home", TEMP, keyed=True)
         assert count(site, sent("elsewhere")) == (3, {})
         erase(site, "home", device="elsewhere", fleet_keys=FLEET_KEYS)
         merge(store, [site])
@@ -284,8 +281,7 @@ def kept(store_url, keep, window="day"):
     """A store whose experiment has had a report in each of three windows."""
     exp = experiment(window=window, budget={"rule": "unlimited"})
     store = Store(store_url)
-    store.add_fleet("home", keyed=False)
-    store.add_experiment("home", payload_of(exp), description=Description(keep=keep))
+    ask_fleet(store, "home", exp, description=Description(keep=keep))
     step = datetime.timedelta(**{f"{window}s": 1})
     for i, message in enumerate(sent(STAYS, exp, 3, master=None)):
         assert count(store, [message], None, NOW + i * step) == (1, {})

@@ -13,7 +13,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from boards import FLEET_KEYS, MASTER, experiment, payload_of
+from boards import FLEET_KEYS, MASTER, ask_fleet, experiment
 from command_line import runner
 from postgres import is_part
 from refusals import fails
@@ -255,8 +255,7 @@ def test_a_store_of_an_old_version_is_not_upgraded_unasked(old, version):
 
 def test_an_aggregator_that_an_upgrade_overtakes_counts_no_more(store_url):
     with Store(store_url) as running, Store(store_url) as other:
-        running.add_fleet("home", keyed=False)
-        exp = running.add_experiment("home", payload_of(experiment()))
+        exp = ask_fleet(running, "home", experiment())
         fleets = ingest.fleets(running)
         messages = [(topics.report_topic("home", "a"), report.encode(exp, number, 0)) for number in (1, 2)]
         assert ingest.ingest(running, messages[:1], fleets, NOW).accepted == 1

@@ -7,10 +7,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment
 from running import until
 from served import served
-from traffic import crowd, needs_mosquitto, publish
+from traffic import crowd, publish
 
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.backup import backup
@@ -23,8 +23,7 @@ def path(tmp_path):
     """Where a store is that nobody has open."""
     path = tmp_path / "store.sqlite"
     with Store(f"sqlite:///{path}") as store:
-        store.add_fleet("open", keyed=False)
-        store.add_experiment("open", payload_of(experiment()))
+        ask_fleet(store, "open", experiment())
     return path
 
 
@@ -46,7 +45,6 @@ def turned_over(log):
     return sum(int(n) for n in re.findall(r"(\d+)$", accepted) + re.findall(r"(\d+)$", rejected))
 
 
-@needs_mosquitto
 @pytest.mark.parametrize("end", ["-wal", "-shm"])
 def test_nothing_is_acknowledged_once_the_wal_is_removed_and_all_that_was_is_kept(path, end):
     messages, counts = crowd(640)
@@ -70,7 +68,6 @@ def test_nothing_is_acknowledged_once_the_wal_is_removed_and_all_that_was_is_kep
         assert list(store.histogram("open", experiment().digest)) == counts
 
 
-@needs_mosquitto
 def test_nothing_is_acknowledged_while_the_file_is_elsewhere_and_all_is_counted_once_it_is_back(path):
     messages, counts = crowd(100)
     with MosquittoBroker() as broker:

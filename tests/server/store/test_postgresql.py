@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
-from boards import FLEET_KEYS, experiment, payload_of
+from boards import FLEET_KEYS, ask_fleet, experiment, payload_of
 from refusals import fails
 from running import WAIT_S, until
 from sqlalchemy import event
@@ -33,8 +33,7 @@ EXP = experiment(budget={"rule": "unlimited"})
 @pytest.fixture
 def store(postgres_url):
     with Store(postgres_url) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", payload_of(EXP))
+        ask_fleet(store, "home", EXP)
         yield store
 
 
@@ -319,8 +318,7 @@ def roles(postgres, postgres_url):
     postgres.execute(make, name)
     urls = {role: postgres.url(name, f"{name}_{role}") for role in ("owner", "serve", "read")}
     with Store(urls["owner"]) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", payload_of(EXP))
+        ask_fleet(store, "home", EXP)
     with psycopg.connect(postgres.dsn(name, f"{name}_owner"), autocommit=True) as owner:
         owner.execute(grant.encode())
     yield urls

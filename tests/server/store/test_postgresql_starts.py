@@ -4,16 +4,13 @@ import re
 import threading
 
 import pytest
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment
 from postgres import Cluster
 from running import until
 from served import served
-from traffic import needs_mosquitto
 
 from hushmote.server.store import Store, StoreError, postgresql
 from hushmote.simulator.broker import MosquittoBroker
-
-pytestmark = needs_mosquitto
 
 
 @pytest.fixture
@@ -32,8 +29,7 @@ def made(cluster):
     """The URL of a store that holds something."""
     url = cluster.url(cluster.create())
     with Store(url) as store:
-        store.add_fleet("open", keyed=False)
-        store.add_experiment("open", payload_of(experiment()))
+        ask_fleet(store, "open", experiment())
     return url
 
 

@@ -4,7 +4,7 @@ import datetime
 import json
 
 import pytest
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment, payload_of
 from command_line import runner
 from filled import rows
 from pyroaring import BitMap
@@ -53,8 +53,7 @@ def numbers(store):
 
 def filled(url):
     store = Store(url)
-    store.add_fleet("home", keyed=False)
-    store.add_experiment("home", payload_of(TEMP))
+    ask_fleet(store, "home", TEMP)
     store.add_experiment("home", payload_of(experiment(name="door", budget={"rule": "unlimited"})))
     assert take(store, SENT) == (9, {})
     return store
@@ -173,14 +172,12 @@ def test_a_sealed_store_merges_with_others_devices_and_is_refused_where_nobody_c
         with pytest.raises(MergeRefused, match="counted the same"):
             merge(store, [site])
     with Store(f"sqlite:///{tmp_path / 'third.sqlite'}") as site:
-        site.add_fleet("home", keyed=False)
-        site.add_experiment("home", payload_of(TEMP))
+        ask_fleet(site, "home", TEMP)
         take(site, {"elsewhere": [1, 3], "gaps": [1]})
         with pytest.raises(MergeRefused, match="same 1 report of 1 device"):
             merge(store, [site])
     with Store(f"sqlite:///{tmp_path / 'fourth.sqlite'}") as site:
-        site.add_fleet("home", keyed=False)
-        site.add_experiment("home", payload_of(TEMP))
+        ask_fleet(site, "home", TEMP)
         take(site, {"elsewhere": [1, 3]})
         merge(store, [site])
     assert check(store).violations == ()

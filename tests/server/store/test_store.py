@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from boards import experiment_payload
+from boards import ask_fleet, experiment_payload
 from filled import colliding
 from refusals import fails
 from sqlalchemy import event, select
@@ -91,8 +91,7 @@ def test_words_that_are_no_text_are_damage_and_the_check_says_where(sqlite_store
 
 def test_what_was_committed_is_there_after_opening_again(store_url):
     with Store(store_url) as store:
-        store.add_fleet("home", keyed=True)
-        exp = store.add_experiment("home", experiment_payload())
+        exp = ask_fleet(store, "home", experiment_payload(), keyed=True)
         key = ("home", "temp", "k3")
         add(store, {(1, "all", 1): 1}, seen={key: NumberSet(2)}, rejects={("home", "duplicate"): 4})
     with Store(store_url, create=False) as store:
@@ -136,8 +135,7 @@ def test_a_cap_may_be_lowered_and_raised_back_but_not_above_the_first(store):
         store.add_experiment("home", experiment_payload(budget={"rule": "sum", "cap": cap}))
     with pytest.raises(VersionRefused):
         store.add_experiment("home", experiment_payload(budget={"rule": "sum", "cap": 4_000_001}))
-    store.add_fleet("away", keyed=False)
-    store.add_experiment("away", experiment_payload(budget={"rule": "sum", "cap": 5_000_000}))
+    ask_fleet(store, "away", experiment_payload(budget={"rule": "sum", "cap": 5_000_000}))
 
 
 def test_two_versions_with_one_digest_are_refused(store):
@@ -331,8 +329,7 @@ def test_a_full_disk_is_one_line_and_counts_nothing_of_the_batch(sqlite_store):
 
 def test_two_writers_of_one_store_wait_for_each_other_and_lose_nothing(store_url):
     stores = [Store(store_url) for _ in range(2)]
-    stores[0].add_fleet("home", keyed=False)
-    exp = stores[0].add_experiment("home", experiment_payload())
+    exp = ask_fleet(stores[0], "home", experiment_payload())
     key = ("home", "temp", "k3")
 
     def work(store, numbers):
@@ -387,6 +384,9 @@ def test_a_version_counts_thirty_days_longer_than_it_is_published(store):
     assert days() == [4, 29]
     store.add_experiment("home", old, datetime.date.max)
     assert days() == [(datetime.date.max - today).days, 29]
+    assert (
+        store.experiments()[0].expires is None
+    )  # the label, the page and the gauges say that there is no end
     store.withdraw_experiment("home", "temp", grace_days=0)
     assert days() == [-1, -1]
 
@@ -423,8 +423,7 @@ def test_serials_grow_over_all_versions_of_a_fleet_and_are_no_older_than_the_clo
 
 def test_of_several_that_renew_a_serial_at_once_one_does(store_url):
     with Store(store_url) as store:
-        store.add_fleet("home", keyed=True)
-        store.add_experiment("home", experiment_payload())
+        ask_fleet(store, "home", experiment_payload(), keyed=True)
         (version,) = store.experiments("home")
         threads = [threading.Thread(target=store.renew_serial, args=(version,)) for _ in range(6)]
         for thread in threads:

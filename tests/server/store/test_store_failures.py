@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment
 from command_line import hushmote
 from postgres import Cluster
 from pyroaring import BitMap
@@ -23,7 +23,7 @@ from refusals import fails
 from running import running, until
 from sqlalchemy import update
 from sqlalchemy.pool import QueuePool
-from traffic import crowd, needs_mosquitto, publish, total
+from traffic import crowd, publish, total
 
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.rate_limit import RateLimit
@@ -78,8 +78,7 @@ def disk():
 
 def made(store):
     for fleet in ("open", "other"):
-        store.add_fleet(fleet, keyed=False)
-        store.add_experiment(fleet, payload_of(EXP))
+        ask_fleet(store, fleet, EXP)
     return store
 
 
@@ -223,7 +222,6 @@ def test_a_file_or_a_folder_without_the_right_to_write_is_one_line(disk, file, f
     assert "Store object" in as_nobody(lambda: str(Store(f"sqlite:///{path}")))
 
 
-@needs_mosquitto
 def test_while_the_disk_is_full_nothing_is_acknowledged_and_nothing_is_lost(disk):
     messages, counts = crowd(600, EXP)
     with MosquittoBroker() as broker, Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
@@ -281,7 +279,6 @@ def test_every_sqlite_connection_syncs_each_commit(tmp_path):
 # Connections
 
 
-@needs_mosquitto
 def test_postgresql_killed_again_and_again_while_reports_arrive_loses_and_doubles_nothing():
     messages, counts = crowd(1500, EXP)
     with contextlib.ExitStack() as stack:
@@ -462,7 +459,6 @@ def test_a_fault_in_one_device_s_numbers_leaves_the_others_of_its_batch_counted(
     assert check(store).violations == ()
 
 
-@needs_mosquitto
 def test_what_a_damaged_row_rejects_is_acknowledged_and_an_aggregator_starts_again(store):
     take(store, batch(["a", "b"]))
     with damaged(store, numbers="5-6,1-2"), MosquittoBroker() as broker:

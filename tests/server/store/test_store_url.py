@@ -9,7 +9,6 @@ import pytest
 from command_line import DOOR, hushmote
 from postgres import Cluster
 from served import add_fleet, served, with_setting
-from traffic import needs_mosquitto
 
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.backup import backup
@@ -78,7 +77,6 @@ def test_a_port_that_is_none_is_named(tmp_path: Path):
             Store(f"postgresql://u:{START}@127.0.0.1:{port}/db")
 
 
-@needs_mosquitto
 def test_a_log_in_json_names_a_store_without_its_password(tmp_path: Path):
     url = f"postgresql://u:{START}@{LONELY}/db?password={TAIL}"
     impatient = with_setting("store.postgresql", "PATIENCE_S", 0.1)
@@ -185,7 +183,6 @@ def test_new_files_of_a_store_are_their_owner_s_alone_whatever_the_umask(umask, 
     assert {"a.sqlite", "b.sqlite", "copy.sqlite"} <= set(modes(door))
 
 
-@needs_mosquitto
 @pytest.mark.parametrize("umask", [0], indirect=True)
 def test_a_served_store_and_a_demo_s_are_their_owner_s_alone(umask, tmp_path: Path):
     with MosquittoBroker() as broker:

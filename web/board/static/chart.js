@@ -3,10 +3,14 @@ import { element, number, percent, points, roughly } from './words.js';
 
 const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [260, 46, 8, 10, 44];
 
+/** Whether an interval is narrow enough to be shown; as server/answers/rows.py. */
+export const tells = (row) => row.high - row.low <= 0.6;
+
 /** Rows {name, share, low, high, truth}; truth: a share, or null where nobody knows it. */
 export function drawHistogram(box, rows, width) {
-  const top = Math.max(0.05, ...rows.map((r) => Math.max(Math.min(r.high, 1), r.truth ?? 0))) * 1.05;
-  const bottom = Math.min(0, ...rows.map((r) => Math.max(r.low, -0.5))) * 1.05;
+  const shown = rows.filter(tells);
+  const top = Math.max(0.05, ...shown.map((r) => r.high), ...rows.map((r) => r.truth ?? 0)) * 1.05;
+  const bottom = Math.min(0, ...shown.map((r) => r.low)) * 1.05;
   const y = (share) => TOP + ((top - Math.min(Math.max(share, bottom), top)) / (top - bottom)) * (HEIGHT - TOP - BOTTOM);
   const step = (width - LEFT - RIGHT) / rows.length;
   const svg = element('svg:svg', { viewBox: `0 0 ${width} ${HEIGHT}`, role: 'img', 'aria-label': 'Histogram with intervals; the table below has its numbers.' });
@@ -21,12 +25,14 @@ export function drawHistogram(box, rows, width) {
   const every = Math.ceil((Math.max(...rows.map((r) => r.name.length)) * 6.5 + 8) / step);
   rows.forEach((row, i) => {
     const [x, middle] = [LEFT + i * step, LEFT + (i + 0.5) * step];
-    const bar = [y(Math.max(row.share, 0)), y(Math.min(row.share, 0))];
-    svg.append(element('svg:rect', { x: x + step * 0.12, width: step * 0.76, y: bar[0], height: bar[1] - bar[0], class: 'bar' }));
+    if (tells(row)) {
+      const bar = [y(Math.max(row.share, 0)), y(Math.min(row.share, 0))];
+      svg.append(element('svg:rect', { x: x + step * 0.12, width: step * 0.76, y: bar[0], height: bar[1] - bar[0], class: 'bar' }));
+    }
     if (row.truth !== null) {
       svg.append(element('svg:line', { x1: x + step * 0.04, x2: x + step * 0.96, y1: y(row.truth), y2: y(row.truth), class: 'truth' }));
     }
-    svg.append(element('svg:line', { x1: middle, x2: middle, y1: y(row.low), y2: y(row.high), class: 'interval' }));
+    if (tells(row)) svg.append(element('svg:line', { x1: middle, x2: middle, y1: y(row.low), y2: y(row.high), class: 'interval' }));
     if (i % every === 0) {
       svg.append(element('svg:text', { x: middle, y: HEIGHT - BOTTOM + 18, 'text-anchor': 'middle' }, row.name));
     }
@@ -46,8 +52,8 @@ export function fillTable(body, rows) {
         'tr',
         {},
         element('th', { scope: 'row' }, row.name),
-        element('td', {}, percent(row.share)),
-        element('td', {}, `${percent(row.low)} to ${percent(row.high)}`),
+        element('td', {}, tells(row) ? percent(row.share) : '–'),
+        element('td', {}, tells(row) ? `${percent(row.low)} to ${percent(row.high)}` : 'too few reports'),
         ...(row.truth === null ? [] : [element('td', {}, percent(row.truth))]),
       ),
     ),
@@ -56,9 +62,9 @@ export function fillTable(body, rows) {
 
 /** In words: how far the estimate is from the truth. */
 export function compared(rows) {
-  const known = rows.filter((r) => r.truth !== null);
+  const known = rows.filter((r) => r.truth !== null && tells(r));
   if (!known.length) return '';
   const held = known.filter((r) => r.low <= r.truth && r.truth <= r.high).length;
   const gap = Math.max(...known.map((r) => Math.abs(r.share - r.truth)));
-  return `${number(held)} of ${number(known.length)} intervals hold the truth; in the long run at least 95 in 100 do. The largest gap is ${points(gap * 100)} percentage points.`;
+  return `${number(held)} of ${number(known.length)} intervals hold the truth; in the long run at least 95 in 100 do. The largest gap is ${points(gap * 100)} points.`;
 }

@@ -3,7 +3,7 @@ import { answer, keepLast, powerOn, replace, showConsent, takesPart } from './co
 import { NotSent, backoff, door, examples, pause } from './door.js';
 import { readingInput } from './input.js';
 import { fillPopulations, sendMany } from './many.js';
-import { BoardError, alone, boot, fromHex, kept, toHex } from './port.js';
+import { BoardError, alone, boot, fromHex, kept, onDisk, toHex } from './port.js';
 import { makeView } from './view.js';
 import { belief, codeMeaning, codeOf, element, facts, indexName, nats, number, reportParts, reports } from './words.js';
 
@@ -84,6 +84,7 @@ async function choose(name) {
     $('until').hidden = board.exp.every === 1;
     $('view').hidden = false;
     powerOn(board, name);
+    await board.save();
     if (board.state.locked) throw new BoardError(board.state.locked);
     board.state = board.call('enroll', board.payload);
     for (const id of ['consent', 'measure', 'budget']) $(id).hidden = false;
@@ -132,6 +133,8 @@ function showState() {
 
 /** What the reading at hand would send, without sending it. */
 function previewed() {
+  const { state, exp } = board;
+  if (takesPart(board) && !state.experiments[exp.name].left) return 'Nothing: the budget is spent.';
   try {
     return board.call('preview', board.exp.name, board.input.value());
   } catch (error) {
@@ -193,7 +196,7 @@ async function reportReading(patient) {
   $('step-index').textContent = `${number(index)} (${indexName(board.exp, index)})`;
   for (const id of ['step-code', 'step-report', 'step-debit', 'step-sent']) $(id).textContent = '–';
   if (!report) {
-    $('said').textContent = `No report: report() gives None, and that is all the application sees. ${whyNone(board)} Nothing was spent.`;
+    $('said').textContent = `No report: report() gives None, and that is all the application sees. ${whyNone(board)} This reading cost nothing.`;
     return;
   }
   indices.set(report, index);
@@ -222,6 +225,8 @@ async function drain() {
         if (board.to.broker) sentSays('Trying …');
         const before = mine && board.to.broker ? await countedBefore(view) : null;
         if (!board.state.outbox.includes(report)) continue; // dropped meanwhile
+        await board.save(); // the debit
+        if (!board.state.outbox.includes(report)) continue;
         await board.to.post(board.state.device, fromHex(report), stop.signal);
         board.state = board.call('sent', report);
         n = 0;
@@ -258,7 +263,7 @@ async function countedBefore(view) {
 async function countMoved(view, before) {
   if (!board.to.broker) {
     await view.refresh();
-    sentSays(`Counted in this browser: ${number(view.counted())} so far. There is no broker behind this page.`);
+    sentSays(`Counted in this browser: ${number(view.counted())} so far.`);
     return;
   }
   const say = (words) => sentSays(`Acknowledged by the broker. ${words}`);
@@ -338,6 +343,7 @@ async function start() {
     return;
   }
   await alone(ledger, () => trouble('This board is in use in another tab of this browser. This tab goes on with it when that one is closed.'));
+  board.save = await onDisk(ledger, board.storage);
   $('experiment').replaceChildren(...names.map((name) => element('option', { value: name }, board.about[name]?.title ?? name)));
   $('experiment').value = names.includes(config.experiment) ? config.experiment : names[0];
   $('asked').hidden = false;
@@ -380,6 +386,7 @@ function said(yes) {
   $('said').textContent = '';
   showState();
   $('consent-title').focus();
+  board.save().catch(failed);
 }
 $('yes').addEventListener('click', () => said(true));
 $('no').addEventListener('click', () => said(false));

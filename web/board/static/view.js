@@ -1,8 +1,8 @@
 // What is learned: the server's numbers where there are some, else those of the reports that this page sent.
-import { compared, drawHistogram, fillTable } from './chart.js';
+import { compared, drawHistogram, fillTable, tells } from './chart.js';
 import { canEstimate, estimator } from './estimate.js';
 import { NotSent } from './door.js';
-import { belief, codeOf, groupName, groupsOf, nats, number, reports } from './words.js';
+import { belief, codeOf, groupName, groupsOf, nats, needed, number, reports } from './words.js';
 
 const FEW = 50; // reports, of which little can be said
 const $ = (id) => document.getElementById(id);
@@ -50,6 +50,7 @@ export function makeView(exp, to) {
     if (result.histogram.length) return '';
     const value = (x) => `${number(x)} ${result.unit ?? ''}`.trim();
     return result.statistics
+      .filter((one) => one.high - one.low <= (0.6 * (exp.high - exp.low)) / 1000)
       .map((one) => ` The ${one.name} of all is ${value(one.value)}, between ${value(one.low)} and ${value(one.high)}.`)
       .join('');
   }
@@ -62,14 +63,27 @@ export function makeView(exp, to) {
       return `${since}${count}. ${sent} went out from here.`;
     }
     if (last) {
-      const other = counted && !isAll() ? ' Not all that is counted was sent from here, so nobody here knows the truth of it.' : '';
+      const late = known === counted && !others && last.reports < counted; // what was sent is still on its way
+      const other = counted && !isAll() && !late ? ' Not all that is counted was sent from here, so nobody here knows the truth of it.' : '';
       return `The aggregator has counted ${reports(last.reports)}; ${sent} went out from here.${other}${alone(last)}`;
     }
     const where = to.broker
       ? `This server publishes no results. So this page counts what it sent itself: ${sent}.`
-      : `There is no broker behind this page. It counts in this browser, and forgets when it is reloaded: ${sent}. Nothing leaves this browser.`;
+      : `This page counts in this browser, and forgets when it is reloaded: ${sent}. Nothing leaves this browser.`;
     if (!estimated) return `${where} It only counts: estimates of this kind (${exp.mechanism}, ${number(exp.domain)} values) are an aggregator’s work.`;
-    return counted > 1 ? where : `${where} Estimates need at least two.`;
+    return where;
+  }
+
+  /** The finding, or how many reports it takes. */
+  function found(rows, n) {
+    if (n === 1) return 'One report tells nothing yet: an estimate needs 2.';
+    return last?.finding || (rows.length && !rows.some(tells) ? needed(rows, n) : '');
+  }
+
+  /** What is to be said of rows of which some may tell too little. */
+  function few(rows, n) {
+    const scatter = rows.length && n < FEW ? `${reports(n)} are too few to say much. Estimates are right on average; those of few reports scatter widely, also below 0 % and above 100 %.` : '';
+    return `${scatter} ${rows.every(tells) ? '' : 'Shares that these reports tell too little about are not shown.'}`.trim();
   }
 
   async function ask() {
@@ -104,10 +118,13 @@ export function makeView(exp, to) {
     },
     async draw() {
       await ask();
-      const rows = last?.histogram?.length ? theirs(last) : ours();
+      const all = last?.histogram?.length ? theirs(last) : ours();
+      const rows = all.some(tells) ? all : [];
       $('source').textContent = source();
       $('compared').textContent = compared(rows);
-      $('few').hidden = !rows.length || (last ?? { reports: counted }).reports >= FEW;
+      const n = (last ?? { reports: counted }).reports;
+      $('found').textContent = found(all, n);
+      $('few').textContent = few(rows, n);
       const truths = rows.some((row) => row.truth !== null);
       for (const id of ['truth-key', 'truth-head']) $(id).hidden = !truths;
       fillTable($('rows'), rows);

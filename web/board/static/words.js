@@ -5,13 +5,22 @@ const format = (options) => {
   return (x) => made.format(x);
 };
 export const number = format({ maximumFractionDigits: 3 });
-export const percent = format({ style: 'percent', minimumFractionDigits: 1, maximumFractionDigits: 1 });
-export const roughly = format({ style: 'percent', maximumFractionDigits: 1 });
+const tenths = format({ minimumFractionDigits: 1, maximumFractionDigits: 1 });
+export const percent = (share) => `${tenths(100 * share)}\u00a0%`;
+export const roughly = (share) => `${points(100 * share)}\u00a0%`;
 export const points = format({ maximumFractionDigits: 1 });
 export const nats = (micro) => format({ maximumFractionDigits: 6 })(micro / 1e6);
 
 /** So many reports, in words. */
 export const reports = (n) => `${number(n)} ${n === 1 ? 'report' : 'reports'}`;
+
+/** How many reports it takes to know the largest share to 10 points; as server/words/findings.py::too_few. */
+export function needed(rows, n) {
+  const most = rows.reduce((a, b) => (b.share > a.share ? b : a));
+  const all = n * (5 * (most.high - most.low)) ** 2;
+  const unit = 10 ** Math.max(0, Math.floor(Math.log10(all)) - 1);
+  return `${reports(n)} so far. ±10 points needs about ${number(Math.ceil(all / unit) * unit)}.`;
+}
 
 /** An element with attributes and children, which are elements or text. */
 export function element(tag, attributes = {}, ...children) {

@@ -1,7 +1,5 @@
 """`hushmote board`: a board in software, for `hushmote flash` and a broker on this machine."""
 
-from __future__ import annotations
-
 import shlex
 import signal
 from pathlib import Path
@@ -17,10 +15,7 @@ from ..server.plain_text import visible
 
 def board_command(
     storage: Annotated[
-        Path,
-        typer.Option(
-            metavar="FOLDER", help="Folder that keeps its flash; each folder is a board of its own."
-        ),
+        Path, "Folder that keeps its flash; each folder is a board of its own.", "FOLDER"
     ] = Path("board"),
     speed: Annotated[
         float, typer.Option(help="How much faster its sleep passes: 60 makes an hour a minute.", min=1)

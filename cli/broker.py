@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import urlsplit
 
-import typer
-
 from ..server.errors import UsageError, refusing
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress, is_nats, parse_broker_url, parse_nats_url
 from ..server.provisioning.master_key import readable_by_others
@@ -32,10 +30,7 @@ VARIABLES = {name: f"HUSHMOTE_BROKER_{name.upper()}" for name in FILES} | {
     name: f"HUSHMOTE_{name.upper()}" for name in ("client_id", "share", "protocol")
 }
 
-BrokerUrl = Annotated[
-    str,
-    typer.Option("--broker", metavar="URL|FILE.toml", help=f"{URLS}; {FILE}", envvar="HUSHMOTE_BROKER"),
-]
+BrokerUrl = Annotated[str, f"{URLS}; {FILE}", "--broker", "URL|FILE.toml", "HUSHMOTE_BROKER"]
 
 
 @dataclasses.dataclass(frozen=True)

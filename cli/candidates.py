@@ -1,7 +1,5 @@
 """A file of texts that an experiment is asked about: UTF-8, one a line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ..server.answers.texts import LONGEST, MOST_CANDIDATES

@@ -1,7 +1,5 @@
 """`hushmote check-mechanism`: what every mechanism must keep, proven, or bounded from below by counting."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,8 +46,7 @@ def check_mechanism_command(
         str | None,
         typer.Argument(
             help="A word such as olh; package.module:Class, also from this folder; or an "
-            "experiment's TOML file. With --samples or --port, one of each if left out.",
-            show_default=False,
+            "experiment's TOML file. With --samples or --port, one of each if left out."
         ),
     ] = None,
     samples: Annotated[
@@ -59,20 +56,14 @@ def check_mechanism_command(
         ),
     ] = None,
     port: Annotated[
-        str | None,
-        typer.Option(help="Draw on the board at this serial port instead, from what is installed."),
+        str | None, "Draw on the board at this serial port instead, from what is installed."
     ] = None,
     runtime: Annotated[
         str | None,
-        typer.Option(
-            help="Where samples are drawn: cpython, all, unix32f, mp32, path, wasm, env, a command line. "
-            "For the proof: a MicroPython to compare codes with, else one of this machine's.",
-            show_default=False,
-        ),
+        "Where samples are drawn: cpython, all, unix32f, mp32, path, wasm, env, a command line. "
+        "For the proof: a MicroPython to compare codes with, else one of this machine's.",
     ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="Confidence in all the bounds together, from 0.5 to below 1.")
-    ] = 0.95,
+    confidence: Annotated[float, "Confidence in all the bounds together, from 0.5 to below 1."] = 0.95,
     policy_file: PolicyFile = None,
     as_json: AsJson = False,
 ) -> None:

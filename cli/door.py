@@ -30,52 +30,32 @@ class DoorOptions:
     broker: BrokerUrl = DEFAULT_BROKER
     fleet: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Take reports of this fleet only; may be repeated. Else of every fleet that has an "
-            "experiment at the broker.",
-            show_default=False,
-        ),
+        "Take reports of this fleet only; may be repeated. Else of every fleet that has an "
+        "experiment at the broker.",
     ] = None
-    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the door listens.")] = DEFAULT_HTTP
+    http: Annotated[str, "Where the door listens.", "HOST:PORT"] = DEFAULT_HTTP
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File with a token, which every request must carry: Authorization: Bearer TOKEN.",
-            envvar="HUSHMOTE_DOOR_TOKEN_FILE",
-            show_default=False,
-        ),
+        "File with a token, which every request must carry: Authorization: Bearer TOKEN.",
+        "FILE",
+        "HUSHMOTE_DOOR_TOKEN_FILE",
     ] = None
-    open_door: Annotated[
-        bool,
-        typer.Option(
-            "--open",
-            help="Let anybody send reports; in an open fleet, forged ones too.",
-        ),
-    ] = False
+    open_door: Annotated[bool, "Let anybody send reports; in an open fleet, forged ones too.", "--open"] = (
+        False
+    )
     origin: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="URL",
-            help="Let web pages of this origin use the door, such as https://board.example; may be repeated.",
-            show_default=False,
-        ),
+        "Let web pages of this origin use the door, such as https://board.example; may be repeated.",
+        "URL",
     ] = None
     trust_proxy: Annotated[
-        bool,
-        typer.Option(
-            "--trust-proxy",
-            help="A reverse proxy is in front: take a client's address from X-Forwarded-For.",
-        ),
+        bool, "A reverse proxy is in front: take a client's address from X-Forwarded-For."
     ] = False
     rate: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="[address=|device=]N",
-            help="Reports a second of all devices, requests of one address, or reports of one device and "
-            "address. May be repeated.  [default: 1000, address=200, device=1]",
-            show_default=False,
-        ),
+        "Reports a second of all devices, requests of one address, or reports of one device and "
+        "address. May be repeated.  [default: 1000, address=200, device=1]",
+        "[address=|device=]N",
     ] = None
 
 

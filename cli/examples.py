@@ -1,7 +1,5 @@
 """Examples for each page of help: commands as they are pasted, by the path of their command."""
 
-from __future__ import annotations
-
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": (
         "hushmote demo",
@@ -52,7 +50,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote provision rotate aggregator --folder fleet-home",
         "hushmote provision rotate aggregator --folder fleet-home --finish",
         "hushmote provision rotate new-aggregator --folder fleet-home",
-        "hushmote provision rotate boards k3f9x1 --folder fleet-home",
+        "hushmote provision rotate devices k3f9x1 --folder fleet-home",
         "hushmote provision rotate door --folder fleet-home",
     ),
     "provision keys": ("hushmote provision keys master.key",),
@@ -91,7 +89,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote check-mechanism --port /dev/ttyACM0",
     ),
     "ledger": (
-        "hushmote ledger --policy main.py --boards 20000",
+        "hushmote ledger --policy main.py --devices 20000",
         "hushmote ledger --status status.json --per-day 0.5",
     ),
     "page": (

@@ -1,7 +1,5 @@
 """`hushmote flash`: the command for a board on the desk."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from pathlib import Path
@@ -34,12 +32,9 @@ class FlashOptions:
     )
     further: Annotated[
         list[str] | None,
-        typer.Option(
-            "--with",
-            help="A further mechanism for it: a word such as sw, your my_channel.py or package.module:Class; "
-            "or a umqtt/simple.py, where the firmware has none. Repeat it for several.",
-            show_default=False,
-        ),
+        "A further mechanism for it: a word such as sw, your my_channel.py or package.module:Class; "
+        "or a umqtt/simple.py, where the firmware has none. Repeat it for several.",
+        "--with",
     ] = None
     yes: Annotated[bool, "Somebody at the board said yes to taking part: do not ask."] = False
     as_json: AsJson = False

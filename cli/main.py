@@ -4,13 +4,12 @@ Every command that prints a result takes --json. A mistake is one line on standa
 mistake in the command line itself has status 2, and a second line that says where the options are.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
@@ -21,6 +20,7 @@ from ..server.errors import HushmoteError
 from ..server.plain_text import one_line
 from ..server.wire.experiments import FOLDERS
 from .examples import EXAMPLES
+from .options import understood
 
 # Every version of typer has this class, some have its base from click and some bring it along.
 _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
@@ -29,119 +29,72 @@ _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
 COMPLETING = "_HUSHMOTE_COMPLETE"  # set where a shell asks how a line may go on
 
 
-# name: (panel of `hushmote --help`, module:attribute in this package, its line there), in that order.
-COMMANDS = {
-    "demo": (
-        "Start",
-        "demo:demo_command",
-        "Watch thousands of devices report real readings through a real broker, and see what is learned.",
-    ),
-    "simulate": (
-        "Start",
-        "simulate.command:simulate",
-        "Simulate a fleet before it is built, and compare its estimates with the truth.",
-    ),
-    "plan": (
-        "Plan",
-        "plan.command:plan_command",
-        "Plan an experiment: five questions in words, or three of devices, ε, values and error.",
-    ),
-    "mechanisms": (
-        "Plan",
-        "mechanisms.command:mechanisms_command",
-        "List the mechanisms: the questions each answers, its error and its cost.",
-    ),
-    "epsilon": (
-        "Plan",
-        "epsilon.command:epsilon_command",
-        "Choose ε from a disclosure risk: what an attacker may come to believe.",
-    ),
-    "budget": (
-        "Plan",
-        "budget.command:budget_app",
-        "Privacy budgets: what each composition theorem allows, and what it guarantees.",
-    ),
-    "provision": (
-        "Run a fleet",
-        "provision.command:provision_app",
-        "Who is who: a fleet's authority, broker and keys, and its devices.",
-    ),
-    "experiment": (
-        "Run a fleet",
-        "experiment.command:experiment_app",
-        "The questions to a fleet: check, add, list and withdraw them.",
-    ),
-    "serve": (
-        "Run a fleet",
-        "serve.command:serve_command",
-        "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
-    ),
-    "door": (
-        "Run a fleet",
-        "door:door_command",
-        "Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
-    ),
-    "status": (
-        "Run a fleet",
-        "status.command:status_command",
-        "Show a store's health, what each experiment has found out, what was rejected, and why.",
-    ),
-    "flash": (
-        "Boards",
-        "flash:flash_command",
-        "Put Hushmote on a board over USB; a ledger that is there is kept.",
-    ),
-    "board": (
-        "Boards",
-        "board:board_command",
-        "Run a board in software, to try everything without hardware.",
-    ),
-    "check-mechanism": (
-        "Boards",
-        "check_mechanism:check_mechanism_command",
-        "Prove a mechanism's ε over every branch, and check all else that it must keep. Exit 1 if it fails.",
-    ),
-    "ledger": (
-        "Boards",
-        "ledger.command:ledger_command",
-        "Show what devices' budgets still hold, and when they run out at the present rate.",
-    ),
-    "page": (
-        "Read results",
-        "page:page_command",
-        "Look at a store in a browser: live, and only read.",
-    ),
-    "estimate": (
-        "Read results",
-        "estimate.command:estimate_command",
-        "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
-    ),
-    "statement": (
-        "Look after",
-        "statement.command:statement_app",
-        "A fleet's papers: what is asked, what it costs in privacy, for people, auditors and authorities.",
-    ),
-    "store": (
-        "Look after",
-        "store:store_app",
-        "Look after the store: upgrade, back up, check, seal, erase, merge.",
-    ),
-    "study": (
-        "Study",
-        "study:study_command",
-        "Run a study, which reproduces a source or a claim, beside its theory.",
-    ),
+# What `hushmote --help` shows, in that order: panels, and in each the line of a command.
+_PANELS = {
+    "Start": {
+        "demo": (
+            "Watch thousands of devices report real readings through a real broker, and see what is learned."
+        ),
+        "simulate": "Simulate a fleet before it is built, and compare its estimates with the truth.",
+    },
+    "Plan": {
+        "plan": "Plan an experiment: five questions in words, or three of devices, ε, values and error.",
+        "mechanisms": "List the mechanisms: the questions each answers, its error and its cost.",
+        "epsilon": "Choose ε from a disclosure risk: what an attacker may come to believe.",
+        "budget": "Privacy budgets: what each composition theorem allows, and what it guarantees.",
+    },
+    "Run a fleet": {
+        "provision": "Who is who: a fleet's authority, broker and keys, and its devices.",
+        "experiment": "The questions to a fleet: check, add, list and withdraw them.",
+        "serve": "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
+        "door": "Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
+        "status": "Show a store's health, what each experiment has found out, what was rejected, and why.",
+    },
+    "Boards": {
+        "flash": "Put Hushmote on a board over USB; a ledger that is there is kept.",
+        "board": "Run a board in software, to try everything without hardware.",
+        "check-mechanism": (
+            "Prove a mechanism's ε over every branch, and check all else that it must keep. "
+            "Exit 1 if it fails."
+        ),
+        "ledger": "Show what devices' budgets still hold, and when they run out at the present rate.",
+    },
+    "Read results": {
+        "page": "Look at a store in a browser: live, and only read.",
+        "estimate": "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
+    },
+    "Look after": {
+        "statement": (
+            "A fleet's papers: what is asked, what it costs in privacy, for people, auditors and authorities."
+        ),
+        "store": "Look after the store: upgrade, back up, check, seal, erase, merge.",
+    },
+    "Study": {
+        "study": "Run a study, which reproduces a source or a claim, beside its theory.",
+    },
 }
+COMMANDS = {name: (panel, line) for panel, lines in _PANELS.items() for name, line in lines.items()}
+"""Panel and line of help of each command, which is NAME.py or NAME/command.py in this package."""
+
+
+def place(name: str) -> str:
+    """The module of a command of COMMANDS."""
+    word = name.replace("-", "_")
+    return f"{__package__}.{word}" + ".command" * Path(__file__).with_name(word).is_dir()
 
 
 def load(name: str) -> Any:
     """Import a command of COMMANDS; its help, and that of what is below it, ends with EXAMPLES."""
-    module, _, attribute = COMMANDS[name][1].partition(":")
-    command = getattr(import_module(f".{module}", __package__), attribute)
+    module, word = import_module(place(name)), name.replace("-", "_")
+    command = getattr(module, f"{word}_app", None) or getattr(module, f"{word}_command")
     holder = typer.Typer(rich_markup_mode=None)  # texts stand as they are written
     if isinstance(command, typer.Typer):
-        holder.add_typer(command, name=name)
+        holder.add_typer(command, name=name, help=COMMANDS[name][1], no_args_is_help=True)
+        for one in command.registered_commands:
+            if one.callback:
+                understood(one.callback)
     else:
+        understood(command)
         holder.command(name, cls=getattr(command, "command_class", None))(command)
     loaded = typer.main.get_group(holder).commands[name]
     for path, member in below(name, loaded):
@@ -174,7 +127,7 @@ class _Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, (_, _, line) in COMMANDS.items():
+        for name, (_, line) in COMMANDS.items():
             self.add_command(TyperCommand(name, help=line))
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
@@ -183,9 +136,9 @@ class _Commands(TyperGroup):
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:
         del ctx
-        for panel in dict.fromkeys(panel for panel, _, _ in COMMANDS.values()):
+        for panel, lines in _PANELS.items():
             with formatter.section(panel):
-                formatter.write_dl([(name, line) for name, (p, _, line) in COMMANDS.items() if p == panel])
+                formatter.write_dl(list(lines.items()))
 
 
 app = typer.Typer(

@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -17,28 +17,24 @@ if TYPE_CHECKING:
 
 Options = TypeVar("Options")
 
-StoreUrl = Annotated[
-    str, typer.Option("--store", help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")
-]
-FleetName = Annotated[
-    str | None,
-    typer.Option("--fleet", help="Name of the fleet; the only one needs none.", show_default=False),
-]
+StoreUrl = Annotated[str, "SQLAlchemy URL of the store.", "HUSHMOTE_STORE"]
+FleetName = Annotated[str | None, "Name of the fleet; the only one needs none."]
 AggregatorUrl = Annotated[
     str | None,
-    typer.Option(
-        "--aggregator",
-        metavar="URL",
-        help="Address of serve --http, to show the aggregator's health: http://127.0.0.1:9417.",
-        envvar="HUSHMOTE_AGGREGATOR",
-        show_default=False,
-    ),
+    "Address of serve --http, to show the aggregator's health: http://127.0.0.1:9417.",
+    "URL",
+    "HUSHMOTE_AGGREGATOR",
 ]
-PolicyFile = Annotated[
-    Path | None, typer.Option("--policy", help="Firmware file with the devices' POLICY, or its .json.")
+PolicyFile = Annotated[Path | None, "Firmware file with the devices' POLICY, or its .json.", "--policy"]
+WhichWorkers = Annotated[
+    str | None,
+    "Divide the work among processes of this machine, or a Dask scheduler's workers: 4, tcp://10.0.0.5:8786. "
+    "The numbers stay the same.",
+    "--workers",
+    "N|URL",
 ]
 ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+AsJson = Annotated[bool, "Print JSON instead of tables.", "--json"]
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 
 
@@ -59,21 +55,29 @@ def print_json(value: Any) -> None:
 
 
 def command(options: type[Options], run: Callable[[Options], None]) -> Callable[..., None]:
-    """A command for typer whose arguments and options are the fields of a dataclass; run gets them.
-
-    A field that is annotated with a text is an option with this help; further texts are its names.
-    """
+    """A command for typer whose arguments and options are the fields of a dataclass; run gets them."""
 
     def call(**values: Any) -> None:
         run(options(**values))
 
-    hints = {name: _option(name, hint) for name, hint in get_type_hints(options, include_extras=True).items()}
-    fields = inspect.signature(options).parameters.values()
+    hints, fields = get_type_hints(options, include_extras=True), inspect.signature(options).parameters
     call.__doc__ = run.__doc__
     call.__annotations__ = hints
-    parameters = [f.replace(annotation=hints[f.name], kind=f.KEYWORD_ONLY) for f in fields]
+    parameters = [f.replace(annotation=hints[f.name], kind=f.KEYWORD_ONLY) for f in fields.values()]
     setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
     return call
+
+
+def understood(call: Callable[..., Any]) -> None:
+    """Have typer take a command's parameters that are annotated with a text as options with this help.
+
+    Further texts are its names, with a dash, its HUSHMOTE_ variable, and what stands for its value.
+    """
+    hints = {name: _option(name, hint) for name, hint in get_type_hints(call, include_extras=True).items()}
+    parameters = inspect.signature(call).parameters.values()
+    taken = [one.replace(annotation=hints[one.name]) for one in parameters]
+    setattr(call, "__signature__", inspect.Signature(taken))  # noqa: B010 (no type checker knows it)
+    call.__annotations__ = hints
 
 
 def _option(name: str, hint: Any) -> Any:
@@ -81,17 +85,18 @@ def _option(name: str, hint: Any) -> Any:
     if not texts:
         return hint
     kind = get_args(hint)[0]
-    if str in get_args(kind):  # what Python may give as a number or as texts is typed as one text
+    several = () if get_origin(kind) is list else get_args(kind)
+    if str in several:  # what Python may give as a number or as texts is typed as one text
         kind = str | None
-    elif Sequence[str] in get_args(kind):
+    elif Sequence[str] in several:
         kind = list[str] | None
-    names = texts[1:] or ([f"--{name.replace('_', '-')}"] if kind is bool else [])
-    return Annotated[kind, typer.Option(*names, help=texts[0], show_default=False)]
-
-
-def master_key_option(text: str) -> Any:
-    """The option --master-key with this help."""
-    return typer.Option(metavar="FILE", help=text, show_default=False)
+    words, *more = texts
+    names = [text for text in more if text.startswith("-")]
+    if kind is bool and not names:
+        names = [f"--{name.replace('_', '-')}"]
+    variable = next((text for text in more if text.startswith("HUSHMOTE_")), None)
+    value = next((text for text in more if text not in (*names, variable)), None)
+    return Annotated[kind, typer.Option(*names, help=words, envvar=variable, metavar=value)]
 
 
 def on_command_line(context: typer.Context, option: str) -> bool:

@@ -1,7 +1,5 @@
 """Files that commands write: --output, whose suffix gives the format, and OVERWRITE."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

@@ -28,37 +28,26 @@ class PageOptions:
 
     context: typer.Context
     store: StoreUrl = DEFAULT_STORE
-    fleet: Annotated[
-        str | None, typer.Option("--fleet", help="Only this fleet; else all.", show_default=False)
-    ] = None
-    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the page listens.")] = DEFAULT_HTTP
+    fleet: Annotated[str | None, "Only this fleet; else all."] = None
+    http: Annotated[str, "Where the page listens.", "HOST:PORT"] = DEFAULT_HTTP
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File with the token that readers have to know; needed where other machines reach the page.",
-            envvar="HUSHMOTE_PAGE_TOKEN_FILE",
-            show_default=False,
-        ),
+        "File with the token that readers have to know; needed where other machines reach the page.",
+        "FILE",
+        "HUSHMOTE_PAGE_TOKEN_FILE",
     ] = None
     aggregator: AggregatorUrl = None
     policy_file: PolicyFile = None
     what_is_asked: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.json",
-            help="Show anybody, without a token, what is asked: a statement of `statement write --public`.",
-            show_default=False,
-        ),
+        "Show anybody, without a token, what is asked: a statement of `statement write --public`.",
+        "FILE.json",
     ] = None
     broker: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL|FILE.toml",
-            help=f"Publish what the board in the browser reports at this broker: {URLS}; {FILE}",
-            envvar="HUSHMOTE_BROKER",
-            show_default=False,
-        ),
+        f"Publish what the board in the browser reports at this broker: {URLS}; {FILE}",
+        "URL|FILE.toml",
+        "HUSHMOTE_BROKER",
     ] = None
 
 

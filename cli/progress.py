@@ -1,7 +1,5 @@
 """A progress bar on standard error for work longer than two seconds, if somebody can see it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

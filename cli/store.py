@@ -1,7 +1,5 @@
 """`hushmote store`: stores themselves, apart from what is in them."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -22,12 +20,10 @@ from ..server.store.merge import Merged, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
 from . import tables
-from .options import AsJson, FleetName, master_key_option, print_json, the_fleet
+from .options import AsJson, FleetName, print_json, the_fleet
 from .progress import progress
 
-store_app = typer.Typer(
-    help="Look after the store: upgrade, back up, check, seal, erase, merge.", no_args_is_help=True
-)
+store_app = typer.Typer()
 
 _HELP = "URL of the store: sqlite:///file, or postgresql+psycopg://user@host/database."
 Url = Annotated[str, typer.Argument(metavar="URL", help=_HELP, envvar="HUSHMOTE_STORE")]
@@ -94,9 +90,9 @@ def store_check(url: Url, as_json: AsJson = False) -> None:
 @store_app.command("seal")
 def store_seal(
     url: Url,
-    name: Annotated[str, typer.Argument(help="Name of the experiment.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
     fleet: FleetName = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Seal it; else only say what would be done.")] = False,
+    yes: Annotated[bool, "Seal it; else only say what would be done."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep only the highest report number of each device and how many counted, for good.
@@ -132,18 +128,15 @@ def _show_sealing(sealing: Sealing, done: bool) -> None:
 @store_app.command("erase")
 def store_erase(
     url: Url,
-    device: Annotated[
-        str | None, typer.Option(metavar="ID", help="Erase this device's numbers.", show_default=False)
-    ] = None,
-    experiment: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Erase this experiment.", show_default=False)
-    ] = None,
+    device: Annotated[str | None, "Erase this device's numbers.", "ID"] = None,
+    experiment: Annotated[str | None, "Erase this experiment.", "NAME"] = None,
     fleet: FleetName = None,
     master_key: Annotated[
         Path | None,
-        master_key_option("Master key file, to seal a device's numbers; or set HUSHMOTE_MASTER_KEY."),
+        "Master key file, to seal a device's numbers; or set HUSHMOTE_MASTER_KEY.",
+        "FILE",
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+    yes: Annotated[bool, "Erase without asking."] = False,
 ) -> None:
     """Erase a device, an experiment or a fleet for good, and rewrite the database's files.
 
@@ -201,7 +194,7 @@ def store_merge(
         str, typer.Argument(metavar="INTO", help="URL of the store that is added to: sqlite:///file.")
     ],
     sources: Annotated[list[str], typer.Argument(metavar="FROM", help="URLs of the stores to add.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be added.")] = False,
+    dry_run: Annotated[bool, "Only say what would be added."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Merge stores of sites without a network; refuses if a report was counted twice.

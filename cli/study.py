@@ -1,7 +1,5 @@
 """`hushmote study NAME PARAMETER=VALUE ...`: every study of studies/, listed, explained and run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,19 +13,16 @@ from ..studies import catalogue
 from ..studies.catalogue import STUDIES
 from ..studies.frame import Running
 from . import tables
-from .options import AsJson, print_json
+from .options import AsJson, WhichWorkers, print_json
 from .output import PICTURES, by_name, checked, output_option
 from .progress import progress
-from .workers import WhichWorkers
 
 
 def study_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="Name of the study; without one, all are listed.",
-            show_default=False,
-            autocompletion=lambda: list(STUDIES),
+            help="Name of the study; without one, all are listed.", autocompletion=lambda: list(STUDIES)
         ),
     ] = "",
     parameters: Annotated[

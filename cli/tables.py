@@ -1,7 +1,5 @@
 """Tables whose first columns are words and whose others are numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from rich.table import Table

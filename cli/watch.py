@@ -1,7 +1,5 @@
 """What `hushmote status` draws, once or live in a terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import signal

@@ -1,8 +1,7 @@
 """The picture that `hushmote status` draws: lines that fit terminals of 45 columns and more; pure."""
 
-from __future__ import annotations
-
 import datetime
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from ..server.answers.rows import WIDEST
 from ..server.answers.tables import blocks
 from ..server.overview.aggregator import AggregatorHealth
 from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
@@ -17,13 +17,14 @@ from ..server.overview.watch import StoreState
 from ..server.plain_text import shortened, visible
 from ..server.results.result import Learned, Result
 from ..server.words.epsilon import rounded_up
+from ..server.words.numbers import counted
 
 _MOST_LABELS = 5
 _LABEL = 12  # columns
 _BAR = 20
 _LIVE = (
-    "What you see changes with every commit. Who watches a histogram change report by report learns single "
-    "reports: then only the ε of a report holds."
+    "What you see changes with every commit. Someone who watches a histogram change report by report learns "
+    "single reports: then only the ε of a report holds."
 )
 _Name = tuple[str, str]  # fleet, experiment
 
@@ -54,7 +55,7 @@ def picture(seen: Watched) -> Group:
         lines.append(Text(_sentence(seen.state.words), "bold red"))
     else:
         at = "" if seen.at is None else f", updated {seen.at.astimezone():%H:%M:%S}"
-        count = f"{seen.overview.reports:,} reports in {visible(seen.where)}{at}"
+        count = f"{counted(seen.overview.reports)} in {visible(seen.where)}{at}"
         lines.append(Text(count, "bold"))
         if not seen.overview.fleets:
             lines.append(Text("There is no fleet yet: hushmote experiment add FILE --fleet NAME adds one."))
@@ -82,7 +83,7 @@ def _fleet(fleet: FleetOverview, seen: Watched) -> list[Text | Padding]:
 
 
 def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None) -> list[Text]:
-    came = f"{e.reports:,} report{'' if e.reports == 1 else 's'}"
+    came = counted(e.reports)
     came += "" if e.today is None else f", {e.today:,} today"
     came += "" if rate is None else f", {rate:,.1f} a second"
     lines = [Text.assemble((e.name, "bold"), f"  {came}")]
@@ -109,13 +110,20 @@ def _learned(result: Result) -> list[Text]:
             return []
         named = result.note.startswith(f"{result.experiment} ")  # a name is written as it is
         return [Text(_ended(result.note) if named else _sentence(result.note), "dim"), _private(result)]
+    told = [one for one in result.statistics if one.high - one.low <= WIDEST * _extent(result)]
     if result.type == "number":
-        lines = [_line(result, one) for one in result.statistics[:1]]
-        lines += [Text(_bars(result), "cyan")] if result.histogram else []
+        lines = [_line(result, one) for one in told[:1]]
+        lines += [Text(_bars(result), "cyan")] if result.histogram and told else []
     else:
-        largest = sorted(result.statistics, key=lambda one: -one.value)[:_MOST_LABELS]
+        largest = sorted(told, key=lambda one: -one.value)[:_MOST_LABELS]
         lines = [_line(result, one) for one in largest]
     return [*lines, _private(result)]
+
+
+def _extent(result: Result) -> float:
+    """Of all readings where the histogram says it; 1 of shares."""
+    ends = [end for bar in result.histogram for end in (bar.lower, bar.upper) if end is not None]
+    return 1.0 if result.type != "number" else max(ends) - min(ends) if ends else math.inf
 
 
 def _private(result: Result) -> Text:

@@ -1,7 +1,5 @@
 """The entry of the command line: `hushmote` and `python -m hushmote`."""
 
-from __future__ import annotations
-
 import sys
 
 

@@ -1,7 +1,5 @@
 """hushmote.plan(): how many devices, which ε, how many values, what error; three of them give the fourth."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """The answer of each `hushmote budget` command in a sentence or two, which stands before its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ...server.accounting import Kind

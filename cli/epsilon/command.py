@@ -1,7 +1,5 @@
 """`hushmote epsilon`: the ε that keeps a disclosure risk, and what reports of an ε tell."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -58,32 +56,22 @@ class EpsilonOptions:
             metavar="FILE|N|N:MECHANISM",
             help="What a device may hold: an experiment's TOML file, or a number of values, with the one "
             f"best for frequencies or with one of {', '.join(MECHANISM_NAMES[1:])}.",
-            show_default=False,
         ),
     ] = ""
-    risk: Annotated[
-        str, typer.Option(help="The highest belief allowed: 0.25, 1/4; or x2, twice as likely as before.")
-    ] = ""
+    risk: Annotated[str, "The highest belief allowed: 0.25, 1/4; or x2, twice as likely as before."] = ""
     epsilon: Annotated[
-        float | None,
-        typer.Option(help="Or ε of a report, nats, to see the beliefs. A file's own is the default."),
+        float | None, "Or ε of a report, nats, to see the beliefs. A file's own is the default."
     ] = None
     prior: Annotated[
         str,
-        typer.Option(
-            help="uniform; probabilities a,b,c; zipf:1.2, weights:5:3:2, ...; FILE.csv:COLUMN; "
-            "EXPERIMENT@FLEET, from a store."
-        ),
+        "uniform; probabilities a,b,c; zipf:1.2, weights:5:3:2, ...; FILE.csv:COLUMN; "
+        "EXPERIMENT@FLEET, from a store.",
     ] = "uniform"
     store: StoreUrl = DEFAULT_STORE
-    about: Annotated[
-        list[str] | None, typer.Option(help="A label or low:high instead of every value; may be repeated.")
-    ] = None
-    reports: Annotated[int | None, typer.Option(help="Reports of a device in its life.")] = None
-    delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6
-    histogram: Annotated[
-        int | None, typer.Option(help="Reports in a histogram: beliefs of somebody who sees only it.")
-    ] = None
+    about: Annotated[list[str] | None, "A label or low:high instead of every value; may be repeated."] = None
+    reports: Annotated[int | None, "Reports of a device in its life."] = None
+    delta: Annotated[float, "Chance that a belief may pass the risk; 0: none."] = 1e-6
+    histogram: Annotated[int | None, "Reports in a histogram: beliefs of somebody who sees only it."] = None
     output: Pictures = None
     as_json: AsJson = False
 

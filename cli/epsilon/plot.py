@@ -1,7 +1,5 @@
 """Plots of beliefs against ε, with the risk as a line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

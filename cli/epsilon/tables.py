@@ -1,7 +1,5 @@
 """How `hushmote epsilon` answers: a sentence or two, then tables of 80 columns, and the same in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ...server.accounting.compare import TITLES

@@ -1,7 +1,5 @@
 """What `hushmote estimate` does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...server.answers import periods, tables
@@ -148,9 +146,9 @@ def _question(options: EstimateOptions, facts: Facts) -> EstimateQuestion:
         _against(options),
         ranges=tuple(ranges),
         quantiles=tuple(options.quantiles or ()),
-        weigh=options.weigh.value,
+        weigh=options.weigh,
         shuffling=Shuffling(options.delta, options.honest),
         pair=_pair(options),
-        by="" if options.by is None else options.by.value,
+        by=options.by or "",
         **{name: getattr(options, name) for name in same},
     )

@@ -1,7 +1,5 @@
 """`hushmote experiment`: what is asked of a fleet."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
@@ -19,9 +17,7 @@ Grace = Annotated[
     ),
 ]
 
-experiment_app = typer.Typer(
-    help="The questions to a fleet: check, add, list and withdraw them.", no_args_is_help=True
-)
+experiment_app = typer.Typer()
 
 
 @experiment_app.command("show")
@@ -37,15 +33,9 @@ def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
 def experiment_add(
     file: ExperimentFile,
     store: StoreUrl = DEFAULT_STORE,
-    fleet: Annotated[
-        str | None,
-        typer.Option(
-            "--fleet", help="Name of the fleet; else the only one, or home for the first.", show_default=False
-        ),
-    ] = None,
+    fleet: Annotated[str | None, "Name of the fleet; else the only one, or home for the first."] = None,
     keyed: Annotated[
-        bool | None,
-        typer.Option("--keys/--open", help="For a new fleet: reports carry tags, or anyone can forge them."),
+        bool | None, "For a new fleet: reports carry tags, or anyone can forge them.", "--keys/--open"
     ] = None,
     grace: Grace = GRACE_DAYS,
     as_json: AsJson = False,

@@ -1,7 +1,5 @@
 """What `hushmote experiment` does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`hushmote ledger`: what a fleet, or one board, can still give, and when it will have given it."""
 
-from __future__ import annotations
-
 import datetime
 import sys
 from collections.abc import Iterator
@@ -45,15 +43,13 @@ class LedgerOptions:
     store: StoreUrl = DEFAULT_STORE
     fleet: FleetName = None
     policy_file: PolicyFile = None
-    boards: Annotated[int | None, typer.Option(help="Devices in the field, heard from or not.", min=1)] = None
+    devices: Annotated[int | None, typer.Option(help="Devices in the field, heard from or not.", min=1)] = (
+        None
+    )
     days: Annotated[int, typer.Option(help="The rate is that of the last N full days.", min=1)] = 7
-    device: Annotated[list[str] | None, typer.Option(help="Also show this device; may be repeated.")] = None
-    status: Annotated[
-        Path | None, typer.Option(help="Show one device instead, by its client.status(): a file, or -.")
-    ] = None
-    per_day: Annotated[
-        float | None, typer.Option(help="With --status: reports that the device makes a day.")
-    ] = None
+    device: Annotated[list[str] | None, "Also show this device; may be repeated."] = None
+    status: Annotated[Path | None, "Show one device instead, by its client.status(): a file, or -."] = None
+    per_day: Annotated[float | None, "With --status: reports that the device makes a day."] = None
     output: Pictures = None
     as_json: AsJson = False
 
@@ -63,8 +59,10 @@ def _ledger(options: LedgerOptions) -> None:
     paths = checked(options.output, *PICTURES)
     known = None if options.policy_file is None else policy.read(options.policy_file)
     if options.status is not None:
-        if paths or options.device or options.boards is not None:
-            raise UsageError("--output, --device and --boards are about a fleet: leave them out, or --status")
+        if paths or options.device or options.devices is not None:
+            raise UsageError(
+                "--output, --device and --devices are about a fleet: leave them out, or --status"
+            )
         text = sys.stdin.read() if str(options.status) == "-" else policy.read_text(options.status)
         _board(board_status.parse(text), known, options.per_day, options.as_json)
         return
@@ -73,7 +71,7 @@ def _ledger(options: LedgerOptions) -> None:
     today = datetime.datetime.now(datetime.UTC).date()
     with Store(options.store, create=False) as opened:
         fleet = the_fleet(opened, options.fleet)
-        ledger = fleet_ledger.read(opened, fleet, today, known, options.boards, options.device or ())
+        ledger = fleet_ledger.read(opened, fleet, today, known, options.devices, options.device or ())
     lines = ledger.lines(today, options.days)
     for path in paths:
         from . import plot as ledger_plot  # matplotlib takes a second to load

@@ -1,7 +1,5 @@
 """The plot of `hushmote ledger`: reports a day, counted and forecast; devices that can still report."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,10 +1,7 @@
 """`hushmote mechanisms`: what there is for a question, its error and its cost, beside what is not here."""
 
-from __future__ import annotations
-
-import enum
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,17 +14,6 @@ _VALUES, _MOST_VALUES = 64, 1 << 20
 _MOST_DEVICES = 1 << 40
 
 
-class WhatIsAsked(enum.StrEnum):
-    """The words of --for."""
-
-    FREQUENCY = "frequency"
-    RANGE = "range"
-    QUANTILE = "quantile"
-    MEAN = "mean"
-    LABELS = "labels"
-    PAIRS = "pairs"
-
-
 def mechanisms_command(
     values: Annotated[
         int | None,
@@ -36,15 +22,15 @@ def mechanisms_command(
             show_default="64; 65,536 slots",
         ),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="ε of a report, nats.")] = 1.0,
+    epsilon: Annotated[float, "ε of a report, nats."] = 1.0,
     asked: Annotated[
-        WhatIsAsked | None,
-        typer.Option("--for", help="The question; else all of them.", show_default=False),
+        Literal["frequency", "range", "quantile", "mean", "labels", "pairs"] | None,
+        "The question; else all of them.",
+        "--for",
     ] = None,
-    devices: Annotated[int, typer.Option(help="Devices, each with one report.")] = 100_000,
+    devices: Annotated[int, "Devices, each with one report."] = 100_000,
     own: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="One of your own to list with them: package.module:Class."),
+        list[str] | None, "One of your own to list with them: package.module:Class.", "NAME"
     ] = None,
     plot: output.Pictures = None,
     as_json: AsJson = False,
@@ -67,7 +53,7 @@ def mechanisms_command(
     from ...server.planning.listing import ASKED, SLOTS, besides, listing
     from . import tables
 
-    labels = asked is WhatIsAsked.LABELS
+    labels = asked == "labels"
     if labels and values is not None and values & (values - 1):
         raise UsageError(f"--values of labels are slots, a power of 2 such as {SLOTS}, not {values}")
     found = [
@@ -77,7 +63,7 @@ def mechanisms_command(
             round(epsilon * MICRO),
             tuple(own or ()),
         )
-        for word in ([asked.value] if asked else ASKED)
+        for word in ([asked] if asked else ASKED)
     ]
     for path in paths:
         from .plot import plot_mechanisms  # matplotlib takes a second to load

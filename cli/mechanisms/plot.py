@@ -1,7 +1,5 @@
 """Mechanisms for a question as a picture: error against ε, and what the bits of a code buy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

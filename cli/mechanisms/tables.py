@@ -1,7 +1,5 @@
 """Mechanisms as tables of 80 columns, and as plain values for JSON."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

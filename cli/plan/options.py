@@ -1,12 +1,8 @@
 """The options of `hushmote plan`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from ...server.planning.wish import Wish
 from ..options import AsJson
@@ -22,12 +18,9 @@ class PlanOptions(Wish):
 
     input: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE:COLUMN",
-            help="Propose range, bins and unit, labels, or yes and no from readings in a CSV file, and "
-            "simulate the plan on them.",
-            show_default=False,
-        ),
+        "Propose range, bins and unit, labels, or yes and no from readings in a CSV file, and "
+        "simulate the plan on them.",
+        "FILE:COLUMN",
     ] = None
     output: Annotated[
         list[Path] | None,

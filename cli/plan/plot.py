@@ -1,7 +1,5 @@
 """Plots of plans: what more devices or a larger epsilon would buy, and how a lifetime budget is spent."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What `hushmote plan` does."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import sys

@@ -1,7 +1,5 @@
 """The options of `hushmote serve`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +9,7 @@ import typer
 from ...server.ingest.pacing import BATCH_S
 from ...server.wire.limits import BATCH_REPORTS
 from ..broker import DEFAULT_BROKER, BrokerUrl
-from ..options import DEFAULT_STORE, StoreUrl, master_key_option
+from ..options import DEFAULT_STORE, StoreUrl
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,31 +21,23 @@ class ServeOptions:
     broker: BrokerUrl = DEFAULT_BROKER
     master_key: Annotated[
         Path | None,
-        master_key_option("Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys."),
+        "Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys.",
+        "FILE",
     ] = None
     retire: Annotated[
-        bool,
-        typer.Option(
-            "--retire", help="Count what the broker keeps for client_id, end its session for good, and exit."
-        ),
+        bool, "Count what the broker keeps for client_id, end its session for good, and exit."
     ] = False
     rate: Annotated[
         int | None,
         typer.Option(
-            help="Count at most this many reports of one device an hour; else all.",
-            min=1,
-            max=65_535,
-            show_default=False,
+            help="Count at most this many reports of one device an hour; else all.", min=1, max=65_535
         ),
     ] = None
     batch: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="N|SECONDSs",
-            help=f"Commit after this many reports or this time: 500, 0.5s. May be repeated.  "
-            f"[default: {BATCH_REPORTS}, {BATCH_S:g}s]",
-            show_default=False,
-        ),
+        f"Commit after this many reports or this time: 500, 0.5s. May be repeated.  "
+        f"[default: {BATCH_REPORTS}, {BATCH_S:g}s]",
+        "N|SECONDSs",
     ] = None
     simulated_days: Annotated[
         int | None,
@@ -56,24 +46,15 @@ class ServeOptions:
             "and runs through each in 10 s.",
             min=1,
             max=365,
-            show_default=False,
         ),
     ] = None
     http: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Serve /metrics and /healthz there, without a login: 127.0.0.1:9417.",
-            show_default=False,
-        ),
+        str | None, "Serve /metrics and /healthz there, without a login: 127.0.0.1:9417.", "HOST:PORT"
     ] = None
     publish: Annotated[
         str | None,
-        typer.Option(
-            metavar="ended|SECONDS[,N][,home-assistant]",
-            help="Retain each experiment's result at the broker: over windows that have ended, or every "
-            "SECONDS over running ones too, where only a report's ε holds. N: over the newest N windows. "
-            "home-assistant: a sensor for each statistic.",
-            show_default=False,
-        ),
+        "Retain each experiment's result at the broker: over windows that have ended, or every "
+        "SECONDS over running ones too, where only a report's ε holds. N: over the newest N windows. "
+        "home-assistant: a sensor for each statistic.",
+        "ended|SECONDS[,N][,home-assistant]",
     ] = None

@@ -27,4 +27,4 @@ def _simulate(options: SimulateOptions) -> None:
     run(options)
 
 
-simulate = command(SimulateOptions, _simulate)
+simulate_command = command(SimulateOptions, _simulate)

@@ -1,7 +1,5 @@
 """`hushmote simulate --to`: days of a fleet in a store that can be asked at once, or through a broker."""
 
-from __future__ import annotations
-
 import datetime
 import shlex
 from typing import Any

@@ -1,7 +1,5 @@
 """The options of `hushmote simulate`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +7,8 @@ from typing import Annotated
 import typer
 
 from ..broker import FILE, URLS
-from ..options import AsJson, ExperimentFile
+from ..options import AsJson, ExperimentFile, WhichWorkers
 from ..output import PICTURES, by_name, output_option
-from ..workers import WhichWorkers
 
 WRITTEN = (".csv", ".json", *PICTURES)
 CONVERGENCE = "convergence"
@@ -41,10 +38,10 @@ class SimulateOptions:
             show_default="until its budget is spent; with --to, 2/3 of it",
         ),
     ] = None
-    ranges: Annotated[
-        list[str] | None, typer.Option("--range", help="low:high in the reading's unit, a label, or a text.")
-    ] = None
-    quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None
+    ranges: Annotated[list[str] | None, "low:high in the reading's unit, a label, or a text.", "--range"] = (
+        None
+    )
+    quantiles: Annotated[list[float] | None, "Between 0 and 1.", "--quantile"] = None
     rows: Annotated[int, typer.Option(help="Rows of a number's histogram at most.", min=1)] = 16
     seed: Annotated[
         int | None, typer.Option(help="Repeat a run exactly; without it every run differs.", min=0)
@@ -53,30 +50,24 @@ class SimulateOptions:
         list[Path] | None,
         output_option(f"{by_name(*WRITTEN)}. {CONVERGENCE}.png shows the estimates as the reports come in"),
     ] = None
-    faithful: Annotated[bool, typer.Option("--faithful", help="Run the real client on every device.")] = False
+    faithful: Annotated[bool, "Run the real client on every device."] = False
     faults: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fault",
-            metavar="NAME=CHANCE",
-            help="What happens to real clients: offline, reboot (chances of each call), duplicate (of each "
-            "report), late (share of devices that send only at the end).",
-        ),
+        "What happens to real clients: offline, reboot (chances of each call), duplicate (of each "
+        "report), late (share of devices that send only at the end).",
+        "--fault",
+        "NAME=CHANCE",
     ] = None
     attack: Annotated[
         str | None,
-        typer.Option(
-            help="What fake devices send, and their share: random:SHARE, promote:VALUE:SHARE, "
-            "shift:LOW:HIGH:SHARE or flood:VALUE:SHARE (one code)."
-        ),
+        "What fake devices send, and their share: random:SHARE, promote:VALUE:SHARE, "
+        "shift:LOW:HIGH:SHARE or flood:VALUE:SHARE (one code).",
     ] = None
     to: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL|FILE.toml",
-            help="Write the reports of some days into a store, by its SQLAlchemy URL, or publish them "
-            f"through a broker, 10 s a day: {URLS}; {FILE}",
-        ),
+        "Write the reports of some days into a store, by its SQLAlchemy URL, or publish them "
+        f"through a broker, 10 s a day: {URLS}; {FILE}",
+        "URL|FILE.toml",
     ] = None
     days: Annotated[
         int | None,

@@ -1,7 +1,5 @@
 """What a simulation came to, in words: how many boards spoke, how private and how exact it is, what next."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from pathlib import Path

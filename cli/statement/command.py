@@ -1,7 +1,5 @@
 """`hushmote statement`: a fleet's papers, and whether they are as they were signed."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import os
@@ -19,13 +17,10 @@ from ...server.provisioning.master_key import load_keys
 from ...server.statement import document, facts, page
 from ...server.store.store import Store
 from ...server.wire import keys
-from ..options import DEFAULT_STORE, StoreUrl, master_key_option, the_fleet
+from ..options import DEFAULT_STORE, StoreUrl, the_fleet
 from ..output import by_name, checked, output_option
 
-statement_app = typer.Typer(
-    help="A fleet's papers: what is asked, what it costs in privacy, for people, auditors and authorities.",
-    no_args_is_help=True,
-)
+statement_app = typer.Typer()
 _KINDS = (".html", ".json", ".pdf")
 
 
@@ -34,8 +29,7 @@ def write(
     fleet: Annotated[
         str | None,
         typer.Argument(
-            help="The fleet's folder; or its name, where it has none; the only one of a store needs neither.",
-            show_default=False,
+            help="The fleet's folder; or its name, where it has none; the only one of a store needs neither."
         ),
     ] = None,
     store: StoreUrl = DEFAULT_STORE,
@@ -48,13 +42,10 @@ def write(
     ] = flash.EXAMPLE,
     master_key: Annotated[
         Path | None,
-        master_key_option(
-            "Master key file, which signs; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys."
-        ),
+        "Master key file, which signs; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
+        "FILE",
     ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="Only label and files, without counts: for anybody to read.")
-    ] = False,
+    public: Annotated[bool, "Only label and files, without counts: for anybody to read."] = False,
     output: Annotated[list[Path] | None, output_option(by_name(*_KINDS))] = None,
 ) -> None:
     """Write a fleet's statement: the label, tables for ETSI EN 303 645 and the GDPR, the registry's entry.

@@ -1,7 +1,5 @@
 """What `hushmote status` does."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter

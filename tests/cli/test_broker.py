@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from command_line import DOOR, hushmote
 from served import served
-from traffic import needs_mosquitto
 
 from hushmote.cli.broker import PASSWORD, Connection, settings
 from hushmote.server.errors import UsageError
@@ -41,7 +40,6 @@ def mosquitto(folder: Path) -> Iterator[MosquittoBroker]:
         yield broker
 
 
-@needs_mosquitto
 def test_serve_takes_the_password_from_any_of_four_places(folder: Path, mosquitto: MosquittoBroker):
     where = f"127.0.0.1:{mosquitto.port}"
     user = f"mqtt://agg@{where}"
@@ -59,7 +57,6 @@ def test_serve_takes_the_password_from_any_of_four_places(folder: Path, mosquitt
             assert "word" not in process.log()
 
 
-@needs_mosquitto
 def test_status_and_demo_take_it_from_the_same_places(folder: Path, mosquitto: MosquittoBroker):
     user = f"mqtt://agg@127.0.0.1:{mosquitto.port}"
     demo = ("demo", "--devices", "100", "--json", "--broker", user)

@@ -1,7 +1,5 @@
 """`hushmote budget`: totals, policies and histograms as someone who plans meets them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -14,7 +14,7 @@ from boards import experiment, payload_of, reports
 from command_line import hushmote
 from running import WAIT_S, until
 from served import get
-from traffic import needs_mosquitto, publish
+from traffic import publish
 
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
@@ -67,7 +67,6 @@ def broker():
         yield broker
 
 
-@needs_mosquitto
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_door_ends_in_good_order_and_says_nothing_of_whom_it_served(broker, number):
     port = free_port()
@@ -88,7 +87,6 @@ def test_a_door_ends_in_good_order_and_says_nothing_of_whom_it_served(broker, nu
     assert "secret" not in error
 
 
-@needs_mosquitto
 def test_beyond_this_machine_it_asks_for_the_token(broker, tmp_path):
     token = tmp_path / "token"
     token.write_text(TOKEN + "\n")
@@ -103,7 +101,6 @@ def test_beyond_this_machine_it_asks_for_the_token(broker, tmp_path):
         assert post(port, REPORTS[0], Host="door.example") == 503
 
 
-@needs_mosquitto
 def test_on_this_machine_it_is_asked_by_its_own_names(broker):
     port = free_port()
     arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}")
@@ -130,7 +127,6 @@ def test_without_a_broker_it_goes_on_and_says_why():
         assert "trying again" in process.communicate()[1]
 
 
-@needs_mosquitto
 def test_a_login_that_the_broker_refuses_ends_it(tmp_path):
     passwords = tmp_path / "passwords"
     subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "door", "right"], check=True)

@@ -1,13 +1,12 @@
 """`hushmote epsilon` as someone who decides meets it: a risk in, a number out, mistakes in one line."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from boards import ask_fleet
 from command_line import Run, runner
 from designs import choice_payload
 from shown import shown
@@ -102,8 +101,7 @@ def test_a_prior_comes_from_a_store_s_reports(hushmote, tmp_path: Path):
     histogram = vectorised.histogram(experiment, np.array([60_000, 30_000, 10_000, 0]), rng)
     url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with Store(url) as opened:
-        opened.add_fleet("home", keyed=False)
-        opened.add_experiment("home", payload)
+        ask_fleet(opened, "home", payload)
         (version,) = opened.experiments("home")
         with opened.ingest() as transaction:
             counts = {(version.id, "2026-11-21", c): int(n) for c, n in enumerate(histogram) if n}

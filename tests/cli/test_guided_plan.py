@@ -1,7 +1,5 @@
 """`hushmote plan` without options: five questions on a real terminal, a recommendation and a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

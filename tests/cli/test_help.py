@@ -96,7 +96,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
     assert found == [
         "estimate",
         "upgrade backup check seal erase merge",
-        "broker aggregator new-aggregator door boards ca master signing",
+        "broker aggregator new-aggregator door devices ca master signing",
         "--quantile",
         "--open --out",
     ]

@@ -1,13 +1,12 @@
 """`hushmote ledger`: what a fleet and a board can still give, beside the real client's own ledgers."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from dataclasses import asdict
 from typing import Any
 
 import pytest
+from boards import ask_fleet
 from enumeration import MemoryStorage
 from experiments import experiment_json
 from typer.testing import CliRunner
@@ -61,8 +60,7 @@ def url(tmp_path):
     """A store, and the boards that reported into it: d0 ... d3 made so many reports of a and of b."""
     url = f"sqlite:///{tmp_path / 's.sqlite'}"
     with Store(url) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", A)
+        ask_fleet(store, "home", A)
         store.add_experiment("home", B)
         messages = []
         for i, (of_a, of_b) in enumerate(((0, 6), (1, 0), (4, 2), (3, 1))):
@@ -108,8 +106,7 @@ def test_totals_of_a_fleet_with_and_without_its_policy_and_with_boards_never_hea
 def test_reports_that_were_lost_on_the_way_are_known_from_later_ones(tmp_path):
     url = f"sqlite:///{tmp_path / 's.sqlite'}"
     with Store(url) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", A)
+        ask_fleet(store, "home", A)
         third = calls(boot("d", MemoryStorage(), (A,)), "a", 3)[2]
         receive(store, [("hushmote/v1/home/report/d", third)])
     line = read(url).lines(TODAY)[0]
@@ -196,7 +193,7 @@ def test_a_plot_is_written_even_before_there_is_a_rate(url, tmp_path):
     [
         (("--fleet", "nope"), UsageError, "s.sqlite; its fleets: home"),
         (("--per-day", "1"), UsageError, "--per-day goes with --status"),
-        (("--status", "-", "--boards", "3"), UsageError, "leave them out, or --status"),
+        (("--status", "-", "--devices", "3"), UsageError, "leave them out, or --status"),
         (("--plot", "l.txt"), UsageError, "must end in .png or .pdf or .svg"),
     ],
 )

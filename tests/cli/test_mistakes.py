@@ -105,7 +105,7 @@ def test_the_version_is_the_package_s(tmp_path: Path):
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_a_command_can_be_loaded_and_its_line_of_help_is_its_own(name: str):
-    loaded, line = cli.load(name), cli.COMMANDS[name][2]
+    loaded, line = cli.load(name), cli.COMMANDS[name][1]
     assert loaded.name == name
     own = loaded.help if loaded.callback is None else inspect.getdoc(loaded.callback)
     assert own is not None
@@ -190,7 +190,7 @@ def test_a_mistake_in_the_command_line_is_two_lines_and_status_2(
         (("flash", "/dev/nope", "door.toml"), "door.toml is not JSON"),
         (("provision", "fleet", "f", "--host", "a b"), "host 'a b' must be a DNS name"),
         (("provision", "list", "--folder", "no"), "no is not a fleet's folder"),
-        (("provision", "rotate", "boards"), "give the fleet's folder"),
+        (("provision", "rotate", "devices"), "give the fleet's folder"),
         (("provision", "list", "--allow", "@noise"), "must hold a device id on each line"),
         (("provision", "list", "--allow", "UPPER"), "device id 'UPPER' must be"),
     ],

@@ -1,9 +1,21 @@
 """`hushmote provision device`, where nobody is there to be asked."""
 
+import base64
+import shutil
+import ssl
+import stat
+import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from command_line import hushmote
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from hushmote.server.provisioning.settings import load_settings
 
@@ -22,3 +34,96 @@ def test_the_wifi_password_is_asked_for_at_a_terminal_only(tmp_path: Path):
 def test_the_wifi_password_may_come_from_the_environment_and_be_empty(tmp_path: Path, password: str):
     hushmote(*DEVICE, cwd=tmp_path, environment={"HUSHMOTE_WIFI_PASSWORD": password})
     assert load_settings(tmp_path / "desk.settings.json").wifi_password == password
+
+
+HARD = 'a "\\?? \té😀1'  # what C and YAML would both read otherwise
+
+
+def test_a_c_header_gives_a_c_program_all_that_the_settings_say(tmp_path: Path):
+    hushmote("provision", "fleet", "fleet", "--host", "localhost", cwd=tmp_path)
+    secret = {"HUSHMOTE_WIFI_PASSWORD": HARD}
+    device = ("provision", "device", "desk", "--folder", "fleet", "--for", "c")
+    told = hushmote(*device, "--wifi-ssid", HARD, cwd=tmp_path, environment=secret)
+    header = tmp_path / "fleet/devices/desk.h"
+    assert "flash" not in told
+    assert told.replace("\n", " ").endswith("desk.h: the same for firmware in C; only you can read it ")
+    settings = load_settings(tmp_path / "fleet/devices/desk.settings.json")
+    assert stat.S_IMODE(header.stat().st_mode) == 0o600
+    assert "SECRET" in header.read_text()
+    printed = read_by_c(tmp_path, header)
+    assert printed[:2] == [settings.key, settings.announce_key]
+    assert printed[2:6] == ["home", "desk", "localhost", "8883"]
+    assert [bytes.fromhex(line).decode() for line in printed[6:8]] == [HARD, HARD]
+    ders = [ssl.PEM_cert_to_DER_cert(bytes.fromhex(line).decode()) for line in printed[8:10]]
+    assert [base64.b64encode(der).decode() for der in ders] == [settings.mqtt_ca, settings.mqtt_cert]
+    key = load_pem_private_key(bytes.fromhex(printed[10]), None)
+    der = key.private_bytes(Encoding.DER, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    assert base64.b64encode(der).decode() == settings.mqtt_key
+    # Once more, of a device that is there: the header alone, the same bytes.
+    before = header.read_bytes(), (tmp_path / "fleet/devices/desk.settings.json").read_bytes()
+    header.unlink()
+    hushmote(*device, cwd=tmp_path)
+    assert (header.read_bytes(), (tmp_path / "fleet/devices/desk.settings.json").read_bytes()) == before
+    assert stat.S_IMODE(header.stat().st_mode) == 0o600
+
+
+def read_by_c(folder: Path, header: Path) -> list[str]:
+    """What a C99 program sees in a header: keys and texts in hex, the others as they are."""
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no C compiler (gcc)")
+    (folder / "read.c").write_text(READ.replace("HEADER", str(header)))
+    warnings = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+    subprocess.run(["gcc", *warnings, "-o", "read", "read.c"], cwd=folder, check=True)
+    return subprocess.run([folder / "read"], capture_output=True, text=True, check=True).stdout.split("\n")
+
+
+READ = """
+#include "HEADER"
+#include <stdio.h>
+static const unsigned char key[32] = HUSHMOTE_KEY, announce[64] = HUSHMOTE_ANNOUNCE_KEY;
+static void hex(const void *data, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        printf("%02x", ((const unsigned char *)data)[i]);
+    puts("");
+}
+#define TEXT(text) hex(text, sizeof text - 1)
+int main(void) {
+    hex(key, sizeof key);
+    hex(announce, sizeof announce);
+    puts(HUSHMOTE_FLEET);
+    puts(HUSHMOTE_DEVICE_ID);
+    puts(HUSHMOTE_BROKER);
+    printf("%d\\n", HUSHMOTE_BROKER_PORT);
+    TEXT(HUSHMOTE_WIFI_SSID);
+    TEXT(HUSHMOTE_WIFI_PASSWORD);
+    TEXT(HUSHMOTE_BROKER_CA);
+    TEXT(HUSHMOTE_CERTIFICATE);
+    TEXT(HUSHMOTE_CERTIFICATE_KEY);
+    return HUSHMOTE_CONSENT_GIVEN;
+}
+"""
+
+
+@pytest.mark.parametrize("more", [(), ("--password",)])
+def test_the_yaml_of_esphome_says_what_the_settings_say(tmp_path: Path, more: tuple[str, ...]):
+    spec = ("--set", "password_port=8884", "--consent", "signed") if more else ()
+    hushmote("provision", "fleet", "fleet", "--host", "localhost", *spec, cwd=tmp_path)
+    device = ("provision", "device", "desk", "--folder", "fleet", "--for", "esphome", *more)
+    hushmote(*device, cwd=tmp_path)
+    settings = load_settings(tmp_path / "fleet/devices/desk.settings.json")
+    file = tmp_path / "fleet/devices/desk.esphome.yaml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    said = yaml.safe_load(file.read_text())
+    named = {"fleet": "fleet", "device_id": "device_id", "key": "key", "announce_key": "announce_key"}
+    named |= {
+        "broker": "mqtt_host",
+        "port": "mqtt_port",
+        "username": "mqtt_user",
+        "password": "mqtt_password",
+    }
+    values = {name: getattr(settings, field) for name, field in named.items()}
+    values |= {"consent_given": True} if more else {}
+    pems = {name: said.pop(name) for name in ("ca", "certificate", "certificate_key") if name in said}
+    assert said == {name: value for name, value in values.items() if value is not None}
+    assert pems.keys() == ({"ca"} if more else {"ca", "certificate", "certificate_key"})
+    assert base64.b64encode(ssl.PEM_cert_to_DER_cert(pems["ca"])).decode() == settings.mqtt_ca

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import typer
-from boards import FLEET_KEYS, experiment, payload_of, reports
+from boards import FLEET_KEYS, ask_fleet, experiment, reports
 from command_line import runner
 
 from hushmote.server.ingest import pipeline as ingest
@@ -30,8 +30,7 @@ def run(tmp_path, monkeypatch, capsys):
     with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
         sent = messages("board-1", "open") + messages("board-2", "open")
         for fleet, keyed in (("open", False), ("keyed", True)):
-            store.add_fleet(fleet, keyed=keyed)
-            store.add_experiment(fleet, payload_of(TEMP), description=Description(keep="30d"))
+            ask_fleet(store, fleet, TEMP, description=Description(keep="30d"), keyed=keyed)
         sent += messages("board-1", "keyed", keys.device_key(FLEET_KEYS.masters[0], "keyed", "board-1"))
         assert ingest.ingest(store, sent, ingest.fleets(store, FLEET_KEYS), now()).accepted == 9
     run = runner("store", tmp_path, monkeypatch, capsys)

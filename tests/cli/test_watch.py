@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from boards import experiment, payload_of, reports
 from command_line import hushmote
+from filled import fill
 from terminal import INTERRUPT, Terminal
 
 from hushmote.server.ingest import pipeline
@@ -56,8 +57,9 @@ def test_a_commit_shows_at_once_and_ctrl_c_leaves_the_terminal_as_it_was(store, 
     with Terminal(["status", "--follow", "--store", url], tmp_path) as terminal:
         terminal.until("0 reports in ")
         count(store, TEMP, ["a", "b", "c"])
-        terminal.until("mean ")  # below the number in one picture, which may come in two reads
+        terminal.until("6 reports so far. ")  # below the number in one picture, which may come in two reads
         assert b"6 reports in " in terminal.screen
+        assert b"mean " not in terminal.screen  # so few tell nothing
         count(store, MODE, ["a"])
         terminal.until("8 reports in ")
         terminal.type(INTERRUPT)
@@ -84,14 +86,15 @@ def test_a_store_that_goes_and_comes_and_a_service_manager_that_ends_it(store, u
 
 @pytest.mark.parametrize("columns", [80, 45])
 def test_one_picture_fits(store, url, tmp_path, columns):
-    count(store, TEMP, [f"d{i}" for i in range(40)])
-    count(store, MODE, [f"d{i}" for i in range(40)])
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    for exp in (TEMP, MODE):
+        fill(store, "home", payload_of(exp), {today: 200_000})
     with Terminal(["status", "--store", url], tmp_path, columns=columns) as terminal:
         assert terminal.wait() == 0
     shown = re.sub("\x1b\\[[0-9;]*m", "", terminal.screen.decode())
     assert max(map(len, shown.splitlines())) <= columns
-    assert shown.startswith("160 reports in ")
-    assert "80 reports, 80 today" in " ".join(shown.split())
+    assert shown.startswith("400,000 reports in ")
+    assert "200,000 reports, 200,000 today" in " ".join(shown.split())
     assert "\x1b" not in shown
     assert "ε 1 of a report" in shown
     assert "only the ε of a report holds" in " ".join(shown.split())

@@ -14,7 +14,6 @@ simulation gets those costs and that part of a core. Loopback only.
 Writes benchmarks/results/arrival.json.
 """
 
-import argparse
 import asyncio
 import os
 import ssl
@@ -27,7 +26,7 @@ import core_parts
 import numpy as np
 from core_parts import limited
 from handshakes import FLEET, Certificates, broker, cpu_s, hello_us
-from results_file import read, run
+from results_file import Options, read, run
 
 from hushmote.device import ldp_client
 from hushmote.device.async_reporter import AsyncReporter
@@ -147,7 +146,7 @@ def again() -> list[dict]:
     return rows
 
 
-def arrivals(options: argparse.Namespace) -> list[dict]:
+def arrivals(options: Options) -> list[dict]:
     if options.again:
         return again()
     # The first size chose the order in which the simulated brokers work; the second checks it.

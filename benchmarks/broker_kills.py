@@ -11,7 +11,6 @@ best, while many wait in the queue already. Writes benchmarks/results/broker_kil
 broker_kills_nats.json.
 """
 
-import argparse
 import asyncio
 import sys
 import tempfile
@@ -23,7 +22,7 @@ import numpy as np
 import paho.mqtt.client as mqtt
 from brokers import publish
 from paho.mqtt.enums import CallbackAPIVersion
-from results_file import run
+from results_file import Options, run
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
@@ -146,7 +145,7 @@ def subscribe(port: int) -> None:
     client.disconnect()
 
 
-def cases(options: argparse.Namespace) -> dict:
+def cases(options: Options) -> dict:
     nats = options.broker == "nats"
     kills, wanted = (2, CASES[1:4:2]) if options.quick else (options.kills, NATS_CASES if nats else CASES)
     queues, seconds = ((0,), 1.0) if options.quick else ((0, 10_000, 100_000), 3.0)

@@ -9,7 +9,6 @@ servers, of several at once too, or their power cut; what else disturbs is told 
 benchmarks/results/chaos.json or chaos_nats.json, and exits with 1 where anything was lost or counted twice.
 """
 
-import argparse
 import sys
 import tempfile
 from collections import Counter
@@ -20,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from results_file import run
+from results_file import Options, run
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
@@ -119,7 +118,7 @@ def sums(case: tuple[Campaign, int, int, int]) -> dict:
     return row | {"seconds": round(sum(verdict.seconds for verdict in done))}
 
 
-def campaigns(options: argparse.Namespace) -> dict:
+def campaigns(options: Options) -> dict:
     offered = NATS_CAMPAIGNS if options.broker == "nats" else CAMPAIGNS
     cases = [
         (c, max(1, round(options.kills * c.share)), options.seed + 1000 * number, _SERIES)

@@ -9,18 +9,15 @@ on this machine, on CPython and on MicroPython for 32 bits, as boards have it. T
 rounds, as others may be using the machine. Writes benchmarks/results/design_codes.json.
 """
 
-import argparse
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from published import payload
-from results_file import run
+from results_file import Options, least_cpu_s, run
 
 from hushmote.device import ldp_client, ldp_pgr
 from hushmote.device.ldp_client import Experiment
@@ -63,16 +60,6 @@ def designs(domain: int, epsilon: int) -> list[str]:
     return texts
 
 
-def seconds(work: Callable[[], object], rounds: int) -> float:
-    """Of the processor, the least of several rounds."""
-    taken = []
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        taken.append(time.process_time() - start)
-    return min(taken)
-
-
 def measure(published: str, rounds: int) -> dict:
     experiment = Experiment.parse(published.encode())
     mechanism = mechanism_of(experiment)
@@ -96,8 +83,8 @@ def measure(published: str, rounds: int) -> dict:
         "variance": mechanism.frequency_variance(0.0),
         "codes": experiment.code_count,
         "code_bytes": experiment.code_bytes,
-        "decode": seconds(lambda: mechanism.decode(counts).frequencies, rounds),
-        "everything": seconds(everything, rounds),
+        "decode": least_cpu_s(lambda: mechanism.decode(counts).frequencies, rounds),
+        "everything": least_cpu_s(everything, rounds),
     }
 
 
@@ -117,7 +104,7 @@ def draw_times(published: list[str]) -> list[list[float]]:
     return times
 
 
-def rows(options: argparse.Namespace) -> dict:
+def rows(options: Options) -> dict:
     if not MICROPYTHON.exists():
         sys.exit("no MicroPython for 32 bits here: python firmware_tests/runtimes.py --install")
     domains, epsilons = (DOMAINS[:2], EPSILONS[:5:3]) if options.quick else (DOMAINS, EPSILONS)

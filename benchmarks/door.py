@@ -14,7 +14,6 @@ door's memory before and its peak, the slowest /healthz, and the longest time th
 not come round. Writes benchmarks/results/door.json.
 """
 
-import argparse
 import asyncio
 import contextlib
 import multiprocessing
@@ -28,7 +27,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from brokers import Process, Reports, publish, set_up
-from results_file import run
+from results_file import Options, run
 
 from hushmote.simulator.broker import MosquittoBroker
 
@@ -174,7 +173,7 @@ def flood(folder: str, seconds: int) -> dict:
     return found | {"aggregator_standstill_s": round(standstill, 3)}
 
 
-def both(options: argparse.Namespace) -> dict:
+def both(options: Options) -> dict:
     devices, rounds, seconds = (2_000, 1, 2) if options.quick else (20_000, 3, 10)
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         return {"side_by_side": side_by_side(one, devices, rounds), "flood": flood(other, seconds)}

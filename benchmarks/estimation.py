@@ -7,14 +7,13 @@ frequencies with all their errors, then the distribution function, a quantile an
 server's work beside the peers' is in peers.py. Writes its part of benchmarks/results/estimation.json.
 """
 
-import argparse
 import multiprocessing
 import time
 
 import numpy as np
 from brokers import memory_mib
 from published import experiment
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.estimate import estimate
 
@@ -48,7 +47,7 @@ def measured(case: tuple[str, int, int, dict]) -> dict:
     }
 
 
-def million_codes(options: argparse.Namespace) -> list[dict]:
+def million_codes(options: Options) -> list[dict]:
     rows = []
     for case in MILLION[3 if options.quick else 0 :]:
         with multiprocessing.get_context("spawn").Pool(1) as fresh:

@@ -8,12 +8,10 @@ share, from the second ten days on, or spread over all days. Writes benchmarks/r
 takes a tenth of the fleets.
 """
 
-import argparse
-
 import numpy as np
 from draws import counts_by_law
 from published import experiment
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.answers.finding import changed, looks, thirds
 from hushmote.server.answers.fleet_estimate import FleetEstimate
@@ -42,7 +40,7 @@ def said_to_move(shares: np.ndarray, rng: np.random.Generator) -> tuple[bool, bo
     return moved, now
 
 
-def rows(options: argparse.Namespace) -> list[dict]:
+def rows(options: Options) -> list[dict]:
     """The shares of fleets that are said to move."""
     rng, fleets = np.random.default_rng(), FLEETS // 10 if options.quick else FLEETS
     low, high = estimate(EXPERIMENT, np.array([REPORTS // 2, REPORTS // 2])).range(1, 2).interval()

@@ -13,7 +13,6 @@ forged: the most that one report moves a share, in reports.
 Writes benchmarks/results/fisher.json.
 """
 
-import argparse
 from collections.abc import Iterator
 from itertools import product
 
@@ -21,7 +20,7 @@ import numpy as np
 from draws import POPULATIONS, Tally, clear_quantiles, count_intervals, counts, shares
 from interval_coverage import EPSILONS, Configuration, asked, covered
 from published import experiment
-from results_file import run
+from results_file import Options, run
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
@@ -53,7 +52,7 @@ class Weighed(Configuration):
             yield tally
 
 
-def coverage(options: argparse.Namespace) -> dict:
+def coverage(options: Options) -> dict:
     """Coverage by kind, pooled and by column; last the configurations drawn anew."""
     cases = list(product(DESIGNS, EPSILONS, SIZES, POPULATIONS))[:: 20 if options.quick else 1]
     todo: list[tuple[Configuration, int]] = []
@@ -122,7 +121,7 @@ def designs(quick: bool) -> Iterator[Experiment]:
         yield experiment(mechanism, domain, round(epsilon * 1e6))
 
 
-def gains(options: argparse.Namespace) -> list[dict]:
+def gains(options: Options) -> list[dict]:
     """Of all designs and populations."""
     rng, draws = np.random.default_rng(20_269), 1 if options.quick else 2
     return [gain(exp, name, draws, rng) for exp in designs(options.quick) for name in POPULATIONS]
@@ -153,7 +152,7 @@ def bias(exp: Experiment, name: str, reports: int, runs: int, rng: np.random.Gen
     return row | {"correlation_adds": float(cross.sum() / variance)}
 
 
-def biases(options: argparse.Namespace) -> list[dict]:
+def biases(options: Options) -> list[dict]:
     """Of populations where weights differ most, and of even ones; with the fewest reports that it takes."""
     rng, runs = np.random.default_rng(20_270), 20 if options.quick else 500
     chosen = [experiment(m, DOMAIN, e * 1_000_000) for m, e in (("hh", 2), ("hh", 4), ("olh", 2))]
@@ -173,7 +172,7 @@ def moved(e: Estimate, f: np.ndarray) -> tuple[float, float]:
     return float(most[0].max()), float(most[1, :-1].max())
 
 
-def forged(options: argparse.Namespace) -> list[dict]:
+def forged(options: Options) -> list[dict]:
     """How much more one report moves than with the ordinary weights; the pilot is that of many reports."""
     rng, rows = np.random.default_rng(20_271), []
     for exp in designs(options.quick):

@@ -8,7 +8,6 @@ the HTTP door. Prints outcomes, exceptions and growth of memory, writes benchmar
 exits with 1 where anything undocumented came out.
 """
 
-import argparse
 import asyncio
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.store import Store
 
@@ -32,7 +31,7 @@ def memory_mib() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
-def fuzzed(options: argparse.Namespace) -> dict:
+def fuzzed(options: Options) -> dict:
     """Make and check inputs in turn; a message of the ingest path is an input."""
     inputs, door = 20_000 if options.quick else options.inputs, fuzz_requests.Asked()
     rng = Random(options.seed)  # noqa: S311

@@ -15,7 +15,6 @@ first answer of the broker, whose signature was for nothing. Loopback only.
 Writes benchmarks/results/handshakes.json.
 """
 
-import argparse
 import asyncio
 import datetime
 import os
@@ -27,7 +26,7 @@ from itertools import product
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.provisioning import authority
 from hushmote.simulator.broker import MosquittoBroker
@@ -284,7 +283,7 @@ def measured(kind: str, tls: bool, qos: int, count: int, certificates: Certifica
     return row | {"load_average": os.getloadavg()[0]}
 
 
-def rows(options: argparse.Namespace) -> list[dict]:
+def rows(options: Options) -> list[dict]:
     few, many = (100, 0) if options.quick else (500, 2000)
     sizes = [(tls, count) for tls, count in ((False, few), (True, few), (True, many)) if count]
     cases = [(kind, tls, int(kind == "mosquitto"), count) for kind in BROKERS for tls, count in sizes]
@@ -295,7 +294,7 @@ def rows(options: argparse.Namespace) -> list[dict]:
         return [measured(*case, certificates) for case in cases]
 
 
-def retained(options: argparse.Namespace) -> list[dict]:
+def retained(options: Options) -> list[dict]:
     found = []
     for kind, count in product(BROKERS, (2_000, 4_000) if options.quick else (10_000, 20_000)):
         with broker(kind, None) as (ports, pids, _):

@@ -22,7 +22,6 @@ times as many: what two and four hinder each other at the consumer and in the st
 Writes benchmarks/results/ingest.json, ingest_scale.json and ingest_nats.json.
 """
 
-import argparse
 import asyncio
 import multiprocessing
 import tempfile
@@ -47,7 +46,7 @@ from brokers import (
     drain,
     publish,
 )
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.store import Store
@@ -119,16 +118,16 @@ def _members(kind: str, store: str, numbers: tuple[int, ...], reports: Reports) 
     return {k: row | {"modelled_per_s": modelled(rows[1], k)} for k, row in rows.items()}
 
 
-def beside_mosquitto(store: str, options: argparse.Namespace) -> dict[int, Row]:
+def beside_mosquitto(store: str, options: Options) -> dict[int, Row]:
     return _members("mosquitto", store, (1, 2, 4), made(options, 96_000))
 
 
-def members(options: argparse.Namespace) -> dict[str, dict[int, Row]]:
+def members(options: Options) -> dict[str, dict[int, Row]]:
     reports = made(options)
     return {kind: _members(kind, "postgresql", numbers, reports) for kind, numbers in MEMBERS.items()}
 
 
-def parts(options: argparse.Namespace) -> Row:
+def parts(options: Options) -> Row:
     reports, rounds = made(options), 1 if options.quick else 3
     with tempfile.TemporaryDirectory() as folder:
         one = partial(measure, "nats 3", reports=reports, folder=folder, store="postgresql", part=PART)
@@ -169,7 +168,7 @@ def bare(where: int | str, out: Connection, number: int) -> None:
     out.send({"cpu_s": counted(out, run, stopped.set, lambda: seen, subscribed.is_set)})
 
 
-def beside_bare(kind: str, options: argparse.Namespace) -> Row:
+def beside_bare(kind: str, options: Options) -> Row:
     """The aggregator and the bare subscriber, in turn, and the median of their ratios."""
     reports, rows = made(options, 100_000 if kind == "mosquitto" else 0), list[Row]()
     count = len(reports.names)
@@ -190,7 +189,7 @@ def beside_bare(kind: str, options: argparse.Namespace) -> Row:
     return {"reports": count, "rounds": rows, "ratio": ratio}
 
 
-def made(options: argparse.Namespace, usual: int = 0) -> Reports:
+def made(options: Options, usual: int = 0) -> Reports:
     """A fleet's reports: as many as usual, or as are asked for."""
     return Reports(2_000 if options.quick else usual or options.reports)
 

@@ -14,7 +14,6 @@ are through, for as long as --minutes allow; the fresh fleets alone count there.
 Writes benchmarks/results/interval_coverage.json; --quick takes a tenth of the fleets and draws none again.
 """
 
-import argparse
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ import numpy as np
 from draws import POPULATIONS, Tally, clear_quantiles, count_intervals, counts, middles, shares, some_ranges
 from draws import counts_by_law as by_law
 from published import experiment
-from results_file import CONSOLE, run, show
+from results_file import CONSOLE, Options, run, show
 from rich.progress import Progress
 
 from hushmote.device.ldp_client import Experiment
@@ -170,9 +169,7 @@ class Found:
         return {name: {kind: tally.of(kind) for kind in kinds} for name, tally in self.pooled.items()}
 
 
-def covered(
-    todo: list[tuple[Configuration, int]], kinds: Sequence[str], options: argparse.Namespace
-) -> Found:
+def covered(todo: list[tuple[Configuration, int]], kinds: Sequence[str], options: Options) -> Found:
     """Draw all fleets; what fell below 92 % again, the lowest first, unless it is to be quick."""
     until, seeds = time.time() + 60 * options.minutes, np.random.SeedSequence(20_262).spawn(2 * len(todo))
     cases = [(*case, seed) for case, seed in zip(todo, seeds, strict=False)]
@@ -191,7 +188,7 @@ def covered(
     return Found(pooled, low, sorted(again_, key=lambda row: row["coverage"]))
 
 
-def coverage(options: argparse.Namespace) -> dict:
+def coverage(options: Options) -> dict:
     start, todo = time.perf_counter(), list(configurations(1 / 10 if options.quick else 1.0))
     found = covered(todo, KINDS, options)
     table = found.coverage(KINDS)

@@ -28,7 +28,6 @@ shares: of all rows, of the ten most common that are listed, of all other words 
 Writes benchmarks/results/labels.json and, of the third, candidates.json.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -39,7 +38,7 @@ from typing import Any
 
 import numpy as np
 from draws import Tally
-from results_file import run
+from results_file import Options, run
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import discovery, estimate
@@ -162,7 +161,7 @@ METHODS: dict[str, Callable[[list[str], np.ndarray, float, np.random.Generator],
 }
 
 
-def methods(options: argparse.Namespace) -> list[dict[str, Any]]:
+def methods(options: Options) -> list[dict[str, Any]]:
     rows, runs = [], dict.fromkeys(METHODS, 1 if options.quick else 5)
     runs["prefix"] *= 1 if options.quick else 2
     for reports, epsilon in POINTS:
@@ -260,7 +259,7 @@ def discovered(mechanism: Prefix, levels: list[SlotShares]) -> discovery.Discove
     return discovery.Discovery(mechanism.experiment, reports, found, count, least)
 
 
-def mistaken(options: argparse.Namespace) -> list[dict[str, Any]]:
+def mistaken(options: Options) -> list[dict[str, Any]]:
     rows, fleets = [], 5 if options.quick else 400
     for name, population, reports, epsilon, slots_of_it in FLEETS:
         mechanism = mechanism_of(prefix_experiment(epsilon, slots_of_it))
@@ -351,7 +350,7 @@ def measured(case: Case, fleets: int, rng: np.random.Generator) -> dict[str, flo
     }
 
 
-def lists(options: argparse.Namespace) -> list[dict]:
+def lists(options: Options) -> list[dict]:
     rng, rows = np.random.default_rng(20), []
     for case in CASES:
         fleets = max(2, min(400, 600_000 // case.words) // (10 if options.quick else 1))
@@ -359,7 +358,7 @@ def lists(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def conditions(_: argparse.Namespace) -> dict[str, int]:
+def conditions(_: Options) -> dict[str, int]:
     return {"words": WORDS, "letters": len(LETTERS), "length": LENGTH}
 
 

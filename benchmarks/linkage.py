@@ -15,7 +15,6 @@ that it knows for sure. A code is not a reading: what it says of one is bounded 
 Writes benchmarks/results/linkage.json.
 """
 
-import argparse
 import datetime
 import sys
 from collections import Counter, defaultdict
@@ -24,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from published import payload
-from results_file import machine, run
+from results_file import Options, machine, run
 from sqlalchemy import text
 
 from hushmote.device.ldp_client import Experiment
@@ -89,7 +88,7 @@ def journal(store: Store, exp: Experiment, sent: dict[str, int], batch: int) -> 
     return certain, guessed
 
 
-def linked(options: argparse.Namespace) -> list[dict]:
+def linked(options: Options) -> list[dict]:
     rng = np.random.default_rng(20261121)
     sizes = {1: 2000, 3: 3000, 10: 5000, 30: 6000, 100: 10_000, 1000: 20_000}
     if options.quick:

@@ -20,7 +20,6 @@ Peers: one bit (Duchi, Jordan, Wainwright, JASA 2018), piecewise (Wang et al., I
 benchmarks/results/means.json; --quick draws a tenth.
 """
 
-import argparse
 import math
 import time
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from draws import Tally, band, counts_by_law, estimates, mean_and_error, mean_over_ranges
-from results_file import CONSOLE, run
+from results_file import CONSOLE, Options, run
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
@@ -112,7 +111,7 @@ def piecewise(epsilon: float, shares: np.ndarray) -> float:
     return math.sqrt((square / (a - 1) + (a + 3) / (3 * (a - 1) ** 2)) / 4 + variance)
 
 
-def table(options: argparse.Namespace) -> list[Row]:
+def table(options: Options) -> list[Row]:
     rows = []
     for domain in DOMAINS[: 2 if options.quick else None]:
         for epsilon in EPSILONS:
@@ -168,7 +167,7 @@ def peers(epsilon: float) -> dict[str, Fleets]:
     return {"one bit": of(one_bit), "piecewise": of(piecewise)}
 
 
-def fleets(options: argparse.Namespace) -> list[Row]:
+def fleets(options: Options) -> list[Row]:
     """Measured over predicted, for each mechanism."""
     rng, rows = np.random.default_rng(16), []
     for epsilon in EPSILONS:
@@ -194,7 +193,7 @@ COVERED = ((64, 0.5, 1_000), (64, 1.0, 300), (64, 1.0, 10_000), (64, 2.0, 1_000)
 COVERED += ((64, 4.0, 10_000), (16, 1.0, 1_000), (1024, 1.0, 1_000))
 
 
-def coverage(options: argparse.Namespace) -> list[Row]:
+def coverage(options: Options) -> list[Row]:
     """How often intervals hold the population's mean, or the change of it."""
     rng, rows, many = np.random.default_rng(16), [], 200 if options.quick else 2000
     for domain, epsilon, reports in COVERED:
@@ -222,7 +221,7 @@ def coverage(options: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def distributions(options: argparse.Namespace) -> list[Row]:
+def distributions(options: Options) -> list[Row]:
     """Root mean squared error over all ranges of what post-processing makes of the codes."""
     domain, epsilon, many, rng = 256, 1.0, 4 if options.quick else 40, np.random.default_rng(16)
     # The reach that is best for distributions, by Li et al.'s formula.
@@ -247,7 +246,7 @@ def distributions(options: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def times(options: argparse.Namespace) -> list[Row]:
+def times(options: Options) -> list[Row]:
     """Seconds, the best of several."""
     rows = []
     for domain in (64, 1024) if options.quick else (64, 1024, 4096, 65_536):

@@ -121,12 +121,12 @@ class Copy:
         )
         return done.stdout.strip()
 
-    def check(self, tests: Sequence[str], *, keep: bool = False) -> str | None:
-        """Run tests, of whole files the quick ones; return None where all pass, else what pytest says.
+    def check(self, tests: Sequence[str], *, slow: bool = False, keep: bool = False) -> str | None:
+        """Run tests, of whole files slow ones only if wanted; return None where all pass, else what it says.
 
         keep: whether compiled files are kept. A mutant's must not be: the next could be taken for it.
         """
-        quick = () if all("::" in test for test in tests) else ("-m", "not slow")
+        quick = () if slow or all("::" in test for test in tests) else ("-m", "not slow")
         environment = self._environment | ({} if keep else {"PYTHONDONTWRITEBYTECODE": "1"})
         process = subprocess.Popen(
             [sys.executable, *_PYTEST, *quick, *tests], cwd=self.root, env=environment, text=True,
@@ -141,12 +141,12 @@ class Copy:
         return said if process.returncode else None
 
     def survives(self, mutant: Mutant) -> bool:
-        """Whether no test notices the mutant."""
+        """Whether no test notices the mutant, the slow ones asked last."""
         path = self.root / mutant.file
         source, times = path.read_text("utf-8"), path.stat()
         path.write_text(mutant.applied(source), "utf-8")
         try:
-            return self.check(mutant.tests) is None
+            return all(self.check(mutant.tests, slow=slow) is None for slow in (False, True))
         finally:
             path.write_text(source, "utf-8")
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # its compiled file is good again

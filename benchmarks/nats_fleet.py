@@ -9,7 +9,6 @@ What a subscription costs is measured by handshakes.py, syncing by ingest.py and
 Writes benchmarks/results/nats_fleet.json.
 """
 
-import argparse
 import datetime
 import re
 import statistics
@@ -22,7 +21,7 @@ from typing import Any
 import paho.mqtt.client as paho
 from brokers import memory_mib
 from paho.mqtt.enums import CallbackAPIVersion
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.ingest.tls import client_context
 from hushmote.server.provisioning import nats
@@ -108,7 +107,7 @@ def listed(boards: int, *, by_subject: bool) -> dict[str, Any]:
             return row | {"rss_mb": round(memory_mib(servers.pid()) * 1.024, 1)}
 
 
-def users(options: argparse.Namespace) -> list[dict[str, Any]]:
+def users(options: Options) -> list[dict[str, Any]]:
     sizes = (100, 1_000) if options.quick else (1_000, 10_000, 100_000)
     return [listed(n, by_subject=subject) for subject in (False, True) for n in sizes]
 

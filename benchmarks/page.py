@@ -19,7 +19,6 @@ readers, so that with 2 cores they share what the aggregator needs.
 Writes benchmarks/results/page.json.
 """
 
-import argparse
 import ast
 import asyncio
 import contextlib
@@ -39,7 +38,7 @@ import aiohttp
 import numpy as np
 import socketio
 from brokers import NO_SAVING, Reports, aggregate, cpu_s, drain, memory_mib, publish
-from results_file import run
+from results_file import Options, run
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.wait import WebDriverWait
@@ -189,7 +188,7 @@ def _open(port: int, out: Connection, number: int, url: str) -> None:
     aggregate(port, out, number, url, counting=Counting(fleets=[FLEET]))  # the simulated fleet is open
 
 
-def measured(options: argparse.Namespace) -> dict:
+def measured(options: Options) -> dict:
     boards, messages, rounds, views = (4_100_000, 30_000, 2, 5)
     if options.quick:
         boards, messages, rounds, views = (100_000, 5_000, 1, 1)

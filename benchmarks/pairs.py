@@ -12,9 +12,6 @@ errors their denominator is above 0; those below the bound are not shown to anyb
 Writes benchmarks/results/pairs.json; --quick takes a twentieth of the fleets of a sixth of them.
 """
 
-from __future__ import annotations
-
-import argparse
 import json
 import math
 import multiprocessing
@@ -23,7 +20,7 @@ from itertools import pairwise, product
 
 import numpy as np
 from draws import Tally, counts
-from results_file import CONSOLE, machine, run
+from results_file import CONSOLE, Options, machine, run
 from rich.progress import track
 
 from hushmote.device.ldp_client import Experiment
@@ -206,7 +203,7 @@ def cover(configuration: Configuration) -> Tally:
     return tally
 
 
-def coverage(options: argparse.Namespace) -> list[dict]:
+def coverage(options: Options) -> list[dict]:
     """Each kind, over all configurations, and by how far the smallest denominator is above 0."""
     grid = product(("crashes", "delays"), ("flat", "views", "marginals too"), EPSILONS, SIZES)
     fleets = FLEETS // 20 if options.quick else FLEETS
@@ -238,7 +235,7 @@ def _hits(tally: Tally, kind: str) -> tuple[float, float]:
     return hits, n
 
 
-def both(options: argparse.Namespace) -> dict:
+def both(options: Options) -> dict:
     settings = {"epsilons": EPSILONS, "reports": SIZES, "fleets": FLEETS, "confidence": 0.95}
     return machine() | {"settings": settings, "variances": costs(), "coverage": coverage(options)}
 

@@ -22,7 +22,6 @@ times: all methods in turn, round after round, so that a busy machine slows all 
 Writes benchmarks/results/peers.json, whose numbers results/peers.md tells.
 """
 
-import argparse
 import math
 import time
 import warnings
@@ -37,7 +36,7 @@ from multi_freq_ldpy.estimators.Histogram_estimator import MI  # pyright: ignore
 from multi_freq_ldpy.pure_frequency_oracles import GRR, LH, UE  # pyright: ignore[reportMissingImports]
 from published import experiment
 from pure_ldp import frequency_oracles as pure  # pyright: ignore[reportMissingImports]
-from results_file import machine, run
+from results_file import Options, machine, run
 from scipy import stats
 
 from hushmote.device.ldp_client import DRBG, Experiment
@@ -321,7 +320,7 @@ def peer_errors(
     return rows
 
 
-def errors(options: argparse.Namespace) -> dict:
+def errors(options: Options) -> dict:
     rng, quick = np.random.default_rng(7), options.quick
     sizes = SIZES[:2] if quick else SIZES
     start = time.process_time()
@@ -423,7 +422,7 @@ def in_turn(work: dict[str, Work], scale: dict[str, float], rounds: int, more: d
     return rows
 
 
-def times(options: argparse.Namespace) -> dict:
+def times(options: Options) -> dict:
     rng, quick = np.random.default_rng(8), options.quick
     rounds = 3 if quick else ROUNDS
     start = time.process_time()

@@ -12,13 +12,12 @@ squared error is taken in parts of the variance that is predicted at the fleet's
 Writes benchmarks/results/plans.json; --quick takes a tenth of the plans and a fifth of the fleets.
 """
 
-import argparse
 import itertools
 import math
 import time
 
 import numpy as np
-from results_file import CONSOLE, run
+from results_file import CONSOLE, Options, run
 from rich.progress import track
 
 from hushmote.server.epsilon import MICRO
@@ -139,7 +138,7 @@ def _codes(design: Design, classes: list[np.ndarray]) -> np.ndarray:
     return result
 
 
-def planned(options: argparse.Namespace) -> dict:
+def planned(options: Options) -> dict:
     start, rng, plans = time.monotonic(), np.random.default_rng(13), grid()
     groups = GROUPS // 5 if options.quick else GROUPS
     plans = plans[:: 10 if options.quick else 1]

@@ -12,7 +12,6 @@
 Writes benchmarks/results/post_processing.json.
 """
 
-import argparse
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ import numpy as np
 from draws import counts_by_law as fleet
 from draws import estimates, mean_over_ranges
 from published import experiment
-from results_file import run, show
+from results_file import Options, run, show
 from scipy.optimize import nnls
 
 from hushmote.device.ldp_client import Experiment
@@ -87,7 +86,7 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0)
 REPORTS = (1_000, 10_000, 100_000, 1_000_000)
 
 
-def cells(options: argparse.Namespace, *designs: tuple[str, int]) -> Iterator[tuple]:
+def cells(options: Options, *designs: tuple[str, int]) -> Iterator[tuple]:
     """The experiments of all ε with their populations, numbers of reports, and what says which they are."""
     sizes = [(1.0, 10_000)] if options.quick else [(e, n) for e in EPSILONS for n in REPORTS]
     for (mechanism, domain), (epsilon, reports) in product(designs, sizes):
@@ -97,7 +96,7 @@ def cells(options: argparse.Namespace, *designs: tuple[str, int]) -> Iterator[tu
             yield exp, f, row | {"population": name}
 
 
-def distortion(options: argparse.Namespace) -> list[dict]:
+def distortion(options: Options) -> list[dict]:
     """Of each method, beside raw; prints the errors over raw's, the worst, and how many are above 1."""
     rng, rows, groups = np.random.default_rng(11), [], defaultdict(list)
     ways = {name: lambda e, process=process: process(e).frequencies for name, process in METHODS.items()}
@@ -144,7 +143,7 @@ WAYS: dict[str, Way] = {
 _KEYS = ("ranges", "se", "bins", "empty", "mode")
 
 
-def ranges(options: argparse.Namespace) -> list[dict]:
+def ranges(options: Options) -> list[dict]:
     """Ratios to raw of hierarchies, 40 fleets a cell; where nonnegative exceeds 1.05, 200 fleets again."""
     rng, rows = np.random.default_rng(11), []
     domains = (64,) if options.quick else (64, 100, 256)
@@ -192,7 +191,7 @@ def forged(exp: Experiment, target: int, reports: int, rng: np.random.Generator)
     return counts
 
 
-def poisoning(options: argparse.Namespace) -> list[dict]:
+def poisoning(options: Options) -> list[dict]:
     """Forgers are a share of all reports; changes are against the same fleet with honest ones instead."""
     rng, rows, target, honest = np.random.default_rng(11), [], DOMAIN * 3 // 4 + 1, 100_000
     designs = (("grr", 1.0), ("olh", 1.0), ("hh", 1.0), ("olh", 4.0))
@@ -215,7 +214,7 @@ def poisoning(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def times(options: argparse.Namespace) -> list[dict]:
+def times(options: Options) -> list[dict]:
     """Processor seconds with 1,000,000 reports at ε = 1, of the top 20."""
     rng, rows = np.random.default_rng(11), []
     sizes = (("olh", 1024), ("hh", 1024), ("olh", 4096), ("olh", 65_536), ("hh", 65_536))

@@ -9,7 +9,6 @@ seconds are the aggregator's own process's. Where others use the machine only th
 benchmarks/results/publishing.json.
 """
 
-import argparse
 import datetime
 import tempfile
 from contextlib import ExitStack
@@ -18,7 +17,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 from brokers import FLEET, Reports, aggregate, brokers, drain, fill, publish
 from published import payload
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.results.publication import Publication
 from hushmote.server.results.publisher import Publisher
@@ -51,7 +50,7 @@ def experiments(store: Store, rng: np.random.Generator) -> None:
         fill(store, FLEET, [], dict(zip(days, map(np.bincount, drawn), strict=True)), name=other.name)
 
 
-def measured(options: argparse.Namespace) -> dict:
+def measured(options: Options) -> dict:
     devices, rounds = (5_000, 1) if options.quick else (50_000, 3)
     rows, number, reports = [], 0, Reports(devices)
     with tempfile.TemporaryDirectory() as folder, brokers("mosquitto") as (port, ports, _):

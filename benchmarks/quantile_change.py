@@ -7,13 +7,12 @@ without a change also a flat population, two bells far apart, and sides of diffe
 below 5 %. Writes benchmarks/results/quantile_change.json; --quick draws a tenth.
 """
 
-import argparse
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from draws import counts
 from published import experiment
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.answers.change import changed_readings
 from hushmote.server.answers.rows import ChangeRow
@@ -70,7 +69,7 @@ def result(case: Case, pairs: int, rng: np.random.Generator) -> dict:
     return asdict(case) | numbers
 
 
-def rows(options: argparse.Namespace) -> list[dict]:
+def rows(options: Options) -> list[dict]:
     rng = np.random.default_rng(20_261_123)
     return [result(case, PAIRS // 10 if options.quick else PAIRS, rng) for case in CASES]
 

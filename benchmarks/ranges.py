@@ -11,7 +11,6 @@ What re-weighting the least squares by what a first pass found gains is measured
 Writes benchmarks/results/ranges.json and ranges.png.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 import published
 from draws import LN_3, mean_and_error, mean_over_ranges
 from draws import shares as population
-from results_file import RESULTS, run
+from results_file import RESULTS, Options, run
 from scipy.linalg import hadamard
 
 from hushmote.device.ldp_client import Experiment, Level
@@ -143,7 +142,7 @@ def error(exp: Experiment, shares: Floats, takes: str = "assumed") -> float:
 # --- The tables -----------------------------------------------------------------------------------
 
 
-def over_published(options: argparse.Namespace) -> list[dict]:
+def over_published(options: Options) -> list[dict]:
     """D = 256, e^ε = 3: errors of the published trees and of the chosen one."""
     runs, rng = 40 if options.quick else 4000, np.random.default_rng(20_261)
     plans = {f"fanout {f}, equal": tree(256, LN_3, f, PUBLISHED_CELLS[f]) for f in (2, 4, 16)}
@@ -168,7 +167,7 @@ def over_published(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def gains(options: argparse.Namespace) -> list[dict]:
+def gains(options: Options) -> list[dict]:
     """Variance of the chosen tree over that of fanout 4 with equal weights, by formula."""
     rows = []
     for workload in (ALL_RANGES, PREFIXES):
@@ -185,7 +184,7 @@ def gains(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def measured_gains(options: argparse.Namespace) -> list[dict]:
+def measured_gains(options: Options) -> list[dict]:
     runs, rng, rows = 20 if options.quick else 1600, np.random.default_rng(20_262), []
     for domain, epsilon in ((100, 1_000_000), (64, 4_000_000), (1000, 1_000_000)):
         shares, pair = population("uniform", domain), (chosen(domain, epsilon), equal(domain, epsilon, 4))
@@ -200,7 +199,7 @@ def measured_gains(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def beside_powers(options: argparse.Namespace) -> list[dict]:
+def beside_powers(options: Options) -> list[dict]:
     rows = []
     for domain in (200, 240, 255, 256, 257, 272, 300, 400, 511, 512, 513):
         row = {"domain": domain, "chosen": oracle.choose(domain, LN_3, ALL_RANGES).variance}
@@ -208,7 +207,7 @@ def beside_powers(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def over_domains(options: argparse.Namespace) -> dict[str, list]:
+def over_domains(options: Options) -> dict[str, list]:
     """Variance times reports over all ranges at ε = 1, for the plot."""
     domains = sorted({round(16 * 2 ** (i / 8)) for i in range(65)} | {4**i + 1 for i in range(2, 7)})
     domains = domains[:: 10 if options.quick else 1]

@@ -14,6 +14,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+Options = argparse.Namespace
 RESULTS = Path(__file__).parent / "results"
 CONSOLE = Console(width=180)
 
@@ -59,6 +60,16 @@ def _text(value: Any, indent: str = "") -> str:
     return "[\n" + ",\n".join(lines) + f"\n{indent}]"
 
 
+def least_cpu_s(work: Callable[[], object], rounds: int) -> float:
+    """Least CPU time of so many calls: what else runs on the machine only ever adds to it."""
+    taken = []
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
 # --- Options and tables ---------------------------------------------------------------------------
 
 
@@ -79,7 +90,7 @@ def options(doc: str | None, parts: Mapping[str, Any] | None = None, **more: dic
 def run(
     doc: str | None,
     name: str,
-    parts: Mapping[str, Callable[[argparse.Namespace], Any]],
+    parts: Mapping[str, Callable[[Options], Any]],
     *,
     own_machine: bool = False,
     head: dict[str, Any] | None = None,

@@ -7,7 +7,6 @@ Writes benchmarks/results/store_bytes.json, benchmarks/results/arrival_simulated
 `python benchmarks/scale.py` makes the page's tables.
 """
 
-import argparse
 import tempfile
 from dataclasses import replace
 from itertools import product
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from brokers import database, fill
 from published import payload as experiment_payload
-from results_file import run
+from results_file import Options, run
 from scale import BINS, DAYS, STORE_FEW, STORE_MANY
 
 from hushmote.server.store import Store
@@ -57,7 +56,7 @@ def size(store: Store) -> int:
         return int(connection.exec_driver_sql(total).scalar_one())
 
 
-def stores(options: argparse.Namespace) -> list[dict]:
+def stores(options: Options) -> list[dict]:
     rows, counts = [], (2_000,) if options.quick else (STORE_FEW, STORE_MANY)
     with tempfile.TemporaryDirectory() as folder:
         for kind, count in product(("sqlite", "postgresql"), counts):
@@ -80,7 +79,7 @@ def ways(count: int, server: Server) -> dict[str, Boards]:
     }
 
 
-def arrivals(options: argparse.Namespace) -> list[dict]:
+def arrivals(options: Options) -> list[dict]:
     """Boards that are simulated, and the picture of the last case."""
     rows, runs = [], {}
     cases = (("mosquitto", 1, 20_000), ("nats 3", 6, 60_000))

@@ -8,15 +8,13 @@
 Writes benchmarks/results/simulator.json.
 """
 
-import argparse
 import multiprocessing
 import time
-from collections.abc import Callable
 
 import numpy as np
 from brokers import memory_mib
 from published import experiment
-from results_file import run
+from results_file import Options, least_cpu_s, run
 
 from hushmote.simulator import vectorised
 
@@ -32,17 +30,7 @@ EXPERIMENTS: dict[str, tuple[str, int, int]] = {
 }
 
 
-def best_s(work: Callable[[], object]) -> float:
-    """Least CPU time of REPEATS calls: what else runs on the machine only ever adds to it."""
-    times = []
-    for _ in range(REPEATS):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
-def fast(options: argparse.Namespace) -> list[dict]:
+def fast(options: Options) -> list[dict]:
     reports = 10**6 if options.quick else 5 * 10**6
     rng = np.random.default_rng(1)
     rows = []
@@ -50,8 +38,8 @@ def fast(options: argparse.Namespace) -> list[dict]:
         exp = experiment(mechanism, domain, epsilon)
         indices = rng.integers(0, domain, reports)
         counts = np.bincount(indices, minlength=domain)
-        codes_s = best_s(lambda e=exp, i=indices: vectorised.codes(e, i, rng))
-        histogram_s = best_s(lambda e=exp, c=counts: vectorised.histogram(e, c, rng))
+        codes_s = least_cpu_s(lambda e=exp, i=indices: vectorised.codes(e, i, rng), REPEATS)
+        histogram_s = least_cpu_s(lambda e=exp, c=counts: vectorised.histogram(e, c, rng), REPEATS)
         row = {"experiment": name, "code_count": exp.code_count}
         row["g"] = ", ".join(str(level.g) for level in exp.levels)
         rows.append(row | {"codes_per_s": reports / codes_s, "histogram_per_s": reports / histogram_s})
@@ -70,7 +58,7 @@ def simulate_alone(devices: int) -> dict:
     return {"devices": devices, "seconds": seconds} | memory
 
 
-def memory(options: argparse.Namespace) -> dict:
+def memory(options: Options) -> dict:
     with multiprocessing.get_context("spawn").Pool(1) as fresh:
         return fresh.apply(simulate_alone, (10**7 if options.quick else 10**8,))
 

@@ -13,7 +13,6 @@ nearly independent; its 95 % interval is told in MiB an hour. At the end everyth
 once. Writes benchmarks/results/soak.json; --quick runs a minute and writes nothing.
 """
 
-import argparse
 import socket
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 from brokers import FLEET, MASTER, Process, set_up
 from published import payload as experiment_payload
-from results_file import run
+from results_file import Options, run
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
@@ -141,7 +140,7 @@ def soak(minutes: float, devices: int, sample_s: float) -> dict:
     return found | {"samples": samples[:: max(1, len(samples) // 120)]}
 
 
-def soaked(options: argparse.Namespace) -> dict:
+def soaked(options: Options) -> dict:
     return soak(1.0, 2000, 1.0) if options.quick else soak(options.minutes, 50_000, 5.0)
 
 

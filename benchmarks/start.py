@@ -16,7 +16,6 @@ devices' reports to `hh` over 1,024 values.
 Writes benchmarks/results/start.json and start_up.json.
 """
 
-import argparse
 import datetime
 import os
 import resource
@@ -29,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from brokers import FLEET, Process, device_name, fill
 from published import payload as experiment_payload
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker
@@ -91,7 +90,7 @@ def alone(*command: str, refused: bool = False) -> tuple[float, float]:
     return time.perf_counter() - begin, _children_cpu_s() - before
 
 
-def started(options: argparse.Namespace) -> dict:
+def started(options: Options) -> dict:
     devices, rounds = (10_000, 3) if options.quick else (1_000_000, 15)
     rows: dict[str, list[tuple[float, float]]] = {
         "Python alone": [alone(sys.executable, "-c", "") for _ in range(rounds)]
@@ -114,7 +113,7 @@ def started(options: argparse.Namespace) -> dict:
     return result
 
 
-def commands(options: argparse.Namespace) -> dict:
+def commands(options: Options) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{Path(folder) / 'store.sqlite'}"
         make_store(store, 20_000)

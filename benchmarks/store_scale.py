@@ -11,7 +11,6 @@ its CPU seconds are those of all its processes. Then what reads all of it is tim
 Writes its part of benchmarks/results/ingest_scale.json, and benchmarks/results/store_scale.json.
 """
 
-import argparse
 import resource
 import statistics
 import tempfile
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 import psycopg
 from brokers import FLEET, Cluster, Reports, aggregate, brokers, cpu_s, drain, fill, publish, set_up
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.planning import remaining
 from hushmote.server.store import Store
@@ -65,7 +64,7 @@ def ratio(rows: list[Row], key: Callable[[Row], float]) -> float:
     return other / one
 
 
-def million(options: argparse.Namespace) -> Row:
+def million(options: Options) -> Row:
     sizes, count, rounds = ((100_000, 1_000_000), 100_000, 3)
     if options.quick:
         sizes, count, rounds = ((2_000, 20_000), 2_000, 1)
@@ -116,7 +115,7 @@ def read_all(url: str, devices: int) -> dict[str, float]:
     return taken | {"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
-def devices(options: argparse.Namespace) -> Row:
+def devices(options: Options) -> Row:
     sizes = (2_000, 20_000) if options.quick else (1_000_000, 10_000_000)
     count, rounds, rows = 2_000 if options.quick else options.count, 1 if options.quick else 4, []
     with Cluster(durable=True, settings=SETTINGS) as cluster:

@@ -10,7 +10,6 @@ about one fleet are correlated: a standard error is that of a ratio of sums over
 Writes benchmarks/results/top_k.json.
 """
 
-import argparse
 import csv
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from importlib import resources
 
 import numpy as np
 from published import experiment
-from results_file import run
+from results_file import Options, run
 
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.top_k import top
@@ -149,7 +148,7 @@ def rows_of(fleets: list[Cells]) -> list[dict]:
     return rows
 
 
-def unseen(options: argparse.Namespace) -> dict:
+def unseen(options: Options) -> dict:
     start, rng, each = time.process_time(), np.random.default_rng(31), 2 if options.quick else EACH
     rows = rows_of([answers(name, of, rng) for _ in range(each) for name, of in POPULATIONS.items()])
     spent = time.process_time() - start

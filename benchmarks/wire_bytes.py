@@ -9,13 +9,12 @@ MQTT 3.1.1, sections 3.3 and 3.4); TCP, TLS and keep-alives come on top. --quick
 means; else it writes benchmarks/results/wire_bytes.json.
 """
 
-import argparse
 import json
 import sys
 
 import numpy as np
 from published import payload
-from results_file import run
+from results_file import Options, run
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.wire import report, topics
@@ -80,7 +79,7 @@ def measure(name: str, count: int) -> dict:
     return row
 
 
-def rows(options: argparse.Namespace) -> dict:
+def rows(options: Options) -> dict:
     found = [measure(name, 50 if options.quick else 1_000) for name in EXPERIMENTS]
     promised = next(row for row in found if row["experiment"] == PROMISED)
     if promised["code_bytes"] != 2 or promised["authenticated"]["payload"] != 19:

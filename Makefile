@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo page test quick long check docs pages pictures firmware pico mip bench lock audit sbom clean
+.PHONY: demo page test quick long check docs pages pictures firmware pico esphome arduino mip bench lock audit sbom clean
 
 # With BROKER=nats on three NATS servers of its own, none of them a system package.
 demo: $(VENV)/.demo $(if $(filter nats,$(BROKER)),$(VENV)/.cluster)
@@ -26,6 +26,7 @@ test: $(VENV)/.test
 	@mkdir -p build
 	{ $(MAKE) --jobs=2 --output-sync=target check firmware > build/checks.txt 2>&1; checks=$$?; \
 	  cat build/checks.txt; exit $$checks; } & checks=$$!; \
+	$(BIN)/pytest --collect-only > build/tests.txt; \
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal; tests=$$?; \
 	wait $$checks && exit $$tests
 
@@ -39,20 +40,34 @@ long: $(VENV)/.test
 	LONG=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 firmware: $(VENV)/.test
+	$(BIN)/python firmware_tests/check_c.py
+	$(BIN)/python firmware_tests/steps_c.py
 	$(BIN)/python firmware_tests/run.py
 
 # MicroPython's own firmware on an emulated Raspberry Pi Pico, for make firmware and docs/reporter.md: some minutes, 300 MB.
 pico: $(VENV)/.test
 	$(BIN)/python firmware_tests/runtimes.py --pico
 
+# PyPI's ESPHome, for tests/clients/test_esphome.py: a minute, 250 MB.
+esphome:
+	python3 -m venv .rig/esphome
+	.rig/esphome/bin/pip install esphome==2026.6.5
+
+# What tests/clients/test_c_packages.py runs the library for Arduino with: half a minute, 5 MB.
+arduino:
+	mkdir -p .rig/arduino
+	git clone --depth 1 https://github.com/arduino/ArduinoCore-API .rig/arduino/ArduinoCore-API
+	git clone --depth 1 https://github.com/256dpi/arduino-mqtt .rig/arduino/arduino-mqtt
+
 # What mpremote mip install takes: put the folder on a web server, or give its package.json to mpremote.
 mip: $(VENV)/.test
 	$(BIN)/python -m hushmote.server.provisioning.mip build/mip
 
+# pyright with more room for what is young: a sixth less CPU time.
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/pyright --pythonpath $(BIN)/python
 	cd $(VENV)/linked && ../bin/lint-imports --config ../../pyproject.toml
 
 # The documentation as a site, in build/site; a dead link or anchor is an error. The tests build it, too.
@@ -60,9 +75,10 @@ docs: $(VENV)/.test
 	-$(BIN)/python web/board/fetch.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# Everything that is generated and kept: vectors, what the browser board asks, the commands' page, the mechanisms'.
+# Everything that is generated and kept: vectors, what the browser board asks, the commands' page, the mechanisms' and the
+# clients'.
 pages: $(VENV)/.test
-	for made in vectors board_examples command_line mechanisms; do $(BIN)/python tests/support/make_$$made.py || exit 1; done
+	for made in vectors board_examples command_line mechanisms clients; do $(BIN)/python tests/support/make_$$made.py || exit 1; done
 
 # Pictures of every view of the page for docs/page.md, as Chromium shows them.
 pictures: $(VENV)/.test

@@ -1,5 +1,6 @@
 """Fixtures that tests of several modules take, and the markers of every test."""
 
+import gc
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.addaudithook(_watch)
+    gc.disable()  # what is collected stays: looking through it again and again is an eighth of the time
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
@@ -45,6 +47,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function):
             for marker in sorted(reach.marks(item)):
                 item.add_marker(marker)
+            if lacks := reach.lacking(item):
+                item.add_marker(pytest.mark.skip(lacks))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

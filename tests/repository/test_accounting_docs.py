@@ -1,7 +1,5 @@
 """docs/theorems.md says what the code does: its examples run, its table is recomputed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -33,5 +31,5 @@ def test_the_table_of_reports_is_what_the_theorems_allow():
 
 def test_every_theorem_has_its_section_and_its_kind_in_the_first_table():
     for name, theorem in THEOREMS.items():
-        assert re.search(rf"^## {name}\b", PAGE, re.MULTILINE)
+        assert re.search(rf"^## {name}\b", PAGE, re.MULTILINE), f"docs/theorems.md has no section {name}"
         assert re.search(rf"^\| `{name}` \| {theorem.rule} \|", PAGE, re.MULTILINE)

@@ -5,8 +5,6 @@ Blocks that need more than a machine has here are held to what the command line 
 LONG=1 (`make long`) runs slow ones too.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -27,7 +25,10 @@ from hushmote.cli import main
 
 ROOT = Path(__file__).parents[2]
 LONG = bool(os.environ.get("LONG"))
-PATTERNS = ("*.md", "docs/**/*.md", "benchmarks/*.md", "studies/*.md", "examples/**/*.md")
+PATTERNS = (
+    *("*.md", "docs/**/*.md", "benchmarks/*.md", "studies/*.md", "examples/**/*.md"),
+    "clients/**/*.md",
+)
 # Made from the help of the commands, with their usage; its examples are held to what is understood.
 HELP = sorted(ROOT.glob("docs/commands-*.md"))
 PAGES = [

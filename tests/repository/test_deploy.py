@@ -12,12 +12,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from boards import FLEET_KEYS, MASTER, experiment, payload_of
+from boards import FLEET_KEYS, MASTER, ask_fleet, experiment
 from certificates import Authority
 from command_line import parse
 from running import WAIT_S, until
 from served import add_fleet, get, served
-from traffic import crowd, needs_mosquitto, publish
+from traffic import crowd, publish
 
 from hushmote.server.provisioning import master_key, nats
 from hushmote.server.provisioning.fleet_spec import FleetSpec
@@ -85,7 +85,6 @@ def test_systemd_takes_the_lines_for_mosquitto_s_unit(tmp_path):
     assert f"cp -r /root/home/broker/. {folder}/\n" in page
 
 
-@needs_mosquitto
 @pytest.mark.parametrize("unit", AGGREGATORS)
 def test_a_units_command_counts_reports_over_tls_as_systemd_starts_it(unit, tmp_path):
     ca, port, http = Authority(tmp_path), free_port(), free_port()
@@ -130,8 +129,7 @@ def test_a_units_command_counts_reports_over_tls_as_systemd_starts_it(unit, tmp_
         for i in range(50)
     ]
     with Store(url) as store, MosquittoBroker(settings=lines) as broker:
-        store.add_fleet("home", keyed=True)
-        store.add_experiment("home", payload_of(exp))
+        ask_fleet(store, "home", exp, keyed=True)
         with served(*command[2:], environment=environment) as process:
             process.ready()
             publish(broker, messages)
@@ -234,7 +232,6 @@ def test_a_wheel_is_made_of_what_the_container_file_copies(tmp_path):
         assert {f"hushmote/{path}" for path in sent} <= set(packed.namelist())
 
 
-@needs_mosquitto
 def test_the_container_files_command_runs_and_its_health_check_tells_good_from_bad(tmp_path):
     found = dict(instructions())
     command = json.loads(found["CMD"])

@@ -9,10 +9,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     document
-    for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "studies/*.md", "examples/*.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "benchmarks/*.md",
+        "studies/*.md",
+        "examples/*.md",
+        "clients/**/*.md",
+    )
     for document in sorted(ROOT.glob(pattern))
 ]
-FOLDERS = "device|server|simulator|studies|cli|tests|firmware_tests|benchmarks|docs|examples|deploy"
+FOLDERS = "clients|device|server|simulator|studies|cli|tests|firmware_tests|benchmarks|docs|examples|deploy"
 # A path from the project's folder, alone or in a command; * stands for anything, :: for a test in it.
 PATH = re.compile(rf"(?:^|\s)((?:{FOLDERS})/[\w./*@-]*)")
 TEST = re.compile(r"^(test_\w+)(?:::(\w+))?$")

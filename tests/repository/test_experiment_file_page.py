@@ -71,13 +71,13 @@ def test_every_field_of_the_file_and_of_the_json_is_there():
     own = {name for mechanism in MECHANISMS.values() for name in mechanism.parameters}
     assert listed == set(definition.Definition.model_fields) - {"parameters"} | own | set(
         ExperimentBudget.model_fields
-    )
+    ), "the first table of docs/experiment-file.md"
     named = {name for row in rows("The JSON that boards get") for name in re.findall(r"`(\w+)`", row[0])}
     known = set()
     for example in EXAMPLES:
         fields = json.loads(definition.load(example).payload())
         known |= set(fields) | set(fields["budget"])
-    assert named == known | own
+    assert named == known | own, "the table of the JSON in docs/experiment-file.md"
 
 
 @pytest.mark.parametrize(("written", "said"), MISTAKES)

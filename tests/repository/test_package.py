@@ -5,8 +5,6 @@ that holds, besides, the distributions that the wheel's own metadata asks for an
 to what is installed here: the versions that are tested, without downloading them a second time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """docs/planning.md: its commands print what it shows, and its numbers are those of the theorems."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -16,7 +16,7 @@ from certificates import Authority
 from filled import fill
 from running import WAIT_S, until
 from served import get, served
-from traffic import crowd, needs_mosquitto, publish
+from traffic import crowd, publish
 
 from hushmote.server.store import Store
 from hushmote.server.wire import topics
@@ -103,7 +103,6 @@ def variables() -> Iterator[tuple[str, str]]:
             yield label, chosen(query)
 
 
-@needs_mosquitto
 @needs_prometheus
 def test_every_query_of_the_dashboard_and_of_the_alerts_gives_data(tmp_path):
     ca, port, http = Authority(tmp_path), free_port(), free_port()

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from browser import browsing, needs_chromium
+from browser import browsing
 from browser_board import fetched, static
 from markdown import Markdown
 from markdown_it import MarkdownIt
@@ -19,7 +19,8 @@ from markdown_it import MarkdownIt
 from hushmote.web.board.fetch import CannotFetch, fetch
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("*s/README.md"))]
+PATTERNS = ("docs/*.md", "*.md", "*s/README.md", "clients/*/README.md")
+PAGES = [path for pattern in PATTERNS for path in sorted(ROOT.glob(pattern))]
 # What a page is made of, where both readers of Markdown must agree.
 PARTS = {"h1", "h2", "h3", "h4", "p", "ul", "ol", "li", "table", "tr", "th", "td", "pre", "blockquote", "img"}
 # What a browser fetches without being asked.
@@ -118,7 +119,6 @@ def test_the_tour_stands_there_with_what_it_shows(site: Path):
     assert 'href="examples/tour.html"' in (site / "python.html").read_text()
 
 
-@needs_chromium
 def test_the_start_page_has_a_board_that_reports_without_a_server(site: Path, tmp_path: Path):
     fetched()
     with static(site) as url, browsing(tmp_path) as chromium:

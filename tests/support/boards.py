@@ -31,6 +31,13 @@ def payload_of(exp):
     return _payloads[exp.sha256]
 
 
+def ask_fleet(store, fleet, asked, *more, keyed=False, **options):
+    """Add a fleet that is asked this experiment, or this payload; returns the experiment."""
+    store.add_fleet(fleet, keyed=keyed)
+    payload = asked if isinstance(asked, bytes) else payload_of(asked)
+    return store.add_experiment(fleet, payload, *more, **options)
+
+
 class MemoryStorage(dict):
     def read(self, slot):
         return self.get(slot)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from babel import Locale
 from running import WAIT_S
 from selenium import webdriver
@@ -25,10 +24,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-needs_chromium = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None,
-    reason="no Chromium: apt-get install chromium chromium-driver",
-)
 SWISS = Locale("de", "CH").number_symbols["latn"]["group"]  # of 1,000: ’ up to Babel 2.18, ' since
 assert SWISS in ("’", "'")
 _NOT_YET = (

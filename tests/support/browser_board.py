@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from browser import Browser
@@ -55,10 +56,16 @@ class BoardPage:
 
     def open(self, *, fresh: bool = False, query: str = "") -> None:
         """Load the page, which for the board is power on; fresh: in a browser that never was here."""
-        self.browser.open(self.url + query)
         if fresh:
-            self.browser.script("localStorage.clear()")
-            self.browser.open(self.url + query)
+            self.browser.open("about:blank")  # a board that is just being made would go on writing
+            self.forgets("local_storage,indexeddb")
+        self.browser.open(self.url + query)
+
+    def forgets(self, kinds: str) -> None:
+        """The browser loses what it keeps, of such kinds."""
+        origin = "{0.scheme}://{0.netloc}".format(urlsplit(self.url))
+        command = "Storage.clearDataForOrigin"
+        self.browser.driver.execute_cdp_cmd(command, {"origin": origin, "storageTypes": kinds})
 
     def asked(self) -> None:
         """The page shows its question, whatever was answered."""

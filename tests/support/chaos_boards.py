@@ -7,8 +7,6 @@ runs. A board keeps account of what it wrote to a socket and of what it was told
 in one asyncio loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """Faults of a NATS cluster's servers: killed, stopped, paused, wiped, cut off, filled up, without power."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a chaos run disturbs, what strikes in it, and when: a plan is drawn from a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

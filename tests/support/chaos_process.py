@@ -1,7 +1,5 @@
 """`hushmote serve` as a process that is killed and started again."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

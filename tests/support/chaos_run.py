@@ -10,8 +10,6 @@ everything runs undisturbed until nothing is under way, and the store is compare
 with each report counted once and under its own code. Where no board died, all three are the same.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import time

@@ -1,7 +1,5 @@
 """A store compared with what boards published and what they were told was received."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

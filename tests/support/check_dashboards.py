@@ -7,8 +7,6 @@ dashboard, of its variables, and of the options of the panels that we use; they 
 a transformation makes sense.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

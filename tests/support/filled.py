@@ -1,7 +1,5 @@
 """Stores with histograms that were never on a wire: what honest boards would have brought, by window."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Mapping

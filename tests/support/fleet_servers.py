@@ -1,12 +1,11 @@
 """Real NATS servers on exactly the configurations that a fleet's folder holds."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import secrets
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -92,6 +91,28 @@ class FleetServers:
     def adopt(self, number: int, process: subprocess.Popen[Any]) -> None:
         """Take a server that somebody else started, and ends."""
         self._processes[number] = process
+
+    def found(self, pem: Path, topics: str, number: int) -> dict[str, bytes]:
+        """What is retained at topics, once there is something, as somebody who comes to this server finds it.
+
+        nats-server may miss it as it starts (docs/survives.md): it is started again then, and reads it anew.
+        """
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            # Servers that have just come back refuse for some seconds.
+            with contextlib.suppress(OSError), at(self.folder, pem, server=number) as reader:
+                if reader.connected():
+                    reader.subscribe(topics)
+                    patience = time.monotonic() + 10
+                    while time.monotonic() < patience and not reader.ended:
+                        if reader.messages:
+                            return dict(reader.messages)
+                        time.sleep(0.02)
+                    if not reader.ended:
+                        self.kill(number)
+                        self.start(number)
+            time.sleep(0.2)
+        raise AssertionError(f"server {number} lets nobody in, or has nothing at {topics}")
 
     def hang_up(self) -> None:
         """Send all SIGHUP."""

@@ -1,7 +1,5 @@
 """A store with an experiment of each kind: with a histogram of values, and with other answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

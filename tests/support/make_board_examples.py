@@ -5,8 +5,6 @@
 The bytes of each experiment are those that a server would publish.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writes the commands into docs/commands-*.md from themselves: python tests/support/make_command_line.py."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

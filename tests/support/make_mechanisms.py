@@ -3,8 +3,6 @@
 python tests/support/make_mechanisms.py
 """
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

@@ -7,8 +7,6 @@ A line is one case of a test, or a test whose cases are slow in the mean. The fi
 its module pays for it: once that test is left out another pays, and a second run adds it.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ Needs root, `ip` (iproute2) and ext4 on loop devices. What is made here carries 
 name and is removed at the end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import functools
@@ -158,21 +156,27 @@ class SiteServers(NatsServers):
             self._disk(number).mkdir()
             self._mount(number)
         self._join(None, 9)
-        _ip("route", "add", f"{self._net}.0.0/16", "via", f"{self._net}.9.1")
 
     def _join(self, site: str | None, number: int) -> None:
-        """A cable from a namespace, None: this machine's own, to the router: .2 there, .1 at the router."""
+        """A cable from a namespace, None: this machine's own, to the router: .2 there, .1 at the router.
+
+        This machine's end has no address, and sends from another: Chromium drops what it fetches, in a test
+        beside this one, when the machine gets an address.
+        """
         router, near, far = f"{self._name}-router", f"{self._name}n{number}", f"{self._name}f{number}"
-        _ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", router)
-        if site is not None:
-            _ip("link", "set", near, "netns", site)
         inside = ("-n", site) if site is not None else ()
+        _ip(*inside, "link", "add", near, "type", "veth", "peer", "name", far, "netns", router)
         ends = ((inside, near, 2), (("-n", router), far, 1))
         for where, link, address in ends:
-            _ip(*where, "address", "add", f"{self._net}.{number}.{address}/24", "dev", link)
-            _ip(*where, "link", "set", link, "up")
+            if where:
+                _ip(*where, "address", "add", f"{self._net}.{number}.{address}/24", "dev", link)
+            _ip(*where, "link", "set", link, "addrgenmode", "none", "up")
         if site is not None:
             _ip(*inside, "route", "add", "default", "via", f"{self._net}.{number}.1")
+        else:
+            _ip("route", "add", f"{self._net}.0.0/16", "dev", near)
+            _ip("-n", router, "route", "add", "default", "dev", far)
+            _ip("netns", "exec", router, "sysctl", "-qw", f"net.ipv4.conf.{far}.proxy_arp=1")
 
 
 def _ip(*arguments: str) -> None:

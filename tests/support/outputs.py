@@ -8,8 +8,6 @@ ones find the files of earlier ones. `~name:` compares words only: numbers and i
 run. Files that a line writes count, too, by the hash of what they hold; pictures do not.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import hashlib

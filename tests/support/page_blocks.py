@@ -8,8 +8,6 @@
 <!-- file: NAME -->         before a block of another language: the reader saves it under this name
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ What is called is a small program that hands its arguments, folder, environment 
 signals to the fork; where it dies, so does the fork. Nothing else of a call differs from the installed one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -62,8 +60,8 @@ def _serve(line: socket.socket, cpu: Path) -> None:
     sys.path[0] = str(Path(sys.executable).parent)  # as an installed program has it
     from hushmote.cli import main
 
-    for _, place, _ in main.COMMANDS.values():
-        import_module(f"hushmote.cli.{place.partition(':')[0]}")
+    for place in map(main.place, main.COMMANDS):
+        import_module(place)
     for late in ("hushmote.server.answers.figure", "hushmote.simulator.days", "sqlalchemy.dialects.sqlite"):
         import_module(late)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for a call

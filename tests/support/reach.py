@@ -1,13 +1,13 @@
 """What a test needs, read from its own code, that of its fixtures and that of what they call in tests/.
 
-Nobody has to remember a marker: conftest.py puts what marks() says on every test. A test that starts one of
-PROGRAMS in a way that this reading misses fails, at the start of that program, in refuse().
+Nobody has to remember a marker: conftest.py puts what marks() says on every test, and skips it where this
+machine lacks what lacking() says. A test that starts one of PROGRAMS in a way that this reading misses fails,
+at the start of that program, in refuse().
 """
-
-from __future__ import annotations
 
 import functools
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +16,16 @@ from typing import Any
 
 import pytest
 
+from hushmote.simulator.broker import find_mosquitto
+
+_MOSQUITTO = "" if find_mosquitto() else "mosquitto is not installed: apt install mosquitto"
+_SHOWS = shutil.which("chromium") and shutil.which("chromedriver")
+# A name in a test's code, and why no test with it can run on this machine, if so.
+LACKS: Mapping[str, str] = {
+    "MosquittoBroker": _MOSQUITTO,
+    "FleetBroker": _MOSQUITTO,
+    "browsing": "" if _SHOWS else "no Chromium: apt install chromium chromium-driver",
+}
 # A name in a test's code, and the marker of tests that have it.
 MARKS: Mapping[str, str] = {
     "EmbeddedBroker": "broker",
@@ -28,7 +38,6 @@ MARKS: Mapping[str, str] = {
     "find_nats_server": "broker",
     "Browser": "browser",
     "browsing": "browser",
-    "needs_chromium": "browser",
     "paged": "slow",  # a process of `hushmote page`
     "Cluster": "database",
     "needs_postgres": "database",
@@ -59,9 +68,7 @@ PROGRAMS: Mapping[str, str] = {
 
 def marks(item: pytest.Function) -> set[str]:
     """The markers of a test."""
-    fixtures = item._fixtureinfo.name2fixturedefs
-    functions = (item.function, *(d.func for name in item.fixturenames for d in fixtures.get(name, ())))
-    needed = set(_needed(functions))
+    needed = {MARKS[name] for name in _known(item) if name in MARKS}
     callspec = getattr(item, "callspec", None)
     # store_url asks for its database by name, only when the test runs.
     if callspec is not None and "postgresql" in map(str, callspec.params.values()):
@@ -69,6 +76,11 @@ def marks(item: pytest.Function) -> set[str]:
     if not SLOW.isdisjoint((item.nodeid, item.nodeid.partition("[")[0])):
         needed.add("slow")
     return needed
+
+
+def lacking(item: pytest.Function) -> str:
+    """What this machine lacks for a test; empty where it has all."""
+    return next((LACKS[name] for name in _known(item) if LACKS.get(name)), "")
 
 
 def refuse(marked: set[str], arguments: Any) -> None:
@@ -80,10 +92,16 @@ def refuse(marked: set[str], arguments: Any) -> None:
             raise RuntimeError(f"a test without the marker {needed} starts {word}: add it, or to reach.MARKS")
 
 
+def _known(item: pytest.Function) -> frozenset[str]:
+    """The names of MARKS and LACKS that are in the code of a test or of its fixtures."""
+    fixtures = item._fixtureinfo.name2fixturedefs
+    return _needed((item.function, *(d.func for name in item.fixturenames for d in fixtures.get(name, ()))))
+
+
 @functools.cache  # a parametrized test is hundreds of items
 def _needed(functions: tuple[Any, ...]) -> frozenset[str]:
     seen: set[int] = set()
-    return frozenset(MARKS[name] for f in functions for name in _names(f, seen) if name in MARKS)
+    return frozenset({name for f in functions for name in _names(f, seen)} & (MARKS.keys() | LACKS.keys()))
 
 
 def _names(thing: Any, seen: set[int]) -> Iterator[str]:

@@ -3,8 +3,6 @@
 ε of reports and totals are whole micro-nats.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -7,8 +7,6 @@ a line of END and a status. Exit status 0: every block did what it should. 1: on
 stands the end of its output. 3: a page cannot be run here; the line says why.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -46,7 +44,8 @@ _INSIDE = "HUSHMOTE_PAGE_NETWORK"  # set where the network is the page's own
 _BROKER = re.compile(r"mqtts?://localhost|\bhushmote serve\b|--to mqtt")
 _BOARD = re.compile(r"^hushmote board\b", re.MULTILINE)
 _OWN_BROKER = re.compile(r"(?:^|\s)mosquitto(?:\s|$)", re.MULTILINE)
-_COMPILER = re.compile(r"^cc ", re.MULTILINE)
+_COMPILER = re.compile(r"^(cc|make -f) ", re.MULTILINE)
+LIBRARY = Path("/usr/include/mosquitto.h")  # what clients/c/posix is compiled with
 # What a shell of the page takes over from the block before: variables and folder, as a reader's shell does.
 _PRELUDE = """unset BASH_ENV
 [ ! -e {state} ] || . {state}
@@ -111,7 +110,8 @@ class Shell:
         programs = [*([quick] if quick else []), venv, *system]
         for made in (self.folder, self._own, folder / "home"):
             made.mkdir()
-        shutil.copytree(ROOT / "examples", self.folder / "examples")
+        for name in ("clients", "examples"):
+            shutil.copytree(ROOT / name, self.folder / name)
         (self.folder / ".venv" / "bin").mkdir(parents=True)
         shutil.copy(venv / "activate", self.folder / ".venv" / "bin")
         self._environment = {
@@ -131,9 +131,10 @@ class Shell:
             status, output = self._run(command + "\n")
             if status:
                 return Outcome(block, f"exit status {status} of the setup `{command}`", output)
-        if block.background:
-            return self._start(block)
-        status, output = self._run(block.text)
+        # What goes on in the background is the last command of a block.
+        lines = block.text.splitlines(keepends=True)
+        at = [*block.commands()][-1][0] - block.line if block.background else len(lines)
+        status, output = self._run("".join(lines[:at]))
         cpu_s = self._cpu_s() - before
         if "Traceback (most recent call last)" in output:
             return Outcome(block, "a traceback", output, cpu_s)
@@ -141,6 +142,8 @@ class Shell:
             return Outcome(
                 block, "" if status in (1, 2) else f"exit status {status}, not refused", output, cpu_s
             )
+        if block.background and not status:
+            return self._start(block, "".join(lines[at:]))
         return Outcome(block, self._where(block, status) if status else "", output, cpu_s)
 
     def _where(self, block: Block, status: int) -> str:
@@ -172,10 +175,10 @@ class Shell:
                 start_new_session=True,
             )
 
-    def _start(self, block: Block) -> Outcome:
-        """Start a block and return once it has said something and gone on for a second."""
+    def _start(self, block: Block, text: str) -> Outcome:
+        """Start a block's last command and return once it has said something and gone on for a second."""
         output = self._own / f"background_{block.line}"
-        process = self._started(block.text, output)
+        process = self._started(text, output)
         self._background.append((block, process, output))
         end = time.monotonic() + START_S
         while time.monotonic() < end and process.poll() is None and not output.stat().st_size:
@@ -241,8 +244,11 @@ def run(page: Path, slow: bool, quick: Path | None = None) -> list[Outcome]:
         shell = Shell(folder, quick)
         if any(_BOARD.search(block.text) for block in blocks):
             check_board()
-        if _COMPILER.search("\n".join(block.text for block in blocks)) and shutil.which("cc") is None:
-            raise NotHere("there is no C compiler (cc)")
+        if _COMPILER.search("\n".join(block.text for block in blocks)):
+            if shutil.which("cc") is None:
+                raise NotHere("there is no C compiler (cc)")
+            if not LIBRARY.exists():
+                raise NotHere("libmosquitto is not there: apt-get install libmosquitto-dev")
         if wants_broker(blocks):
             mosquitto = find_mosquitto()
             if not os.environ.get(_INSIDE):

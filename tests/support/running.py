@@ -9,7 +9,7 @@ from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url
 from hushmote.simulator.nats_servers import NatsServers
 
-WAIT_S = 60.0
+WAIT_S = 240.0
 
 
 def until(condition, what):

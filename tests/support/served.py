@@ -11,7 +11,7 @@ import urllib.request
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment
 from running import WAIT_S
 
 from hushmote.server.service.process import READY
@@ -115,5 +115,4 @@ def health(url):
 
 def add_fleet(store, name="open"):
     """Give a store an open fleet with the experiment temp."""
-    store.add_fleet(name, keyed=False)
-    store.add_experiment(name, payload_of(experiment()))
+    ask_fleet(store, name, experiment())

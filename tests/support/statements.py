@@ -1,7 +1,5 @@
 """A fleet with two questions, and its statement: what tests of papers start from."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping
 from pathlib import Path

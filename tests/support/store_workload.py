@@ -9,8 +9,6 @@ told. The other options are mistakes, which a replay must find: a level of SQLit
 acknowledgements before their commits, no syncs of a backup.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sqlite3
@@ -19,7 +17,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from boards import experiment, payload_of
+from boards import ask_fleet, experiment
 from sqlalchemy import Pool, event, select
 from write_log import ACKNOWLEDGED, PowerCut, Recording, record
 
@@ -98,8 +96,7 @@ class Acknowledgements:
 
 def _make(url: str) -> None:
     with Store(url) as store:
-        store.add_fleet(FLEET, keyed=False)
-        store.add_experiment(FLEET, payload_of(EXP))
+        ask_fleet(store, FLEET, EXP)
 
 
 def _wrong(store: Store, *expected: Contents) -> str | None:

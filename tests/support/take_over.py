@@ -1,7 +1,5 @@
 """How NATS servers take over the boards of a fleet on mosquitto: the commands of docs/scale.md."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -5,7 +5,6 @@ import contextlib
 
 import nats
 import paho.mqtt.client as mqtt
-import pytest
 from boards import experiment, reports
 from nats.js.errors import NotFoundError
 from paho.mqtt.enums import CallbackAPIVersion
@@ -14,9 +13,6 @@ from sqlalchemy import event
 
 from hushmote.server.wire import report, topics
 from hushmote.server.wire.subjects import STREAM
-from hushmote.simulator.broker import find_mosquitto
-
-needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
 
 
 def publish(broker, messages, *, retain=False, port=None, set_up=None):

@@ -8,8 +8,6 @@ than any file system keeps: nothing here relies on an order that nobody asked fo
 Of what lies outside a write nothing changes, as SQLite assumes too ("powersafe overwrite").
 """
 
-from __future__ import annotations
-
 import enum
 import functools
 import itertools

@@ -1,16 +1,17 @@
 """The command line around a command: help that loads nothing, mistakes without a traceback."""
 
+import contextlib
 import inspect
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import typer
 from command_line import DOOR, hushmote
+from running import WAIT_S, until
 
 from hushmote.cli import main as cli
 
@@ -255,15 +256,25 @@ def test_a_reader_who_goes_away_is_told_nothing(door: Path):
 
 
 def test_control_c_is_one_line_and_status_130(door: Path):
-    arguments = ("simulate", "door.toml", "--population", "zipf:1", "--faithful", "--devices", "1000000")
+    question = door / "waits.toml"
+    os.mkfifo(question)
     # A shell's background job, as a test run may be, has its children ignore SIGINT.
     run = start(
-        *arguments,
+        *("simulate", "waits.toml", "--population", "zipf:1", "--devices", "10"),
         cwd=door,
         stdout=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    time.sleep(5)  # loading takes two; a million devices take minutes
+    opened: list[int] = []
+    until(lambda: run.poll() is not None or opens(question, opened), "it is loaded and reads")
     run.send_signal(signal.SIGINT)
-    assert run.communicate(timeout=60)[1] == "hushmote: stopped by Ctrl-C\n"
+    assert run.communicate(timeout=WAIT_S)[1] == "hushmote: stopped by Ctrl-C\n"
     assert run.returncode == 130
+    os.close(opened[0])
+
+
+def opens(fifo: Path, opened: list[int]) -> bool:
+    """Whether somebody reads it, which then waits for what this end writes."""
+    with contextlib.suppress(OSError):  # ENXIO: nobody yet
+        opened.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+    return bool(opened)

@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 
 _MOST_WAIT_S = 60.0
 _STOP_S = 5.0
-# It has a processor's idle time, not all processors'.
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 class Publisher:
@@ -118,5 +116,4 @@ class Publisher:
 
 def _environment() -> dict[str, str]:
     """The database's variables, and no key or password of Hushmote's: it needs none."""
-    mine = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
-    return mine | _ONE_THREAD
+    return {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}

@@ -21,7 +21,7 @@ page: $(VENV)/.demo $(VENV)/.page
 	$(BIN)/hushmote demo --page
 
 # The workers have every core already: threads of numpy's library beside them wait by spinning, a fifth of its time.
-test quick long: export OPENBLAS_NUM_THREADS = 1
+test quick long: export OMP_NUM_THREADS = 1
 
 # The checks and the firmware's runtimes run beside the suite, which waits a good part of its time, and say what
 # they found in one piece. pytest's closing line is the last one.

@@ -29,7 +29,6 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.addaudithook(_watch)
-    gc.disable()  # what is collected stays: looking through it again and again is an eighth of the time
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
@@ -51,9 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(lacks))
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    gc.disable()  # what is collected stays: looking through it again and again is an eighth of the time
+    collected = yield
     gc.freeze()
     gc.enable()
+    return collected
 
 
 @pytest.hookimpl(wrapper=True)

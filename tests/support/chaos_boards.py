@@ -259,6 +259,7 @@ class Proxy:
         self._host = host
         self._writers: set[asyncio.StreamWriter] = set()
         self._deaf = {"up": False, "down": False}  # up: to the target
+        self.swallowed = 0  # acknowledgements: what is read at once, and begins with one
         self.port = 0
 
     async def start(self) -> None:
@@ -311,3 +312,5 @@ class Proxy:
                 if not self._deaf[way]:
                     writer.write(data)
                     await writer.drain()
+                elif data[0] >> 4 == _PUBACK:
+                    self.swallowed += 1

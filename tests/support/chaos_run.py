@@ -348,17 +348,25 @@ class _Chaos:
                 aggregator.start()
 
     async def _strike_connections(self, fault: Fault, whose: str) -> None:
-        async with self._lock(whose):
-            for proxy in self._proxies[whose]:
-                if fault.kind.startswith("cut"):
-                    proxy.cut()
-                else:
-                    proxy.swallow("down", *(() if "answers" in fault.kind else ("up",)))
+        proxies = self._proxies[whose]
+        async with self._lock(whose), asyncio.timeout(_END_S):
             if fault.kind.startswith("cut"):
+                for proxy in proxies:
+                    proxy.cut()
                 return
-            await asyncio.sleep(fault.lasts_s)
-            for proxy in self._proxies[whose]:
-                proxy.forward()
+            answers = "answers" in fault.kind
+            before, last_s = sum(proxy.swallowed for proxy in proxies), fault.lasts_s
+            # Nobody is answered while the broker is down: then again, until what was received is sent again.
+            while True:
+                for proxy in proxies:
+                    proxy.swallow("down", *(() if answers else ("up",)))
+                await asyncio.sleep(last_s)
+                for proxy in proxies:
+                    proxy.forward()
+                if not answers or sum(proxy.swallowed for proxy in proxies) > before:
+                    return
+                last_s = max(fault.lasts_s, 0.2)
+                await asyncio.sleep(last_s)
 
     def _told(self) -> int:
         return sum(len(board.told) for board in self._boards.values())

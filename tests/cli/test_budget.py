@@ -8,8 +8,8 @@ from command_line import Run, runner
 
 
 @pytest.fixture
-def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner("budget", tmp_path, monkeypatch, capsys)
+def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner("budget", tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(

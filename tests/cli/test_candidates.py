@@ -51,13 +51,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hushmote(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    run = runner("estimate", store, monkeypatch, capsys)
-
-    def of_home(*arguments: str, expect: int = 0) -> str:
-        return run(*arguments, *(() if "--fleet" in arguments else ("--fleet", "home")), expect=expect)
-
-    return of_home
+def hushmote(store: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner("estimate", store, monkeypatch, "--fleet", "home")
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ ROOM = str(REPOSITORY / "examples" / "room_temp.toml")
 
 
 @pytest.fixture
-def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner("epsilon", tmp_path, monkeypatch, capsys)
+def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner("epsilon", tmp_path, monkeypatch)
 
 
 def ask(hushmote, *arguments: str) -> dict:

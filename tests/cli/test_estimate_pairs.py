@@ -36,8 +36,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hushmote(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner("estimate", store, monkeypatch, capsys)
+def hushmote(store: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner("estimate", store, monkeypatch)
 
 
 def ask(hushmote: Run, *arguments: str) -> list[dict]:

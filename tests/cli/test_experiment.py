@@ -24,10 +24,10 @@ cap = 4
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys) -> Run:
+def run(tmp_path, monkeypatch) -> Run:
     for name, epsilon in (("dear", 1), ("cheap", 0.1)):
         (tmp_path / f"{name}.toml").write_text(TOML.format(epsilon=epsilon))
-    return runner("experiment", tmp_path, monkeypatch, capsys)
+    return runner("experiment", tmp_path, monkeypatch)
 
 
 def until(run: Run) -> list[int | None]:

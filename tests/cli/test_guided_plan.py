@@ -64,8 +64,8 @@ def test_ctrl_c_and_a_file_that_is_there_write_nothing(tmp_path: Path):
     assert mine.read_text() == "mine"
 
 
-def test_in_a_pipe_it_says_which_options_to_give(tmp_path, monkeypatch, capsys):
-    hushmote: Run = runner("plan", tmp_path, monkeypatch, capsys)
+def test_in_a_pipe_it_says_which_options_to_give(tmp_path, monkeypatch):
+    hushmote: Run = runner("plan", tmp_path, monkeypatch)
     text = hushmote(expect=1)
     assert "give three of --devices, --epsilon, --values and --error" in text
     assert list(tmp_path.iterdir()) == []

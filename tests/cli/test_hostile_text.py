@@ -135,9 +135,8 @@ def test_what_somebody_else_wrote_is_shown_as_it_is_and_steers_nothing(
     shows,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ):
-    run: Run = runner(command, folder, monkeypatch, capsys)
+    run: Run = runner(command, folder, monkeypatch)
     several_fleets = command in ("estimate", "ledger") and "--status" not in arguments
     text = run(*arguments, *(("--fleet", "home") if several_fleets else ()))
     assert calm(text)
@@ -163,9 +162,9 @@ def test_an_experiment_s_purpose_and_owner_steer_nothing(folder: Path):
     ],
 )
 def test_a_mistake_that_repeats_it_steers_nothing(
-    command, arguments, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command, arguments, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    assert calm(runner(command, folder, monkeypatch, capsys)(*arguments, expect=1))
+    assert calm(runner(command, folder, monkeypatch)(*arguments, expect=1))
 
 
 def test_answers_are_calm_on_any_console(folder: Path):

@@ -19,9 +19,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def run(store: Path, monkeypatch: pytest.MonkeyPatch):
     def of(command: str) -> Run:
-        return runner(command, store, monkeypatch, capsys)
+        return runner(command, store, monkeypatch)
 
     return of
 

@@ -23,7 +23,7 @@ def messages(device, fleet, key=None):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
+def run(tmp_path, monkeypatch):
     """`hushmote store erase` in a folder with s.sqlite, of fleets open and keyed, and master.key."""
     (tmp_path / "master.key").write_text(to_text(FLEET_KEYS))
     (tmp_path / "master.key").chmod(0o600)
@@ -33,7 +33,7 @@ def run(tmp_path, monkeypatch, capsys):
             ask_fleet(store, fleet, TEMP, description=Description(keep="30d"), keyed=keyed)
         sent += messages("board-1", "keyed", keys.device_key(FLEET_KEYS.masters[0], "keyed", "board-1"))
         assert ingest.ingest(store, sent, ingest.fleets(store, FLEET_KEYS), now()).accepted == 9
-    run = runner("store", tmp_path, monkeypatch, capsys)
+    run = runner("store", tmp_path, monkeypatch)
     return lambda *arguments, **more: run("erase", "sqlite:///s.sqlite", *arguments, **more)
 
 
@@ -104,11 +104,11 @@ def test_what_cannot_be_erased_is_one_line_and_nothing_is_lost(run, tmp_path, ar
     assert (tmp_path / "s.sqlite").read_bytes().count(b"board-1") == before.count(b"board-1")
 
 
-def test_status_says_how_long_windows_are_kept_and_what_was_erased(run, tmp_path, monkeypatch, capsys):
+def test_status_says_how_long_windows_are_kept_and_what_was_erased(run, tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 's.sqlite'}"
     with Store(url) as store:
         assert expire(store, now().replace(year=now().year + 1)) is not None
-    status = runner("status", tmp_path, monkeypatch, capsys)
+    status = runner("status", tmp_path, monkeypatch)
     said = " ".join(status("--store", "sqlite:///s.sqlite").split())
     assert "Windows are erased 30d after their end; so far 6 reports." in said
     (keyed, opened) = sorted(

@@ -28,7 +28,6 @@ MANY = 40 if os.environ.get("LONG") else 1
 MAX_CODES = 1 << 24
 TRACED = ("-Os", "-fsanitize-coverage=trace-pc")
 PLAIN = (*c.FILES, "sha256", "threshold")
-EPSILONS_OF = EPSILONS if os.environ.get("LONG") else EPSILONS[::3]
 SHAPES_OF = {name: shape for name, shape in SHAPES.items() if name not in ("grr-64", "olh-64-2", "sw-33-7")}
 
 

@@ -13,8 +13,8 @@ PAGE = Path(__file__).parents[2] / "studies" / "README.md"
 
 
 @pytest.fixture
-def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner("study", tmp_path, monkeypatch, capsys)
+def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner("study", tmp_path, monkeypatch)
 
 
 def test_the_central_form_prints_the_paper_s_numbers(hushmote):

@@ -12,8 +12,8 @@ from hushmote.studies import curves
 
 
 @pytest.fixture
-def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner("study", tmp_path, monkeypatch, capsys)
+def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner("study", tmp_path, monkeypatch)
 
 
 def test_three_thousand_mixed_releases(hushmote):

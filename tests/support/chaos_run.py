@@ -355,18 +355,17 @@ class _Chaos:
                     proxy.cut()
                 return
             answers = "answers" in fault.kind
-            before, last_s = sum(proxy.swallowed for proxy in proxies), fault.lasts_s
+            before = sum(proxy.swallowed for proxy in proxies)
             # Nobody is answered while the broker is down: then again, until what was received is sent again.
             while True:
                 for proxy in proxies:
                     proxy.swallow("down", *(() if answers else ("up",)))
-                await asyncio.sleep(last_s)
+                await asyncio.sleep(fault.lasts_s + 0.2 * answers)
                 for proxy in proxies:
                     proxy.forward()
                 if not answers or sum(proxy.swallowed for proxy in proxies) > before:
                     return
-                last_s = max(fault.lasts_s, 0.2)
-                await asyncio.sleep(last_s)
+                await asyncio.sleep(0.2)
 
     def _told(self) -> int:
         return sum(len(board.told) for board in self._boards.values())

@@ -85,17 +85,17 @@ def parse(command: Sequence[str]) -> None:
         pass
 
 
-def runner(
-    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
+def runner(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *unless_a_fleet: str) -> Run:
     """Returns run(*arguments, expect=0): a command in this process, with the test's folder and environment.
 
-    The test begins in the given folder. What a command prints is at most 80 columns wide.
+    The test begins in the given folder. What a command prints is at most 80 columns wide. unless_a_fleet:
+    arguments where none of them is "--fleet".
     """
-    del capsys
     monkeypatch.chdir(folder)
 
     def run(*arguments: str, expect: int = 0) -> str:
+        if "--fleet" not in arguments:
+            arguments += unless_a_fleet
         text = _called(command, *arguments, expect=expect)
         if "--json" not in arguments and not expect:
             assert max(map(len, text.splitlines()), default=0) <= 80

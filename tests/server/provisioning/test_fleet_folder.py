@@ -28,10 +28,10 @@ PASSPHRASE = "correct horse"
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for name in ("HUSHMOTE_MASTER_KEY", "HUSHMOTE_FOLDER", "HUSHMOTE_CA_PASSPHRASE", "HUSHMOTE_STORE"):
         monkeypatch.delenv(name, raising=False)
-    return runner("provision", tmp_path, monkeypatch, capsys)
+    return runner("provision", tmp_path, monkeypatch)
 
 
 def made(run: Run, *arguments: str) -> FleetFolder:

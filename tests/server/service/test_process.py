@@ -184,8 +184,8 @@ def test_a_mistake_in_json_logs_is_an_object_too(tmp_path):
         assert words in json.loads(line)["event"]
 
 
-def test_options_that_do_not_go_together_are_one_line(tmp_path, monkeypatch, capsys):
-    run = runner("serve", tmp_path, monkeypatch, capsys)
+def test_options_that_do_not_go_together_are_one_line(tmp_path, monkeypatch):
+    run = runner("serve", tmp_path, monkeypatch)
     for options, words in [
         (("--store", "postgresql+psycopg://me:p%40ss@host/hushmote"), "PGPASSFILE"),
         (("--broker", "tcp://host"), "mqtts:// for TLS"),

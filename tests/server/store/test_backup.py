@@ -216,8 +216,8 @@ def test_a_damaged_store_has_no_backup(live, tmp_path):
     assert not list(tmp_path.glob("copy*"))
 
 
-def test_the_command_copies_once_and_refuses_in_one_line(live, tmp_path, monkeypatch, capsys):
-    run = runner("store", tmp_path, monkeypatch, capsys)
+def test_the_command_copies_once_and_refuses_in_one_line(live, tmp_path, monkeypatch):
+    run = runner("store", tmp_path, monkeypatch)
     url = "sqlite:///live.sqlite"
     said = json.loads(run("backup", url, "copy.sqlite", "--json"))
     assert said == {"file": "copy.sqlite", "bytes": (tmp_path / "copy.sqlite").stat().st_size}

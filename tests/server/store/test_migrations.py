@@ -322,9 +322,9 @@ def test_in_postgresql_only_the_owner_upgrades(postgres, postgres_url):
             postgres.execute(f"DROP OWNED BY {name}_{role}; DROP ROLE {name}_{role}", name)
 
 
-def test_the_command_upgrades_once_and_leaves_other_databases_alone(tmp_path, monkeypatch, capsys):
+def test_the_command_upgrades_once_and_leaves_other_databases_alone(tmp_path, monkeypatch):
     dump(tmp_path / "v5.sqlite")
-    run = runner("store", tmp_path, monkeypatch, capsys)
+    run = runner("store", tmp_path, monkeypatch)
     assert "then `hushmote store upgrade sqlite:///v5.sqlite`" in run(
         "check", "sqlite:///v5.sqlite", expect=1
     )

@@ -189,9 +189,9 @@ def test_an_experiment_that_is_not_there_is_refused(store):
         seal(store, "home", "hall", dry_run=False)
 
 
-def test_the_command_says_what_it_would_do_and_does_it_when_told(tmp_path, monkeypatch, capsys):
+def test_the_command_says_what_it_would_do_and_does_it_when_told(tmp_path, monkeypatch):
     filled(f"sqlite:///{tmp_path / 's.sqlite'}").close()
-    run = runner("store", tmp_path, monkeypatch, capsys)
+    run = runner("store", tmp_path, monkeypatch)
     said = run("seal", "sqlite:///s.sqlite", "temp")
     assert "with gaps in their report numbers: 2 devices, 7 reports" in said
     assert "It still counts: sealing can lose 7 reports" in said

@@ -152,9 +152,7 @@ class Definition(ReadingDefinition):
     def check_not_expired(self) -> None:
         """Raise DefinitionError where the experiment's last day is over."""
         if self.expires < datetime.datetime.now(datetime.UTC).date():
-            raise DefinitionError(
-                f"{self.name} expired on {self.expires}: set a later expires, if it is needed"
-            )
+            raise DefinitionError(f"{self.name} expired on {self.expires}: set a later day if it is needed")
 
     def payload(self) -> bytes:
         """The JSON that is published to boards: ASCII, integers only, the same bytes every time.
@@ -177,7 +175,8 @@ class Definition(ReadingDefinition):
             mechanism = mechanism_of(experiment)
             need_private(mechanism)
         except (ldp_client.ExperimentRefused, MechanismError) as e:
-            raise DefinitionError(str(e)) from None
+            many = f"boards take 1,024 bytes of JSON, not {len(published):,}: shorten or drop labels"
+            raise DefinitionError(many if len(published) > 1024 else str(e)) from None
         if self.statistics and self.type == "number":
             answers = mechanism.answers
             if self.statistics not in answers:
@@ -188,9 +187,7 @@ class Definition(ReadingDefinition):
         except (UnitsError, NotAnswered) as e:
             raise DefinitionError(f"asks: {e}") from None
         if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
-            raise DefinitionError(
-                "the budget's cap is below the cost of one report: no board would ever report"
-            )
+            raise DefinitionError("the budget's cap is below the cost of one report: no board would report")
         return published
 
     def experiment(self) -> ldp_client.Experiment:

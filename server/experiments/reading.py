@@ -17,7 +17,8 @@ from .budget import Quantity
 from .payload import Fields
 
 MILLI = 1_000
-SALT = r"[ !#-\[\]-~]{1,32}"
+SALT, _LABEL = (rf"[ !#-\[\]-~]{{1,{most}}}" for most in (32, 64))
+_TEXT = 'printable ASCII characters, none of them " or a backslash'
 USUAL_SLOTS = 1 << 16
 """Slots of texts where the file does not say how many: two of 100 common texts share one 7 times in 100."""
 MOST_SLOTS = 1 << 20
@@ -75,6 +76,8 @@ class _Values(BaseModel):
 
     def check_values(self) -> None:
         """Raise ValueError where labels or a range are missing, or are those of another type."""
+        if bad := [label for label in self.labels or () if not re.fullmatch(_LABEL, label)]:
+            raise ValueError(f"label {bad[0]!r} must be 1 to 64 {_TEXT}")
         number = (self.low, self.high, self.bins)
         if self.type == "number" and None in number:
             raise ValueError("low, high and bins are needed for a number")
@@ -122,7 +125,7 @@ class ReadingDefinition(_Values):
                 raise ValueError("salt, slots and prefixes are only for a text")
             return self
         if self.salt is not None and not re.fullmatch(SALT, self.salt):
-            raise ValueError('salt must be 1 to 32 printable ASCII characters, none of them " or a backslash')
+            raise ValueError(f"salt must be 1 to 32 {_TEXT}")
         if self.slots is not None and not (2 <= self.slots <= MOST_SLOTS and self.slots.bit_count() == 1):
             raise ValueError(f"slots must be a power of 2 from 2 to {MOST_SLOTS}, not {self.slots}")
         if self.prefixes is not None:

@@ -20,7 +20,6 @@ _MOST_WAITING = 2_048  # requests, two of each aggregator
 _ANSWER_S = 5.0
 _ELECTION_S, _ELECTION_TRIALS = 0.5, 20
 _NO_CONSUMER = 10014
-_NO_STREAM = 10059
 
 
 class ConsumerRefused(HushmoteError):

@@ -70,8 +70,8 @@ class _Packets:
         skipped = min(self._skip, len(data))
         self._skip -= skipped
         self._data += data[skipped:]
-        if self.since_ms is None and (self._data or self._skip):
-            self.since_ms = ticks_ms()
+        if self.since_ms is None or (skipped and not self._skip):  # at rest, or what was too long is over
+            self.since_ms = ticks_ms() if self._data or self._skip else None
 
     def next(self):
         """(First byte, body) of the next packet, None before it is whole; ValueError if it is not MQTT."""

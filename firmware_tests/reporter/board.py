@@ -8,6 +8,7 @@ CPython runs it as well, where the settings say asyncio.
 import binascii
 import gc
 import json
+import select
 import sys
 
 import ldp_client
@@ -16,6 +17,8 @@ from kept_experiments import KeptExperiments
 from reporter_base import Brokers, sleep_ms, ticks_add, ticks_diff, ticks_ms
 
 SILENCE_MS = 60_000  # passes at each feed of the watchdog while a broker that is known to be silent is asked
+
+GROWING = ("connects", "lost")  # a turn may take more than one step of these
 
 settings = json.loads(sys.stdin.readline())
 
@@ -48,8 +51,27 @@ if settings.get("kind") == "asyncio":
 
     MQTTClient = object
 else:
+    import mqtt_reporter
     from mqtt_reporter import Reporter
     from umqtt.simple import MQTTClient
+
+
+class Poller:
+    """A poller of select that keeps how long each wait may take, and how often feed() came before it."""
+
+    def __init__(self):
+        poller = select.poll()
+        self.register, self._poll = poller.register, poller.poll
+
+    def poll(self, ms):
+        board.waits_made.append([board.fed, ms])
+        return self._poll(ms)
+
+
+class Select:
+    """What mqtt_reporter takes of select."""
+
+    POLLIN, POLLOUT, poll = select.POLLIN, select.POLLOUT, Poller
 
 
 class TimeoutClient(MQTTClient):
@@ -118,12 +140,13 @@ class Board:
         )
         kept = None if settings.get("folder") else KeptExperiments(self.client, None)
         self.fed = self.turns = 0
+        self.waits_made = []  # of each wait for the broker: how often feed() came before, its most ms
         self.checks_made = []  # of each signature: the turn it was computed in, how often feed() came before
         self.beside = ldp_client._beside  # a board imports ldp_p256 for each signature anew
         ldp_client._beside = self.count_and_import
         self.task = None
         self.brokers = Brokers(settings["host"], settings["port"])
-        self.asked = 0  # the port of the broker asked last
+        self.asked = self.losses = 0  # the port of the broker asked last; connections and attempts that ended
         if settings.get("kind") == "asyncio":
             self.loop = asyncio.new_event_loop()
             where = settings["host"], settings["port"]
@@ -134,11 +157,25 @@ class Board:
             if settings.get("busy"):
                 self.other = self.loop.create_task(self.work())
         else:
+            mqtt_reporter.select = Select
             brokers = settings["host"].count(",") + 1
             self.reporter = Reporter(
                 self.client, self.make_mqtt, kept, self.feed, brokers, **settings["reporter"]
             )
             self.reporter.close()  # likewise
+        self.lose = self.reporter._is_lost
+        self.reporter._is_lost = self.count_loss
+
+    def count_loss(self, why):
+        self.losses += 1
+        self.lose(why)
+
+    def lost(self):
+        return self.losses
+
+    def timeout(self, ms):
+        """An answer of the broker is overdue after so long; one that is waited for already, as it was."""
+        self.reporter._timeout_ms = ms
 
     async def work(self):
         """What else an application on asyncio does: it feeds the watchdog whenever it has its turn."""
@@ -153,6 +190,11 @@ class Board:
 
     def feeds(self):
         return self.fed
+
+    def slices(self):
+        """The waits since this was asked last."""
+        made, self.waits_made = self.waits_made, []
+        return made
 
     def count_and_import(self, name):
         if name == "ldp_p256":
@@ -200,10 +242,10 @@ class Board:
         return longest
 
     def until(self, what, value, ms):
-        """Poll until self.<what>() is value; whether that came within ms, and the longest turn in ms."""
+        """Poll until self.<what>() is value, or more where it only grows: [within ms, the longest turn]."""
         longest = 0
         end = ticks_add(ticks_ms(), ms)
-        while getattr(self, what)() != value:
+        while not (getattr(self, what)() >= value if what in GROWING else getattr(self, what)() == value):
             if ticks_diff(end, ticks_ms()) < 0:
                 return [False, longest]
             longest = max(longest, self.turn())
@@ -233,9 +275,6 @@ class Board:
 
     def sent(self):
         return self.reporter.sent
-
-    def attempts(self):
-        return self.reporter._attempt
 
     def connects(self):
         return self.reporter.connects

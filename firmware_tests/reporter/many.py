@@ -80,7 +80,7 @@ if kind == "bare":
     mqtt = make_mqtt()
     mqtt.connect()
     mqtt.pid = 65_000  # where the reporter would start again
-    link = mqtt_reporter._Link(mqtt.sock, lambda: None, lambda: time.ticks_add(time.ticks_ms(), 2000))
+    link = mqtt_reporter._Link(mqtt.sock, lambda: None, lambda: time.ticks_add(time.ticks_ms(), 20_000))
     mqtt.sock = link  # or this would never end
     connects = 1
     try:
@@ -95,8 +95,11 @@ else:
     pace = {"keepalive_s": 2, "timeout_s": 1} if kind == "pinged" else {}
     pace.update({"delay_s": 0, "backoff_s": 1, "backoff_max_s": 1})
     reporter = mqtt_reporter.Reporter(outbox, make_mqtt, KeptExperiments(outbox, None), **pace)
-    while outbox.next <= count and time.ticks_diff(time.ticks_ms(), start) < 60_000:
+    moved, seen = start, 0  # when a publication went through last
+    while outbox.next <= count and time.ticks_diff(time.ticks_ms(), moved) < 60_000:
         reporter.poll()
+        if outbox.next > seen:
+            moved, seen = time.ticks_ms(), outbox.next
         passed_ms += 500
         if outbox.next == 100:
             gc.collect()

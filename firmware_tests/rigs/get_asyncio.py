@@ -3,6 +3,7 @@
 The unix port that is built as a board is has no modules frozen into it; boards have this one.
 """
 
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -22,8 +23,15 @@ def fetch(rig: Path = RIG) -> Path:
     Raises debian.CannotInstall where that cannot be had.
     """
     folder = rig / "asyncio"
-    if (folder / "asyncio" / "__init__.py").exists():
-        return folder
+    rig.mkdir(parents=True, exist_ok=True)
+    with open(rig / "asyncio.lock", "w") as lock:  # of several, one unpacks it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "asyncio" / "__init__.py").exists():
+            _unpack(rig, folder)
+    return folder
+
+
+def _unpack(rig: Path, folder: Path) -> None:
     source = rig / "asyncio.new"
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
@@ -36,7 +44,6 @@ def fetch(rig: Path = RIG) -> Path:
     folder.mkdir(exist_ok=True)
     (source / "asyncio").replace(folder / "asyncio")
     shutil.rmtree(source)
-    return folder
 
 
 if __name__ == "__main__":

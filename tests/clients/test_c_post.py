@@ -187,6 +187,8 @@ def test_a_broker_that_dies_and_comes_back_costs_no_report(program: Path, tmp_pa
             assert process.stdout
             process.stdin.write("temp 1\n" * 3)
             until(lambda: counted(store) == 3, "3 reports")
+            before = broker.saved_ns
+            until(lambda: broker.saved_ns > before, "the aggregator's session is on disk")
             broker.kill()
             process.stdin.write("temp 1\n" * 5)
             for number in range(1, 9):

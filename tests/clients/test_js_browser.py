@@ -208,6 +208,7 @@ def test_the_forms_answers_are_counted_once_each_through_restarts_of_page_door_a
             form, origin = Form(Page(page.browser, url), store, port), url.rstrip("/")
             with door(form.port, broker, origin):
                 form.open()
+                page.browser.until(lambda: page.browser.script("return !!yes.onclick"))
                 page.browser.find("#no").click()
                 page.browser.settled()
                 assert form.asked() == [], "it asks before a yes"

@@ -608,7 +608,10 @@ def test_a_process_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_
         process.kill()
         lines += process.communicate()[0].splitlines()
         waiting = ask([of_folder(tmp_path, [["unsent"], ["acknowledge"], ["status"]])])[0]["answers"]
-        for report in [*(line.strip('"\n') for line in lines if len(line) > 20), *waiting[0]]:
+        for report in [
+            *(line.strip('"\n') for line in lines if line.startswith('"') and len(line) > 20),
+            *waiting[0],
+        ]:
             assert seen.setdefault(int(report[10:18], 16), report) == report
         assert sorted(seen) == list(range(1, len(seen) + 1))
         assert waiting[2]["experiments"]["e"]["reports"] == len(seen)

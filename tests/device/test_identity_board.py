@@ -78,7 +78,7 @@ class Fleet:
             env={**os.environ, "MICROPYPATH": f"{umqtt}:{ROOT / 'device'}"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
         assert done.stdout.startswith("{"), done.stdout + done.stderr
@@ -97,7 +97,7 @@ class Fleet:
         thread = threading.Thread(target=aggregator.run, daemon=True)
         thread.start()
         try:
-            assert aggregator.ready.wait(20)
+            assert aggregator.ready.wait(240)
             yield aggregator
         finally:
             aggregator.stop()

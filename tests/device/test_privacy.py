@@ -20,8 +20,8 @@ from enumeration import (
     worst_ratio,
 )
 from experiments import TEXTS, experiment_json
+from wake_ups import provisioned
 
-from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused
 
 CAP = {"rule": "sum", "cap": 8_000_000}
@@ -84,12 +84,6 @@ def test_indices_outside_the_domain_are_a_programming_error():
     for index in (-1, 16, 2**40):
         with pytest.raises(ValueError, match="bad index"):
             exp.randomize(index, BranchingRng())
-
-
-def provisioned():
-    storage = memory()
-    ldp_client.provision(storage, consent=True)
-    return storage.slots
 
 
 def report_distributions(payload, values, *, key=None, client_class=Client, slots=None):

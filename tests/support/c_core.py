@@ -126,7 +126,7 @@ def compiled(target: Path, sources: Sequence[Path | str], *flags: str, compiler:
         flags = (*plain, "--coverage", "-O0")  # checks would add branches of their own
     files = [str(CORE / f"{s}.c") if isinstance(s, str) else str(s) for s in sources]
     command = [compiler, *STRICT, f"-I{CORE}", *flags, "-o", str(target), *files]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return target
 

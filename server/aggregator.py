@@ -19,7 +19,7 @@ from typing import Any, Literal
 from .errors import HushmoteError
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
-from .ingest.clock import now
+from .ingest.clock import HurryingClock, now
 from .ingest.commit import Committer, Counters, Retention
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S
@@ -151,7 +151,9 @@ class Aggregator:
         limit = None if counting.rate is None else RateLimit(counting.rate)
         self._committer = Committer(store, self._fleets, self._status, limit, on_commit, counting.clock)
         self._announcer = Announcer(self._fleets, self._status)
-        self._retention = Retention(store, self._status, counting.clock)
+        # Reports set a hurrying clock going, and nothing else.
+        looked_at = clock.look if isinstance(clock := counting.clock, HurryingClock) else clock
+        self._retention = Retention(store, self._status, looked_at)
         self._outbox = None if retained is None else Outbox(retained)
         self._connection: ReportConnection | None = None
         self._loop_turned_at = time.monotonic()

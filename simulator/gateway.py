@@ -69,6 +69,8 @@ class _Connection:
         if tls is not None:
             self._client.tls_set_context(tls)
         self._client.max_inflight_messages_set(_WINDOW)
+        # paho's own delays double, until one alone is as long as a report may be without acknowledgement.
+        self._client.reconnect_delay_set(1, 2)
         self._client.on_connect = lambda _c, _u, _f, reason, _p: self._connected.put(reason)
         self._client.on_publish = lambda _c, _u, mid, _r, _p: self._acknowledged.put(mid)
         if len(self._servers) > 1:

@@ -12,13 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from .broker import Broker, BrokerError
 
-_START_S = 30.0
+_START_S = 120.0  # each choice of a leader may take seconds; a server that ends is noticed at once
 _STOP_S = 15.0
 _TRIALS = 3
 _TAKEN = "address already in use"
@@ -223,11 +223,6 @@ def find_nats_server() -> str | None:
 
 def _free_ports(count: int) -> list[int]:
     """Different TCP ports of 127.0.0.1 that nobody listens on at the moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [s.getsockname()[1] for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()

@@ -35,7 +35,7 @@ from .open_broker import open_broker
 from .population import Reading
 
 FLEET = "airports"
-_START_S = 30.0
+_START_S = 120.0
 _STOP_S = 10.0
 _COUNT_S = 120.0  # what an aggregator held as its server died comes again a minute later
 _KILLED = 0  # the server that dies halfway, where there are several
@@ -180,12 +180,10 @@ def staged(
     fill: puts fleets and experiments into the store before the aggregator starts. options: of `hushmote
     serve`. Raises DemoError, BrokerError and StoreError with one line.
     """
-    folder = place.folder
+    folder, key_file = place.folder, place.folder / f"{name}.key"
     output_folder(folder)
-    for old in folder.glob(f"{name}.sqlite*"):
-        old.unlink()
-    key_file = folder / f"{name}.key"
-    key_file.unlink(missing_ok=True)
+    for old in (*folder.glob(f"{name}.sqlite*"), key_file):
+        old.unlink(missing_ok=True)
     fleet_keys = master_key.create_keys(key_file)
     url = f"sqlite:///{folder / f'{name}.sqlite'}"
     with open_broker(place.broker) as broker, Store(url) as store:
@@ -237,6 +235,7 @@ def process(
             running.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             running.kill()
+            running.wait()
 
 
 def _first_line(running: subprocess.Popen[str]) -> str:

@@ -18,8 +18,7 @@ def now() -> datetime.datetime:
 class HurryingClock:
     """Runs through whole days before today, day_s seconds each, and then follows this machine's clock.
 
-    It stands still until somebody first asks it, which is when the first reports arrive. No report can
-    move it.
+    It stands still until it is first called, which is when the first reports arrive. No report can move it.
     """
 
     def __init__(self, days: int, day_s: float = DAY_S) -> None:
@@ -29,9 +28,12 @@ class HurryingClock:
 
     def __call__(self) -> datetime.datetime:
         """The time, UTC."""
-        if self._began_s is None:
-            self._began_s = time.monotonic()
-        gone = (time.monotonic() - self._began_s) / self._day_s
+        self._began_s = self._began_s or time.monotonic()
+        return self.look()
+
+    def look(self) -> datetime.datetime:
+        """The time, for whoever is not to set it going."""
+        gone = (time.monotonic() - self._began_s) / self._day_s if self._began_s else 0.0
         present = now()
         if gone >= self._days:
             return present

@@ -222,10 +222,13 @@ class SoftwareBoard:
                     return child.wait(), sleep_ms, unheard or b""
                 self._send(re.sub(rb"(?<!\r)\n", b"\r\n", data))
             if self._host in ready:
-                self._talking = True
                 data = self.received(self._read_host())
                 if data is None:
                     return "power", 0, b""
+                # A session begins with ctrl-C. What comes before it is mpremote's goodbye to a board that was
+                # reset meanwhile: the program that runs now goes on printing to its console.
+                data = data if self._talking else data.lstrip(b"\r\x02")
+                self._talking = self._talking or bool(data)
                 unheard = None if unheard is None else unheard + data
                 if busy and b"\x03" in data and not held:
                     child.send_signal(signal.SIGINT)

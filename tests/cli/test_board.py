@@ -6,13 +6,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command_line import hushmote
 from flashing import on_port
+from running import WAIT_S, until
 
 from hushmote.server.provisioning.settings import Network, provision_device
 
@@ -32,11 +32,8 @@ class Window:
     def text(self) -> str:
         return self._log.read_text()
 
-    def wait_for(self, text: str, timeout_s: float = 40) -> None:
-        end = time.monotonic() + timeout_s
-        while text not in self.text() and time.monotonic() < end:
-            assert self.process.poll() is None, self.text()
-            time.sleep(0.05)
+    def wait_for(self, text: str) -> None:
+        until(lambda: text in self.text() or self.process.poll() is not None, self.text)
         assert text in self.text(), self.text()
 
 
@@ -56,9 +53,8 @@ def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Pat
     port = str(tmp_path / "board" / "port")
     with switched_on(tmp_path, interpreter) as window:
         window.wait_for("MicroPython, a board in software")
-        said = window.text()
-        assert "Next, in another window: hushmote flash board/port DEVICE.settings.json\n" in said
-        assert "Ctrl-C switches the board off" in said
+        window.wait_for("Next, in another window: hushmote flash board/port DEVICE.settings.json\n")
+        window.wait_for("Ctrl-C switches the board off")
         flashed = hushmote("flash", "board/port", "desk.settings.json", "--yes", cwd=tmp_path)
         assert flashed.startswith("board in software, MicroPython 1.")
         assert "ledger: made, empty" in flashed
@@ -71,7 +67,7 @@ def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Pat
             "hushmote: the board in board is switched on already: --storage gives another"
         )
         window.process.send_signal(signal.SIGINT)
-        assert window.process.wait(20) == 0
+        assert window.process.wait(WAIT_S) == 0
         assert window.text().endswith("switched off\n")
     assert not os.path.lexists(port)
     gone = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path, expect=1)
@@ -83,7 +79,7 @@ def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Pat
         assert "ledger: kept as it was" in again
         assert "copied" not in again
         window.process.send_signal(signal.SIGTERM)
-        assert window.process.wait(20) == 0
+        assert window.process.wait(WAIT_S) == 0
 
 
 def test_a_port_that_is_busy_or_none_is_named(tmp_path: Path, interpreter: list[str]):

@@ -3,12 +3,13 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from command_line import DOOR, hushmote, hushmote_process
+from running import WAIT_S, until
 
 from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
 from hushmote.server.service.process import READY
@@ -88,16 +89,16 @@ def test_served_reports_are_counted_and_estimated(door: Path):
             with Gateways(broker.host, broker.port) as gateways:
                 readings = [i % 4 == 0 for i in range(300)]
                 gateways.deliver(fleet, fleet.round({"door_open": readings}))
-            end = time.monotonic() + 30
-            while time.monotonic() < end:
-                status = json.loads(hushmote("status", "--json", cwd=door))
-                if status["experiments"][0]["reports"] == 300:
-                    break
+
+            def counted() -> dict[str, Any]:
+                return json.loads(hushmote("status", "--json", cwd=door))["experiments"][0]
+
+            until(lambda: counted()["reports"] == 300, "300 reports counted")
             server.terminate()
-            log = server.communicate(timeout=20)[1]
+            log = server.communicate(timeout=WAIT_S)[1]
     assert server.returncode == 0, log
     assert "stopped: 300 reports accepted; rejected: none" in log
-    assert status["experiments"][0]["devices"] == 300
+    assert counted()["devices"] == 300
     assert not any(device in log for device in fleet.ids)
     found = json.loads(hushmote("estimate", "door_open", "--fleet", "cold", "--json", cwd=door))
     assert found["reports"] == 300

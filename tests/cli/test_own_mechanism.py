@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from command_line import Run, hushmote
 from own_channels import EXAMPLES
-from running import until
+from running import WAIT_S, until
 
 from hushmote.device import ldp_client
 from hushmote.server.service.process import READY
@@ -170,7 +170,7 @@ def test_served_reports_are_counted_and_estimated(cups: Path, monkeypatch: pytes
                 gateways.deliver(fleet, fleet.round({"cups": [25.0] * 300}))
             until(lambda: counted(cups) == 300, "300 reports counted")
             server.terminate()
-            log = server.communicate(timeout=20)[1]
+            log = server.communicate(timeout=WAIT_S)[1]
     assert "stopped: 300 reports accepted; rejected: none" in log
     found = json.loads(hushmote("estimate", "cups", "--json", cwd=cups))
     assert found["reports"] == 300

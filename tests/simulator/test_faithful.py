@@ -340,11 +340,12 @@ def test_a_listener_that_says_nothing_is_one_line():
 
 def test_a_broker_that_stays_away_is_one_line_and_keeps_what_was_acknowledged():
     fleet = fleet_of(400)
-    with MosquittoBroker() as broker, Gateways(broker.host, broker.port, timeout_s=0.5) as gateways:
+    with MosquittoBroker() as broker, Gateways(broker.host, broker.port) as gateways:
 
         def stop(_: int) -> None:
             if len(fleet.acknowledged) >= 100:
                 broker.stop()
+                gateways._connections[0]._timeout_s = 0.5
 
         with pytest.raises(GatewayError, match=r"reports are without an acknowledgement for 0\.5 s"):
             gateways.deliver(fleet, fleet.round({"temp": [20.0] * 400}), stop)

@@ -133,7 +133,7 @@ def test_two_of_three_servers_go_on_and_one_alone_acknowledges_nothing():
         servers.start_node(0)
         servers.start_node(1)
         servers.wait()
-        assert all(servers.healthy(i) for i in range(3))
+        until(lambda: all(servers.healthy(i) for i in range(3)), "health")
         publish(servers, 0, reports[:1])
 
 
@@ -163,7 +163,7 @@ def test_at_the_first_start_a_port_that_somebody_just_took_is_left_to_him(monkey
         monkeypatch.setattr(nats_servers, "_free_ports", lambda count: given.pop() if given else real(count))
         with NatsServers(1) as servers:
             assert servers.nodes[0].nats != taken
-            assert servers.healthy(0)
+            until(lambda: servers.healthy(0), "health")
 
 
 def test_servers_that_cannot_start_say_why_in_one_line_and_leave_no_files(tmp_path, monkeypatch):
@@ -183,7 +183,7 @@ def test_nats_as_a_choice_is_a_cluster_of_three():
     assert servers.protocol == "3.1.1"
     assert "3 NATS servers" in servers.description
     with servers:
-        assert [servers.healthy(i) for i in range(3)] == [True] * 3
+        until(lambda: all(servers.healthy(i) for i in range(3)), "health")
         assert servers.url == (
             f"nats://{','.join(f'127.0.0.1:{n.nats}' for n in servers.nodes)}"
             f"?mqtt={','.join(str(n.mqtt) for n in servers.nodes)}"

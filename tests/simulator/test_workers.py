@@ -23,7 +23,7 @@ from command_line import hushmote
 from dask import config
 from distributed import Client, Security
 from experiments import ROOM, experiment_json
-from running import until
+from running import WAIT_S, until
 
 from hushmote.device.ldp_client import ExperimentRefused
 from hushmote.server.planning.devices import MICRO, Plan, best_design
@@ -77,7 +77,10 @@ def check(crew: Workers) -> object:
 
 def children() -> list[psutil.Process]:
     """The workers' processes of this one."""
-    return [p for p in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(p.cmdline())]
+    ours = psutil.Process().children(recursive=True)
+    # process_iter() passes over one that ends meanwhile.
+    found = psutil.process_iter(["cmdline"])
+    return [p for p in found if p in ours and "spawn_main" in " ".join(p.info["cmdline"] or ())]
 
 
 @pytest.mark.parametrize("study", [fleet, years, check])
@@ -148,7 +151,7 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
     clients: list[Any] = [c for c in Client._instances if c.status == "running"]
     (address,) = {c.scheduler.address for c in clients}
     with pytest.raises(OSError, match="TLS certificate does not match"):
-        Client(address, security=Security.temporary(), timeout=1, set_as_default=False)
+        Client(address, security=Security.temporary(), timeout=60, set_as_default=False)
 
 
 # --- The command line ----------------------------------------------------------------------------------
@@ -210,10 +213,10 @@ def test_workers_end_with_their_command(tmp_path: Path, ending: signal.Signals):
     until(lambda: len(ours.children(recursive=True)) == 3, "no workers")
     begun = ours.children(recursive=True)
     os.killpg(run.pid, ending) if ending == signal.SIGINT else run.kill()
-    error = run.communicate(timeout=90)[1]
+    error = run.communicate(timeout=WAIT_S)[1]
     if ending == signal.SIGINT:
         assert (run.returncode, error) == (130, "hushmote: stopped by Ctrl-C\n")
-    gone, alive = psutil.wait_procs(begun, timeout=30)
+    gone, alive = psutil.wait_procs(begun, timeout=WAIT_S)
     assert (len(gone), alive) == (3, [])
 
 

@@ -47,7 +47,7 @@ def hushmote_process(*arguments: str, cwd: Path, expect: int = 0, columns: str =
     """The same in a process of its own: what is tested is its start, its end or what it starts itself."""
     command = [sys.executable, "-m", "hushmote", *arguments]
     environment = _environment() | {"COLUMNS": columns}
-    run = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
     return _checked(run.returncode, run.stdout, run.stderr, expect)
 
 

@@ -118,7 +118,7 @@ class Bench:
             [*self._interpreter, str(script), str(self.folder / "board.img")],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANGS_S,
             check=True,
             env={**os.environ, "MICROPYPATH": str(ROOT / "simulator" / "board")},
         )
@@ -181,7 +181,7 @@ def on_port(port: str, *arguments: str) -> list[str]:
 def on_board(board: SoftwareBoard, script: str) -> str:
     """Run a script on the board with mpremote; what it printed."""
     command = on_port(board.port, "exec", script)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 

@@ -21,8 +21,9 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_it_runs_through_whole_days_and_is_then_the_machines(seconds: list[float]):
     hurrying = HurryingClock(3, day_s=10)
-    seconds[0] = 5000.0  # it stands still until it is asked
-    assert hurrying() == datetime.datetime(2026, 11, 19, tzinfo=datetime.UTC)
+    for seconds[0] in (1000.0, 5000.0):  # it stands still until it is called
+        assert hurrying.look() == datetime.datetime(2026, 11, 19, tzinfo=datetime.UTC)
+    assert hurrying() == hurrying.look()
     for passed, wanted in (
         (9.99, "2026-11-19"),
         (10, "2026-11-20"),

@@ -430,7 +430,7 @@ def test_an_aggregator_pulls_reports_over_nats_and_a_report_is_kept_until_it_is_
         messages = await taken.fetch(1, timeout=20)
         for message in messages:
             if ack:
-                await message.ack_sync()
+                await message.ack_sync(timeout=60)
         return [message.data for message in messages]
 
     over_nats(site.folder, site.aggregator, make)

@@ -104,7 +104,7 @@ def test_backups_made_while_reports_are_counted_are_each_whole_batches(live, tmp
             assert found.violations == ()
             assert found.reports >= before
             totals.append(found.reports)
-            until(lambda before=before: total(live) > before, "nothing more is counted")
+            until(lambda copied=found.reports: total(live) > copied, "nothing more is counted")
     finally:
         stop.set()
         thread.join()

@@ -119,11 +119,15 @@ def test_two_processes_that_count_the_same_batches_in_opposite_order_count_them_
 
 
 def test_a_deadlock_is_a_store_error_and_the_batch_counts_once_when_it_is_tried_again(store, postgres):
+    """It looks for one a second after a wait begins, and once: by then the others must wait for it already.
+
+    So it takes a and waits for the third, which has b; the other, which has c, comes to wait for a; only then
+    does the third let go of b, and the wait for c closes the circle.
+    """
     fleets = ingest.fleets(store)
-    batch = [message(d, 1) for d in ("a", "b")]
-    ingest.ingest(store, batch, fleets, NOW)
-    more = [message(d, 2) for d in ("a", "b")]
-    failed = []
+    first, more = ([message(d, n) for d in ("a", "b", "c")] for n in (1, 2))
+    ingest.ingest(store, first, fleets, NOW)
+    failed, name = [], store.engine.url.database
 
     def work():
         try:
@@ -131,24 +135,28 @@ def test_a_deadlock_is_a_store_error_and_the_batch_counts_once_when_it_is_tried_
         except StoreError as e:
             failed.append(str(e))
 
+    def wait(number):
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        until(lambda: len(postgres.execute(waiting)) == number, f"{number} that wait")
+
     lock = "SELECT 1 FROM dedupe WHERE device = '{}' FOR UPDATE"
-    with psycopg.connect(postgres.dsn(store.engine.url.database)) as other:
+    thread = threading.Thread(target=work)
+    with psycopg.connect(postgres.dsn(name)) as other, psycopg.connect(postgres.dsn(name)) as third:
         other.execute("SET deadlock_timeout = '1h'")  # the aggregator is the one that is sent away
-        other.execute(lock.format("b").encode())
-        thread = threading.Thread(target=work)
+        other.execute(lock.format("c").encode())
+        third.execute(lock.format("b").encode())
         thread.start()
-        until(
-            lambda: postgres.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"),
-            "a wait",
-        )
-        other.execute(lock.format("a").encode())
+        wait(1)
+        other.pgconn.send_query(lock.format("a").encode())
+        wait(2)
+        third.rollback()
         thread.join(WAIT_S)
-        other.rollback()
+        other.close()
     assert len(failed) == 1
     assert "deadlock detected" in failed[0]
     assert "\n" not in failed[0]
-    assert store.histogram("home", EXP.digest).sum() == 2
-    assert ingest.ingest(store, more, fleets, NOW).accepted == 2
+    assert store.histogram("home", EXP.digest).sum() == 3
+    assert ingest.ingest(store, more, fleets, NOW).accepted == 3
     assert check(store).violations == ()
 
 
@@ -254,10 +262,10 @@ def go_on(pid):
 def test_a_server_that_hangs_is_an_error_and_the_batch_counts_once_when_it_comes_again(
     store, postgres, monkeypatch
 ):
-    monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 1.0)
     pids = []
 
     def stop(*_):
+        monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 1.0)
         query = "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
         pids.extend(pid for (pid,) in postgres.execute(query))
         for pid in pids:
@@ -269,6 +277,7 @@ def test_a_server_that_hangs_is_an_error_and_the_batch_counts_once_when_it_comes
         with fails("no answer for 1 seconds"):
             ingest.ingest(store, [message("a", 1)], fleets, NOW)
     finally:
+        monkeypatch.undo()
         for pid in pids:
             go_on(pid)
     assert len(pids) == 1
@@ -282,7 +291,7 @@ def test_a_server_that_hangs_is_an_error_and_the_batch_counts_once_when_it_comes
 
 
 def test_a_connection_that_hangs_between_two_batches_is_replaced(store, postgres, monkeypatch):
-    monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 1.0)
+    monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 5.0)
     fleets = ingest.fleets(store)
     ((pid,),) = postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'hushmote'")
     stopped(pid)

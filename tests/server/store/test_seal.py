@@ -1,6 +1,5 @@
 """Sealing an experiment: counts stay, each device has one interval of numbers, nothing counts twice."""
 
-import datetime
 import json
 
 import pytest
@@ -10,6 +9,7 @@ from filled import rows
 from pyroaring import BitMap
 
 from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.ingest.clock import now
 from hushmote.server.planning.remaining import read
 from hushmote.server.store import Store, StoreError, VersionRefused
 from hushmote.server.store.check import check
@@ -19,7 +19,6 @@ from hushmote.server.store.seal import Sealing, seal
 from hushmote.server.store.store import Participation
 from hushmote.server.wire import report, topics
 
-NOW = datetime.datetime.now(datetime.UTC)
 TEMP = experiment(budget={"rule": "unlimited"})
 # Of device "gaps" reports 1, 3 and 5 to 7 were lost on their way.
 SENT = {"whole": [1, 2, 3], "gaps": [2, 4, 8, 9], "late": [3], "one": [1]}
@@ -43,7 +42,7 @@ def take(store, sent, exp=TEMP):
         for device, numbers in sent.items()
         for number in numbers
     ]
-    tally = ingest.ingest(store, messages, ingest.fleets(store), NOW)
+    tally = ingest.ingest(store, messages, ingest.fleets(store), now())
     return tally.accepted, {reason: n for (_, reason), n in tally.rejected.items()}
 
 
@@ -87,11 +86,11 @@ def test_a_dry_run_says_what_sealing_does_and_changes_nothing(store):
 
 def test_counts_and_what_a_fleet_has_left_stay(store):
     counts = list(store.histogram("home", TEMP.digest))
-    left = read(store, "home", NOW.date()).profiles
+    left = read(store, "home", now().date()).profiles
     seal(store, "home", "temp", dry_run=False)
     assert list(store.histogram("home", TEMP.digest)) == counts
     assert store.participation("home") == {"temp": Participation(devices=4, reports=9, most=4)}
-    assert read(store, "home", NOW.date()).profiles == left
+    assert read(store, "home", now().date()).profiles == left
     assert left
     found = check(store)
     assert (found.violations, found.reports, found.devices) == ((), 9, 4)

@@ -126,13 +126,13 @@ def run(aggregator: Aggregator) -> None:
     with signals(aggregator.stop) as came:
         thread.start()
         _watch(aggregator, thread, came)
-    counters = aggregator.counters
-    if thread.is_alive():
-        waiting = aggregator.condition.uncommitted
-        _log_counters(f"stopped without the store: {waiting} messages wait at the broker; ", counters)
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(0)  # a thread that hangs in a driver could keep the interpreter from ending
+        counters = aggregator.counters
+        if thread.is_alive():  # still in `with`: one more signal must not end the process with its number
+            waiting = aggregator.condition.uncommitted
+            _log_counters(f"stopped without the store: {waiting} messages wait at the broker; ", counters)
+            logging.shutdown()
+            sys.stdout.flush()
+            os._exit(0)  # a thread that hangs in a driver could keep the interpreter from ending
     for error in raised:
         if isinstance(error, (HushmoteError, LDPError)):
             raise error

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import Literal
 
 import pytest
@@ -41,12 +42,14 @@ def test_reports_are_counted_and_duplicates_under_new_packet_ids_are_not(store, 
     broker = EmbeddedBroker() if kind == "amqtt" else MosquittoBroker()
     protocol = "5" if kind == "mosquitto 5" else "3.1.1"
     with broker, running(store, broker, protocol=protocol) as aggregator:
+        started = time.monotonic()
         publish(broker, messages + messages)
         publish(broker, messages)
         until(lambda: total(aggregator) == 300, aggregator.counters)
         assert aggregator.counters.accepted == 100
         assert aggregator.counters.rejected == {"duplicate": 200}
-        assert aggregator.counters.batches < 30
+        # Each is a whole window of the broker's, 10 at least, or 0.2 s old.
+        assert aggregator.counters.batches <= 300 / 10 + (time.monotonic() - started) / 0.2 + 2
     assert list(store.histogram("open", experiment().digest)) == counts
     assert store.rejects() == {"open": {"duplicate": 200}}
 
@@ -114,10 +117,7 @@ def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store
         # Neither full nor old for a quarter of an hour: only the window says that the broker waits.
         until(lambda: aggregator.counters.accepted >= 20, aggregator.counters)
         # The last window is committed by the end, once it has arrived.
-        until(
-            lambda: total(aggregator) + aggregator.condition.uncommitted == 100,
-            lambda: (aggregator.counters, aggregator.condition),
-        )
+        until(lambda: total(aggregator) + aggregator.condition.uncommitted == 100, aggregator.counters)
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
@@ -175,22 +175,22 @@ def test_killing_the_aggregator_in_mid_stream_neither_loses_nor_double_counts_a_
 
 
 def test_stop_commits_what_has_arrived(store, mosquitto):
-    messages, counts = crowd(40)
+    messages, counts = crowd(15)  # a halt just behind the 20th, the usual window, would commit those
     with running(store, mosquitto, batch_s=1000.0) as aggregator:
         publish(mosquitto, messages)
-        until(lambda: aggregator.condition.uncommitted == 40, lambda: aggregator.condition)
+        until(lambda: aggregator.condition.uncommitted == 15, lambda: aggregator.condition)
         assert aggregator.counters.accepted == 0  # neither full nor old
-    assert aggregator.counters.accepted == 40
+    assert aggregator.counters.accepted == 15
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
 def test_what_a_killed_broker_had_sent_is_counted_though_it_never_returns(store):
-    messages, counts = crowd(40)
+    messages, counts = crowd(15)
     with MosquittoBroker() as broker, running(store, broker, batch_s=1000.0) as aggregator:
         publish(broker, messages)
-        until(lambda: aggregator.condition.uncommitted == 40, lambda: aggregator.condition)
+        until(lambda: aggregator.condition.uncommitted == 15, lambda: aggregator.condition)
         broker.kill()
-        until(lambda: aggregator.counters.accepted == 40, aggregator.counters)
+        until(lambda: aggregator.counters.accepted == 15, aggregator.counters)
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
@@ -228,9 +228,8 @@ def test_a_refused_login_is_one_line_and_ends_the_run(store, tmp_path):
     if shutil.which("mosquitto_passwd") is None:
         pytest.skip("mosquitto_passwd is not installed")
     passwords = tmp_path / "passwords"
-    subprocess.run(
-        ["mosquitto_passwd", "-b", "-c", passwords, "agg", "right"], check=True, capture_output=True
-    )
+    command = ["mosquitto_passwd", "-b", "-c", passwords, "agg", "right"]
+    subprocess.run(command, check=True, capture_output=True)
     with MosquittoBroker(password_file=passwords) as broker:
         protocols: list[Literal["auto", "5", "3.1.1"]] = ["auto", "5", "3.1.1"]
         for protocol in protocols:
@@ -250,8 +249,9 @@ def test_a_store_that_fails_makes_reports_wait_and_each_is_counted_once_it_works
     with running(store, mosquitto) as aggregator:
         publish(mosquitto, messages)
         until(lambda: "the disk is full" in caplog.text, "a full disk")
+        before = aggregator.counters.accepted  # few at once may still have found room
         until(lambda: aggregator.counters.failures >= 3, lambda: aggregator.counters)
-        assert aggregator.counters.accepted == 0
+        assert aggregator.counters.accepted == before < 300
         limit["pages"] = 1 << 30
         until(lambda: aggregator.counters.accepted == 300, aggregator.counters)
         assert aggregator.counters.rejected == {}
@@ -292,8 +292,7 @@ def test_rubbish_on_every_topic_is_counted_and_stops_nothing(store):
     with broker, running(store, broker, protocol="3.1.1") as aggregator:
         publish(broker, rubbish + messages)
         until(lambda: total(aggregator) == 7, aggregator.counters)
-        rejected = {"malformed": 2, "unknown device": 2, "unknown fleet": 2}
-        assert aggregator.counters.rejected == rejected
+        assert aggregator.counters.rejected == {"malformed": 2, "unknown device": 2, "unknown fleet": 2}
         assert aggregator.counters.accepted == 1
 
 

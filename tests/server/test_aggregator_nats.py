@@ -6,13 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import nats
 import pytest
 from boards import experiment
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
-from running import running, until
+from running import WAIT_S, running, until
 from traffic import counted, crowd, forget, full_disk, publish, total
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting
@@ -68,10 +69,12 @@ def retire(store, servers, name, **options):
 def test_reports_are_counted_once_and_what_comes_while_nobody_is_there_is_kept(store, one):
     messages, counts = crowd(300)
     with running(store, one, client_id="kept") as aggregator:
+        started = time.monotonic()
         publish(one, messages[:100] + messages[:50])
         until(lambda: total(aggregator) == 150, lambda: aggregator.counters)
         assert aggregator.counters.rejected == {"duplicate": 50}
-        assert aggregator.counters.batches < 20
+        # None is full: each is 0.2 s old.
+        assert aggregator.counters.batches <= (time.monotonic() - started) / 0.2 + 2
     publish(one, messages[100:])
     with running(store, one, client_id="kept") as aggregator:
         until(lambda: total(aggregator) == 200, lambda: aggregator.counters)
@@ -83,12 +86,14 @@ def test_two_aggregators_divide_ten_thousand_reports_and_each_is_counted_by_one(
     messages, counts = crowd(10_000)
     options = {"client_id": "divided", "batch_reports": 500}
     with running(store, three, **options) as a, running(store, three, **options) as b:
+        started = time.monotonic()
         publish(three, messages, port=three.nodes[1].mqtt)
         until(lambda: total(a) + total(b) == 10_000, lambda: (a.counters, b.counters))
         assert min(a.counters.accepted, b.counters.accepted) > 1000
-        for aggregator in (a, b):
-            assert aggregator.counters.rejected == {}
-            assert aggregator.counters.accepted / aggregator.counters.batches > 50
+        for done in (a.counters, b.counters):
+            assert done.rejected == {}
+            # Each batch is full or 0.2 s old.
+            assert done.batches <= done.accepted / 500 + (time.monotonic() - started) / 0.2 + 2
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
@@ -136,12 +141,12 @@ def test_what_was_committed_and_not_acknowledged_comes_again_and_is_a_duplicate(
         pass
     publish(one, messages)
     program = [sys.executable, "-c", KILLED_BEFORE_ACKNOWLEDGING, f"sqlite:///{store.where}", one.url]
-    assert subprocess.run(program, check=False, timeout=60).returncode == -signal.SIGKILL
-    committed = counted(store)
-    assert committed > 0
+    assert subprocess.run(program, check=False, timeout=WAIT_S).returncode == -signal.SIGKILL
+    assert counted(store) > 0
     with running(store, one, client_id="killed") as aggregator:
-        until(lambda: total(aggregator) == 200, lambda: aggregator.counters)
-        assert aggregator.counters.rejected == {"duplicate": committed}
+        # What was committed may come more than once on a slow machine.
+        until(lambda: total(aggregator) >= 200 and counted(store) == 200, lambda: aggregator.counters)
+        assert set(aggregator.counters.rejected) == {"duplicate"}
     assert list(store.histogram("open", experiment().digest)) == counts
 
 
@@ -155,10 +160,11 @@ def test_a_store_that_fails_makes_reports_wait_and_each_is_counted_once_it_works
     with running(store, one, client_id="failing", batch_reports=300) as aggregator:
         publish(one, messages)
         until(lambda: "the disk is full" in caplog.text, "a full disk")
+        before = aggregator.counters.accepted  # few at once may still have found room
         until(lambda: aggregator.condition.uncommitted >= 300, lambda: aggregator.condition)
         tries = aggregator.counters.failures
         until(lambda: aggregator.counters.failures >= tries + 3, lambda: aggregator.counters)
-        assert aggregator.counters.accepted == 0
+        assert aggregator.counters.accepted == before < 900
         assert aggregator.condition.uncommitted <= 600
         limit["pages"] = 1 << 30
         until(lambda: aggregator.counters.accepted == 900, lambda: aggregator.counters)
@@ -171,6 +177,7 @@ def test_retiring_counts_what_is_left_and_ends_the_consumer_but_not_while_others
     messages, counts = crowd(300)
     busy = pytest.raises(BrokerRefused, match=r"other aggregators count for leaving .* before --retire")
     with running(store, one, client_id="leaving"), busy:
+        until(lambda: consumer(one, "leaving").num_waiting, "it asks for reports")
         retire(store, one, "leaving")
     publish(one, messages)
     assert retire(store, one, "leaving").accepted == 300
@@ -221,8 +228,7 @@ def test_rubbish_on_every_topic_is_counted_and_stops_nothing(store, one):
                 pass
         publish(one, rubbish + crowd(1)[0])
         until(lambda: total(aggregator) == 10, lambda: aggregator.counters)
-        rejected = {"malformed": 2, "unknown device": 4, "unknown fleet": 3}
-        assert aggregator.counters.rejected == rejected
+        assert aggregator.counters.rejected == {"malformed": 2, "unknown device": 4, "unknown fleet": 3}
         assert aggregator.counters.accepted == 1
 
 
@@ -241,12 +247,8 @@ def test_a_consumer_that_somebody_deletes_is_made_again_and_the_log_says_what_th
     "odd", [{"headers_only": True}, {"inactive_threshold": 60.0}, {"mem_storage": True}, {"max_deliver": 3}]
 )
 def test_a_consumer_that_would_lose_reports_is_not_pulled_from(store, one, odd):
-    config = ConsumerConfig(
-        durable_name="odd",
-        ack_policy=AckPolicy.EXPLICIT,
-        filter_subject=report_subject(),
-        **odd,
-    )
+    options = {"ack_policy": AckPolicy.EXPLICIT, "filter_subject": report_subject(), **odd}
+    config = ConsumerConfig(durable_name="odd", **options)
     with running(store, one, client_id="first"):  # the stream is the servers' own: MQTT makes it
         ask(one, lambda stream: stream.add_consumer(STREAM, config))
     with pytest.raises(BrokerRefused, match="the consumer odd was not made by hushmote"):

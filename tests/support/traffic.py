@@ -96,8 +96,9 @@ def forget(servers):
         urls = [f"nats://{servers.host}:{node.nats}" for node in servers.nodes]
         async with await nats.connect(urls) as client:
             with contextlib.suppress(NotFoundError):
-                for consumer in await client.jsm().consumers_info(STREAM):
-                    await client.jsm().delete_consumer(STREAM, consumer.name)
-                await client.jsm().purge_stream(STREAM)
+                jsm = client.jsm(timeout=WAIT_S)
+                for consumer in await jsm.consumers_info(STREAM):
+                    await jsm.delete_consumer(STREAM, consumer.name)
+                await jsm.purge_stream(STREAM)
 
     asyncio.run(forget())

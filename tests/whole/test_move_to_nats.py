@@ -38,7 +38,7 @@ def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: 
         return hushmote(*arguments, cwd=tmp_path)
 
     (tmp_path / "door.toml").write_text(DOOR.replace("cap = 2", "cap = 100_000"))
-    port, nats, further = free_port(), free_port(), (free_port(), free_port())
+    port = free_port()
     user = getpass.getuser()
     run(
         *("provision", "fleet", "old", "--fleet", "home", "--host", "localhost", "--set", f"port={port}"),
@@ -70,11 +70,12 @@ def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: 
         run("store", "backup", OLD, "before.sqlite")
         run("experiment", "add", "door.toml", "--fleet", "home", "--keys", "--store", url)
         run("store", "merge", url, FORMER)
+        nats, cluster, monitor = free_port(), free_port(), free_port()  # here: they are ours for a minute
         hosts = [word for host in THREE for word in ("--host", host)]
         run(
             *("provision", "fleet", "new", "--fleet", "home", "--broker", "nats", *hosts),
             *("--set", "board_host=localhost", "--set", f"port={port}", "--set", f"aggregator_port={nats}"),
-            *("--set", f"cluster_port={further[0]}", "--set", f"monitor_port={further[1]}"),
+            *("--set", f"cluster_port={cluster}", "--set", f"monitor_port={monitor}"),
         )
         take_over(old, new, run)
         with serving(fleet_folder.find(new)) as servers:

@@ -120,7 +120,7 @@ def test_reports_for_an_aggregator_that_is_away_are_taken_alone_or_in_a_share(st
 
 
 def test_a_report_that_no_aggregator_would_ever_get_is_not_taken():
-    with MosquittoBroker() as broker, opened(broker, fleets=["open"]) as door:
+    with MosquittoBroker() as broker, opened(broker, fleets=["open"], protocol="5") as door:
         told = door.report("d1", REPORTS[0])
         assert (told.status, "no aggregator has ever subscribed" in told.text) == (503, True)
         with visit(broker.port, None, host="127.0.0.1") as visitor:
@@ -131,8 +131,8 @@ def test_a_report_that_no_aggregator_would_ever_get_is_not_taken():
 def test_a_report_that_the_brokers_access_list_refuses_is_not_taken(tmp_path, caplog):
     acl = tmp_path / "acl"
     acl.write_text("topic read hushmote/v1/+/experiment/+\ntopic write hushmote/v1/open/report/+\n")
-    settings = (f"acl_file {acl}",)
-    with MosquittoBroker(settings=settings) as broker, opened(broker, fleets=["open", "other"]) as door:
+    options = {"fleets": ["open", "other"], "protocol": "5"}
+    with MosquittoBroker(settings=(f"acl_file {acl}",)) as broker, opened(broker, **options) as door:
         told = door.report("d1", REPORTS[0], fleet="other")
         assert (told.status, "does not let the door publish" in told.text) == (503, True)
         assert "refuses reports (not authorized): let this user publish them" in caplog.text
@@ -207,7 +207,6 @@ class Deaf:
 
 def test_a_broker_that_acknowledges_nothing_is_given_up_and_reports_wait_bounded(store, monkeypatch):
     monkeypatch.setattr(module, "PUBACK_S", 0.3)
-    monkeypatch.setattr(module, "_HUNG_S", 1.0)
     monkeypatch.setattr(module, "MOST_IN_FLIGHT", 5)
     with MosquittoBroker() as broker, running(store, broker) as aggregator:
         between = Deaf(broker.port)
@@ -226,6 +225,7 @@ def test_a_broker_that_acknowledges_nothing_is_given_up_and_reports_wait_bounded
                 client.join(WAIT_S)
             assert any("too many reports are under way" in text for text in texts)
             assert door.publisher.in_flight <= 5
+            monkeypatch.setattr(module, "_HUNG_S", 1.0)  # no earlier: it is full before it is given up
             until(lambda: not door.publisher.ready.is_set(), "the connection is given up")
             between.deaf.clear()
             accept(door, "d1", REPORTS[0])

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from boards import experiment, reports
-from running import until
+from running import WAIT_S, until
 from served import add_fleet, served
 from traffic import publish
 
@@ -23,23 +23,23 @@ def test_a_real_one_while_its_broker_comes_and_goes(tmp_path):
         add_fleet(store)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    assert ask(url).words == f"The aggregator at {url} gives no answer: Connection refused."
+    assert ask(url, WAIT_S).words == f"The aggregator at {url} gives no answer: Connection refused."
     with MosquittoBroker() as broker:
         arguments = ["--store", f"sqlite:///{tmp_path / 'store.sqlite'}", "--http", f"127.0.0.1:{port}"]
         with served(*arguments, "--broker", f"mqtt://127.0.0.1:{broker.port}") as process:
             process.ready()
-            health = ask(url)
+            health = ask(url, WAIT_S)
             assert (health.answered, health.connected, health.trouble) == (True, True, "")
             temp = experiment()
             sent = [(topics.report_topic("open", "d"), one) for one in reports("d", temp, 3)]
             publish(broker, [*sent, (topics.report_topic("open", "d"), b"nonsense")])
-            until(lambda: ask(url).accepted == 3 and not ask(url).uncommitted, lambda: ask(url))
-            health = ask(url)
+            until(lambda: ask(url, WAIT_S).accepted == 3 and not ask(url, WAIT_S).uncommitted, "all counted")
+            health = ask(url, WAIT_S)
             assert [r.reason for r in health.rejects] == ["malformed"]
             assert health.words == "The aggregator is connected to the broker, and all that came is counted."
             broker.stop()
-            until(lambda: not ask(url).connected, lambda: ask(url))
-            assert ask(url).words == "The aggregator is not well: not connected to the broker."
+            until(lambda: not ask(url, WAIT_S).connected, lambda: ask(url, WAIT_S))
+            assert ask(url, WAIT_S).words == "The aggregator is not well: not connected to the broker."
 
 
 class Answering:
@@ -106,7 +106,7 @@ def endless(connection, _asked):
 def test_whatever_answers_is_one_short_sentence(say, words):
     answering = Answering(say)
     try:
-        health = ask(answering.url, 1.0)
+        health = ask(answering.url, 1.0 if say is drip else WAIT_S)
     finally:
         answering.close()
     assert words in health.words

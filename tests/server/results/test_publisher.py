@@ -21,6 +21,7 @@ from running import until
 from served import Served, get, served
 from traffic import publish
 
+from hushmote.server.answers.windows import SETTLED
 from hushmote.server.provisioning.fleet_folder import now_utc
 from hushmote.server.results.publication import Publication
 from hushmote.server.results.publisher import Publisher
@@ -30,9 +31,13 @@ from hushmote.server.wire.topics import report_topic, result_topic
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 TEMP = payload_of(experiment())
-TODAY = datetime.datetime.now(datetime.UTC).date()
-DAYS = {str(TODAY - datetime.timedelta(days)): 400 for days in (1, 2, 3)} | {str(TODAY): 90}
 DISCOVERED = "homeassistant/sensor/hushmote_open"
+
+
+def days() -> dict[str, int]:
+    """Window -> reports: 400 in each of three days that are over, 90 in the one that is not settled."""
+    today = (now_utc() - SETTLED).date()
+    return {str(today - datetime.timedelta(days)): 400 for days in (1, 2, 3)} | {str(today): 90}
 
 
 @contextmanager
@@ -59,8 +64,8 @@ def last(reader: Visitor) -> dict[str, bytes]:
 def test_results_are_retained_and_cleared(tmp_path: Path):
     url, port = f"sqlite:///{tmp_path / 'hushmote.sqlite'}", free_port()
     with Store(url) as store, MosquittoBroker() as broker:
-        fill(store, "open", TEMP, DAYS, unit="°C")
-        fill(store, "open", experiment_json(name="door"), DAYS)
+        fill(store, "open", TEMP, days(), unit="°C")
+        fill(store, "open", experiment_json(name="door"), days())
         fill(store, "open", experiment_json(name="ever", window="all"), {"all": 500})
         options = ("--publish", "ended,home-assistant", "--http", f"127.0.0.1:{port}")
         with published(url, broker, *options) as (process, reader):
@@ -125,16 +130,16 @@ def test_live_results_follow_the_reports_without_an_epsilon_of_the_histogram(tmp
 def test_a_worker_that_dies_is_one_line_and_comes_back(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with Store(url) as store, MosquittoBroker() as broker:
-        temp = fill(store, "open", TEMP, DAYS)
+        temp = fill(store, "open", TEMP, days())
         with published(url, broker) as (process, reader):
             until(lambda: reader.messages, process.log)
             for n in (1, 2):
                 os.kill(_worker(process), signal.SIGKILL)
                 publish(broker, [(report_topic("open", f"n{n}"), reports(f"n{n}", temp, 1)[0])])
                 until(lambda n=n: process.log().count("worked out again") == n, process.log)
-            fill(store, "open", experiment_json(name="later"), DAYS)
+            fill(store, "open", experiment_json(name="later"), days())
             until(lambda: result_topic("open", "later") in last(reader), process.log)
-            until(lambda: store.histogram("open", temp.digest, str(TODAY)).sum() == 92, process.log)
+            until(lambda: store.histogram("open", temp.digest).sum() == 1_292, process.log)
             # SIGTERM for all of them, as systemd sends it: an orderly end, and nothing is left.
             worker = _worker(process)
             os.kill(worker, signal.SIGTERM)
@@ -164,12 +169,12 @@ def test_a_broker_that_takes_no_results_still_gives_reports(tmp_path: Path, prot
     """MQTT 5 says how much it takes; with 3.1.1 it ends the connection, three times."""
     url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with Store(url) as store, MosquittoBroker(settings=("max_packet_size 600",)) as broker:
-        temp = fill(store, "open", TEMP, DAYS)
+        temp = fill(store, "open", TEMP, days())
         with published(url, broker, protocol=protocol) as (process, reader):
             words = "the broker takes 600" if protocol == "5" else "no more are published"
             until(lambda: words in process.log(), process.log)
             publish(broker, [(report_topic("open", "d1"), reports("d1", temp, 1)[0])])
-            until(lambda: store.histogram("open", temp.digest, str(TODAY)).sum() == 91, process.log)
+            until(lambda: store.histogram("open", temp.digest).sum() == 1_291, process.log)
             assert process.log().count(words) == 1
             assert not reader.messages
 
@@ -180,7 +185,7 @@ def test_a_keyed_fleet_over_tls_as_provisioned(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with Store(url) as store, fleet_running(folder) as broker:
         store.add_fleet(FLEET, keyed=True)
-        fill(store, FLEET, TEMP, DAYS)
+        fill(store, FLEET, TEMP, days())
         aggregator = folder.path / "aggregator"
         login = {
             "HUSHMOTE_BROKER_CA": f"{aggregator}/ca.pem",

@@ -24,9 +24,11 @@ page: $(VENV)/.demo $(VENV)/.page
 test quick long: export OMP_NUM_THREADS = 1
 
 # The checks and the firmware's runtimes run beside the suite, which waits a good part of its time, and say what
-# they found in one piece. pytest's closing line is the last one.
+# they found in one piece. pytest's closing line is the last one. The browser's MicroPython is
+# fetched first: a test that copies the sources could meet another's download.
 test: $(VENV)/.test
 	@mkdir -p build
+	-$(BIN)/python web/board/fetch.py
 	{ $(MAKE) --jobs=2 --output-sync=target check firmware > build/checks.txt 2>&1; checks=$$?; \
 	  cat build/checks.txt; exit $$checks; } & checks=$$!; \
 	$(BIN)/pytest --collect-only > build/tests.txt; \
@@ -39,6 +41,7 @@ quick: $(VENV)/.test
 
 # All of it, with whole studies, every cut of power, every further ε, and commands of documents that take more than 10 s of CPU.
 long: $(VENV)/.test
+	-$(BIN)/python web/board/fetch.py
 	LONG=1 $(MAKE) firmware
 	LONG=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 

@@ -10,15 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from enumeration import (
-    POLICY,
-    BranchingRng,
-    assert_private,
-    distribution,
-    exp_below,
-    memory,
-    worst_ratio,
-)
+from enumeration import POLICY, BranchingRng, assert_private, distribution, exp_below, memory, worst_ratio
 from experiments import TEXTS, experiment_json
 from wake_ups import provisioned
 

@@ -34,7 +34,7 @@ def room(home: hushmote.FleetReader) -> hushmote.ExperimentReader:
 
 
 def python(code: str, cwd: Path) -> str:
-    run = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
     return run.stdout
 

@@ -231,7 +231,7 @@ true
 ```
 <!-- background -->
 ```sh
-echo started
+true
 ```
 <!-- fails -->
 ```sh

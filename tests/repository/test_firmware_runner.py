@@ -39,7 +39,7 @@ def test_a_file_of_the_suite_runs_on_a_board_and_leaves_nothing_there(tmp_path: 
             "exec",
             "import os; print(os.listdir('/'))",
         ]
-        left = subprocess.run(listing, capture_output=True, text=True, timeout=60)
+        left = subprocess.run(listing, capture_output=True, text=True, timeout=600)
     assert left.returncode == 0, left.stderr
     assert "board" not in left.stdout
 

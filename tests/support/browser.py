@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,11 +15,7 @@ from typing import Any
 from babel import Locale
 from running import WAIT_S
 from selenium import webdriver
-from selenium.common.exceptions import (
-    ElementNotInteractableException,
-    NoSuchElementException,
-    StaleElementReferenceException,
-)
+from selenium.common import exceptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -28,10 +25,12 @@ SWISS = Locale("de", "CH").number_symbols["latn"]["group"]  # of 1,000: ’ up t
 assert SWISS in ("’", "'")
 _NOT_YET = (
     AssertionError,
-    ElementNotInteractableException,
-    NoSuchElementException,
-    StaleElementReferenceException,
+    exceptions.ElementNotInteractableException,
+    exceptions.NoSuchElementException,
+    exceptions.StaleElementReferenceException,
 )
+# What the driver says of a command that was under way when the browser went to another page.
+_LEFT = re.compile("aborted by navigation|loader has changed")
 
 
 class Browser:
@@ -60,6 +59,7 @@ class Browser:
         self.folder = folder
         self._width = 1440
         self.driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+        self.driver.set_script_timeout(WAIT_S)
         self.resize(1440, 900)
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Browser:
                 words = (element.text, element.get_attribute("aria-label"))
                 if element.is_displayed() and label in [w.strip() for w in words if w]:
                     return element
-            raise NoSuchElementException(label)
+            raise exceptions.NoSuchElementException(label)
 
         return self.until(look, f"nothing is called {label!r}")
 
@@ -118,9 +118,12 @@ class Browser:
         """What look() returns once it is neither false nor raises that something is not there."""
         end = time.monotonic() + WAIT_S
         while True:
-            with contextlib.suppress(*_NOT_YET):
+            try:
                 if found := look():
                     return found
+            except (AssertionError, exceptions.WebDriverException) as e:
+                if not isinstance(e, _NOT_YET) and not _LEFT.search(str(e)):
+                    raise
             if time.monotonic() > end:
                 raise AssertionError(f"{what}\n{self.text[-3000:]}\n{self.errors()}")
             time.sleep(0.05)

@@ -36,7 +36,7 @@ CANNOT = 3
 END = "== "
 BLOCK_S = 600  # the longest study, in the long form, on a busy machine
 START_S = 60
-STOP_S = 20
+STOP_S = 120
 SLOW_CPU_S = 10
 LAST_LINES = 15
 _NAMESPACES = ("--net", "--pid", "--fork", "--mount-proc", "--kill-child")

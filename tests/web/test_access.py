@@ -40,7 +40,6 @@ from hushmote.server.wire.keys import FleetKeys
 from hushmote.web.access import _own_path
 from hushmote.web.asked import PublicStatement
 from hushmote.web.frame import VIEWS
-from hushmote.web.limits import MOST_SOCKETS
 
 TOKEN = "0123456789abcdef-a-token"
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
@@ -74,7 +73,7 @@ def locked(store, tmp_path_factory):
 def ask(page, path="/", method="GET", body=None, **headers):
     """Status, headers and body; a header's _ is a -."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    with contextlib.closing(http.client.HTTPConnection(urlsplit(page).netloc, timeout=60)) as connection:
+    with contextlib.closing(http.client.HTTPConnection(urlsplit(page).netloc, timeout=WAIT_S)) as connection:
         connection.request(method, path, body, named)
         answer = connection.getresponse()
         return answer.status, answer.headers, answer.read()
@@ -102,8 +101,9 @@ def handshake(page, at=SOCKET, **headers):
     """The status of a WebSocket's handshake: 101, or why it is refused."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        with connect(page.replace("http", "ws") + at, additional_headers=named, proxy=None) as client:
-            client.recv(10)
+        url = page.replace("http", "ws") + at
+        with connect(url, additional_headers=named, proxy=None, open_timeout=WAIT_S) as client:
+            client.recv(WAIT_S)
             return 101
     except InvalidStatus as e:
         return e.response.status_code
@@ -174,17 +174,13 @@ class TestToken:
         status, headers, _ = ask(locked, "/login", "POST", form, Origin=locked)
         assert (status, headers["location"]) == (303, "/experiment/home/temp?x=1")
 
-    def test_a_wrong_one_is_told_after_a_second_and_a_crowd_of_them_comes_later(self, locked):
+    def test_a_wrong_one_is_told_after_a_second(self, locked):
         began = time.monotonic()
         status, _, body = ask(locked, "/?token=wrong")
         assert (status, time.monotonic() - began > 0.9) == (401, True)
         assert b"That is not this page&#x27;s token." in body
-        with concurrent.futures.ThreadPoolExecutor(60) as pool:
-            said = [s for s, _, _ in pool.map(lambda _: ask(locked, "/login", "POST", "token=x"), range(60))]
-        assert set(said) == {401, 429}
-        assert ask(locked, Cookie=cookie_of(locked))[0] == 200
 
-    def test_any_number_of_wrong_ones_under_way_locks_nobody_out(self, locked):
+    def test_a_crowd_of_wrong_ones_comes_later_and_locks_nobody_out(self, locked):
         stopped, told_later = threading.Event(), threading.Event()
 
         def guess(_):
@@ -295,16 +291,10 @@ class TestWhatIsAsked:
         assert headers["content-disposition"] == 'attachment; filename="hushmote-home-statement.json"'
 
     def test_no_other_path_opens(self, shown):
-        near = (
-            "/what-is-asked/",
-            "/what-is-asked/x",
-            "//what-is-asked",
-            "/./what-is-asked",
-            "/What-is-asked",
-        )
+        near = ("/what-is-asked/", "/what-is-asked/x", "//what-is-asked", "/./what-is-asked")
         coded = ("/what-is-aske%64", "/%77hat-is-asked", "/what-is-asked%3Fstatement", "/what-is-asked;x")
         behind = [path for path in BEHIND if not path.startswith("/what-is-asked")]
-        for path in (*near, *coded, "/plan/../what-is-asked", "/what-is-asked%00", *behind):
+        for path in (*near, *coded, "/What-is-asked", "/plan/../what-is-asked", "/what-is-asked%00", *behind):
             for method in ("GET", "HEAD"):
                 assert ask(shown, path, method)[0] == 401, (method, path)
         for method in ("POST", "PUT", "OPTIONS", "DELETE", "PATCH"):
@@ -529,16 +519,20 @@ class TestCrowd:
             pid = _listening(address[1])
             assert _resident_mib(pid) < 600
 
-    def test_many_sockets_are_too_many(self, page):
-        url, refused = page.replace("http", "ws") + SOCKET, 0
-        with contextlib.ExitStack() as stack:
-            for _ in range(MOST_SOCKETS + 20):
+    def test_many_sockets_are_too_many(self, store):
+        """The page closes one that says nothing after some seconds: until then all of these must be open."""
+        few = "from hushmote.web import limits; limits.MOST_SOCKETS = 8"
+        few += "; from hushmote.cli.main import main; main()"
+        with paged(store, program=("-c", few)) as page, contextlib.ExitStack() as stack:
+            url, refused = page.replace("http", "ws") + SOCKET, 0
+            for _ in range(12):
                 try:
-                    stack.enter_context(connect(url, proxy=None, close_timeout=0.1)).recv(10)
+                    client = connect(url, proxy=None, open_timeout=WAIT_S, close_timeout=0.1)
+                    stack.enter_context(client).recv(WAIT_S)
                 except (InvalidStatus, ConnectionClosed):
                     refused += 1
-        assert refused >= 20
-        assert ask(page)[0] == 200
+            assert refused == 4
+            assert ask(page)[0] == 200
 
 
 def _listening(port):

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from boards import ask_fleet, experiment, payload_of, reports
 from browser import paged
-from running import running, until
+from running import WAIT_S, running, until
 
 from hushmote.server.store.store import Store
 from hushmote.simulator.broker import MosquittoBroker
@@ -21,7 +21,7 @@ BYTES = {"Content-Type": "application/octet-stream"}
 
 def ask(page, path, method="GET", body=None, headers=None):
     """Status and body."""
-    with closing(http.client.HTTPConnection(urlsplit(page).netloc, timeout=60)) as connection:
+    with closing(http.client.HTTPConnection(urlsplit(page).netloc, timeout=WAIT_S)) as connection:
         connection.request(method, path, body, headers or {})
         answer = connection.getresponse()
         return answer.status, answer.read()

@@ -33,11 +33,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 LABELS = ["idle", "heating", "<b>door</b>"]
 
 
-AGO = (0, 3, 10)  # days
-
-
-def days_ago(ago: int) -> str:
-    return (datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(ago)).isoformat()
+AGO = (10, 3, 0)  # days; two are of the last 7, and are so still when a midnight has passed
 
 
 class Filled:
@@ -60,8 +56,10 @@ class Filled:
         for n, day in enumerate(DAYS):
             self.count("temp", day, 20_000, bell(64, 30 + 5 * n, 8))
             self.count("mode", day, 5_000, np.array([5, 3, 1, 1]) / 10)
-        for ago in AGO:
-            self.count("recent", days_ago(ago), 4_000, bell(64, 20 + ago, 8))
+        today = datetime.datetime.now(datetime.UTC).date()
+        self.recent = [(today - datetime.timedelta(ago)).isoformat() for ago in AGO]
+        for ago, day in zip(AGO, self.recent, strict=True):
+            self.count("recent", day, 4_000, bell(64, 20 + ago, 8))
         self.count("leaving", DAYS[0], 2_000, np.ones(8) / 8)
 
     def experiment(self, name: str) -> tuple[int, Experiment]:
@@ -235,7 +233,7 @@ def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: 
         browser.until(lambda: "2 of 3 windows" in browser.text_of("share"))
         assert browser.named("7 days").get_attribute("aria-pressed") == "true"
         with StoreReader(filled.url) as reader:
-            week = Selection("recent", "home", (days_ago(AGO[1]), days_ago(AGO[0])))
+            week = Selection("recent", "home", tuple(filled.recent[1:]))
             said = find(Facts(reader.store), week).sentence
         browser.until(lambda: browser.text_of("finding") == said, said)
 
@@ -250,10 +248,10 @@ def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: 
     assert "--window" not in browser.text_of("command-estimate")
     browser.until(lambda: browser.script("return scrollY") > 0, "the link leads to no part")
     browser.named("7 days, with those before").click()
-    browser.until(lambda: f"since={days_ago(AGO[2])}" in browser.driver.current_url)
+    browser.until(lambda: f"since={filled.recent[0]}" in browser.driver.current_url)
     with StoreReader(filled.url) as reader:
         asked = reader.fleet("home").experiment("recent")
-        week, before = asked.estimate([days_ago(AGO[1]), days_ago(AGO[0])]), asked.estimate(days_ago(AGO[2]))
+        week, before = asked.estimate(filled.recent[1:]), asked.estimate(filled.recent[0])
         mean = week.change_since(before)[-1].rows[0]
     browser.until(
         lambda: f"Mean fell by {-mean.value:.{digits(mean.low, mean.high)}f} °C" in browser.text_of("change")
@@ -284,7 +282,7 @@ def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, p
     assert browser.script("return window.alerted") == 0
     assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x], main b")
     browser.resize(360)
-    assert browser.overflow() <= 0
+    browser.until(lambda: browser.overflow() <= 0, "it is too wide")
 
 
 def test_nothing_bars_a_reader_and_a_finger_drags_too(filled: Filled, page: str, browser: Browser):
@@ -295,7 +293,7 @@ def test_nothing_bars_a_reader_and_a_finger_drags_too(filled: Filled, page: str,
     browser.find(".q-expansion-item .q-item").click()  # the table of the picture's numbers
     browser.until(lambda: len(browser.driver.find_elements(By.CSS_SELECTOR, "table tbody tr")) >= 8)
     assert barriers(browser) == []
-    assert browser.overflow() <= 0
+    browser.until(lambda: browser.overflow() <= 0, "it is too wide")
     chart = browser.find(".experiment-chart")
     browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
     box = browser.script("const r = arguments[0].getBoundingClientRect(); return [r.x, r.y, r.width]", chart)

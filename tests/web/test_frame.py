@@ -211,7 +211,7 @@ def test_nothing_is_written_where_it_was_started(tmp_path, url):
     said = process.stdout.readline()
     assert said.startswith("the page is at http://127.0.0.1:")
     process.terminate()
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=600)
     assert out == ""
     assert process.returncode == 0
     assert list(folder.iterdir()) == []

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 from browser import Browser
-from running import WAIT_S
+from running import WAIT_S, until
 from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.by import By
 
 from hushmote.simulator.broker import find_mosquitto
 
@@ -54,15 +53,18 @@ def test_one_command_leads_to_dragging_over_live_results(
     first = browser.until(lambda: reports(browser), "no reports")
     sentence = browser.until(lambda: re.search(r".* °F: .* of the fleet.*", browser.text), "no share")[0]
     browser.until(lambda: reports(browser) > first, "nothing more is counted")
-    chart = browser.driver.find_elements(By.CLASS_NAME, "experiment-chart")[0]
+    chart = browser.find(".experiment-chart")
     browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
     width = chart.size["width"]
-    actions = ActionChains(browser.driver)
-    actions.move_to_element_with_offset(chart, -width // 3, -90).click_and_hold()
+    brushed = "return getElement(+arguments[0].id.slice(1))?.chart?.hushmote"
+    browser.until(lambda: browser.script(brushed, chart), "nothing can be dragged")
+    actions = (
+        ActionChains(browser.driver).move_to_element_with_offset(chart, -width // 3, -90).click_and_hold()
+    )
     actions.move_by_offset(width // 8, 5).move_by_offset(width // 8, 5).release().perform()
     browser.until(lambda: sentence.split(":")[0] not in browser.text, f"still {sentence}")
     assert not browser.errors()
     process.send_signal(signal.SIGTERM)
     process.wait(WAIT_S)
     with pytest.raises(ProcessLookupError):  # nobody of its group is left: no server outlives it
-        os.killpg(process.pid, 0)
+        until(lambda: os.killpg(process.pid, 0), "one of its group goes on")

@@ -38,7 +38,8 @@ def page(store: str) -> Iterator[str]:
 
 
 def opened(page: str, query: str = "websocket") -> Connection:
-    return connect(page.replace("http", "ws") + PATH + query, proxy=None, close_timeout=1)
+    url = page.replace("http", "ws") + PATH + query
+    return connect(url, proxy=None, open_timeout=WAIT_S, close_timeout=1)
 
 
 def is_closed(client: Connection) -> bool:

@@ -71,9 +71,10 @@ def fetch() -> None:
         new.mkdir()
         for name in FILES:
             shutil.copy(fetched / name, new / name)
-        shutil.rmtree(PORT, ignore_errors=True)
-        with contextlib.suppress(OSError):  # somebody else has fetched it meanwhile
-            new.rename(PORT)
+        if not is_there():  # others may read what somebody else has fetched meanwhile
+            shutil.rmtree(PORT, ignore_errors=True)
+            with contextlib.suppress(OSError):  # fetched just now
+                new.rename(PORT)
 
 
 def main() -> None:

@@ -247,12 +247,16 @@ class AsyncReporter(base.BaseReporter):
                 return None
             if packet is None:
                 try:
-                    data = await asyncio.wait_for(self._reader.read(512), still_ms / 1000)
+                    await asyncio.wait_for(self._fetch(), still_ms / 1000)
                 except asyncio.TimeoutError:
                     return None
-                if not data:
-                    raise OSError(errno.ECONNRESET)
-                self._packets.feed(data)
+
+    async def _fetch(self):
+        """Read and keep in one step: MicroPython's wait_for() drops a result that comes at its deadline."""
+        data = await self._reader.read(512)
+        if not data:
+            raise OSError(errno.ECONNRESET)
+        self._packets.feed(data)
 
     async def _message(self, head, body):
         qos = head >> 1 & 3

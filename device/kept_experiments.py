@@ -53,7 +53,8 @@ def _name_in(payload):
 
 def beside_ledger(client):
     """The KeptExperiments of a client whose storage is a folder: in its folder "experiments"."""
-    folder = getattr(client._ledger._storage, "_folder", None)
+    storage = client._ledger._storage
+    folder = storage if isinstance(storage, str) else getattr(storage, "_folder", None)
     ldp_client.check(
         folder, "the storage is no folder: give kept, a KeptExperiments", ldp_client.SettingsError
     )
@@ -82,7 +83,6 @@ class KeptExperiments:
         self.waiting = []  # [name, payload]: the newest message of each topic, until consider() takes it
         self._refused = {}  # name -> SHA-256 of the last payload that was refused, and why
         self.asking = {}  # name -> payload that waits for a yes of its own: policy "ask": "each"
-        self._agreed = None
         if folder is None:
             return
         try:
@@ -96,24 +96,26 @@ class KeptExperiments:
             else:  # no longer in the policy
                 self._remove(name)
 
-    def take(self, name, payload):
+    def take(self, name, payload, agreed=False):
         """Take part in the experiment of a retained message, or no longer: it may be a withdrawal.
 
-        Raises ldp_client.ExperimentRefused with the reason; the version before it then stays in force.
+        agreed: somebody has said yes to this very question. Raises ldp_client.ExperimentRefused with the
+        reason; the version before it then stays in force.
         """
         digest = hashlib.sha256(payload).digest()
         if self._last.get(name) == digest:
+            self._client._refusals.pop(name, None)  # of another version, meanwhile
             return
         if payload[:1] <= b"\x00":  # a withdrawal has no JSON: it is empty, or a serial and a signature
             self._client.withdraw(name, payload)
-            self.known.pop(name, None)
-            self.asking.pop(name, None)
+            for held in (self.known, self.asking, self._refused):
+                held.pop(name, None)
         else:
             called = _name_in(payload)
             if called is not None and called != name:
                 # Else it could take the place of another one, and outlive its own topic.
                 raise ldp_client.ExperimentRefused("it calls itself %s" % called)
-            if self._client._policy.get("ask") == "each" and name not in self.known and name != self._agreed:
+            if self._client._policy.get("ask") == "each" and name not in self.known and not agreed:
                 self.asking[name] = payload
                 raise ldp_client.ExperimentRefused("nobody has said yes to it: agree(name) says it")
             self._enroll(name, payload, False)
@@ -124,8 +126,7 @@ class KeptExperiments:
     def agree(self, name):
         """Somebody at the board says yes to a question that waits in asking; raises as take() does."""
         self._refused.pop(name, None)
-        self._agreed = name
-        self.take(name, self.asking.pop(name))
+        self.take(name, self.asking.pop(name), True)
 
     def put_aside(self, name, payload):
         """Let a message wait for consider(), in place of an older one; quick, however many come."""
@@ -209,7 +210,8 @@ class KeptExperiments:
             with open(self._folder + "/" + name, "wb") as f:
                 f.write(data + self._seal(name, data).to_bytes(4, "big"))
             self.fault = None
-        except OSError as e:  # full, or worn: the experiment is in force until the next start
+        except OSError as e:  # full, or worn: in force until the next start, or kept when it comes again
+            self._last.pop(name, None)
             self.fault = "experiments cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
 
     def _remove(self, name):

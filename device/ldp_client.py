@@ -653,9 +653,11 @@ class _Ledger:
         self._tried = ()  # the last record that was written, whether or not it arrived
         self.state = _State(bytes(_SEED_BYTES))
         self.locked = self.unfinished = None
+        self._storage = storage
         try:
-            self._storage = FileStorage(storage) if isinstance(storage, str) else storage
-            self._seen = [self._storage.read(0), self._storage.read(1)]  # what the slots held last
+            if isinstance(storage, str):
+                self._storage = storage = FileStorage(storage)
+            self._seen = [storage.read(0), storage.read(1)]  # what the slots held last
         except OSError as e:
             self.locked = "locked: %s" % _storage_failed(e)
             return
@@ -832,8 +834,8 @@ class Client:
         """Take part no longer. What was spent stays spent; unsent reports stay in the outbox.
 
         payload: the retained message that asks for it, empty in an open fleet, else a signed experiment
-        without JSON; ExperimentRefused for any other. None: the application's own decision. Either way no
-        version that was published before is taken again.
+        without JSON; ExperimentRefused for any other. None: the application's own decision, until the next
+        start. Either way no version that was published before is taken again until then.
         """
         if payload is None:
             if name in self._experiments and name in self.serials:

@@ -26,6 +26,7 @@ class Points:
     domain     number of nodes: the first `domain` points
     q, t       a point has t digits mod q, as few as there can be
     inside     codes inside for a node, outside the others: code_count of them, the first at offset
+    seeds      the same as inside, by the name that other levels have for it
     threshold  the code is inside with probability threshold / ONE
     weight     how often the level is drawn, out of the experiment's weight_sum
     """
@@ -42,7 +43,7 @@ class Points:
             inside = inside * q + 1
             t += 1
         self.t = t + 1  # type: int
-        self.inside = inside  # type: int
+        self.inside = self.seeds = inside  # type: int
         self.outside = q**t  # type: int
         self.code_count = inside + self.outside  # type: int
         if offset + self.code_count > 1 << 24:

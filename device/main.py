@@ -347,7 +347,8 @@ class Application:
             station = beside("station")
             why = station.connect(wlan, network, self.settings, self.access_point, feed)
             if not why and self.settings.get("mqtt_ca"):
-                why = station.set_clock()
+                feed()
+                why = station.set_clock(look_up)
             if why:
                 raise Outage(why)
             station.listen(wlan, _last)

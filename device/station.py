@@ -133,13 +133,19 @@ def connect(wlan, network, settings, ap, feed):
     return "Wi-Fi %s: no connection in %d s" % (ssid, _WAIT_MS // 1000)
 
 
-def set_clock():
-    """Only certificates need the time: neither reports nor the budget do. Returns as connect() does."""
+def set_clock(look_up):
+    """Only certificates need the time: neither reports nor the budget do. Returns as connect() does.
+
+    look_up: getaddrinfo in its place, which feeds the watchdog while name servers are silent.
+    """
     if time.gmtime()[0] >= 2025:
         return None
     try:
+        import socket
+
         import ntptime
 
+        ntptime.host = look_up(socket.getaddrinfo, ntptime.host, 123)[0][-1][0]
         ntptime.settime()
     except (ImportError, OSError):
         return "the clock is at %d and no time server answered: allow NTP" % time.gmtime()[0]

@@ -116,6 +116,18 @@ class Slots:
         self.slots[slot] = bytes(data)
 
 
+class Late:
+    """A stream that has a PINGRESP after half a second, and takes some milliseconds to hand it over."""
+
+    reads = 0
+
+    async def read(self, _):
+        self.reads += 1
+        await asyncio.sleep(0.498 if self.reads == 1 else 60)
+        sleep_ms(6)
+        return b"\xd0\0"
+
+
 async def nap():
     await asyncio.sleep(0.002)
 
@@ -341,6 +353,18 @@ class Board:
             self.reporter._is_lost("nothing listens")
             drawn.append([first, self.reporter._wait_ms()])
         return drawn
+
+    def slow_read(self):
+        """The kinds that _receive() gives in two waits, where a packet is read as the first of them ends."""
+        self.turn()  # its task has begun, and hears the stop
+        self.reporter.stop()
+        self.loop.run_until_complete(self.task)
+        self.reporter._reader = Late()
+        kinds = []
+        for _ in range(2):
+            packet = self.loop.run_until_complete(self.reporter._receive(500))
+            kinds.append(packet and packet[0])
+        return kinds
 
     def seen_timeout(self):
         return TimeoutClient.seen

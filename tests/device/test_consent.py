@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from enumeration import distribution, memory
+from epsilon_shapes import SHAPES
 from experiments import experiment_json
 from failing_storage import FailingStorage
 from reference_board import ledger_record
@@ -124,11 +125,24 @@ def test_a_question_that_is_new_waits_for_a_yes_of_its_own(tmp_path: Any):
     kept.agree("room_temp")
     assert client.report("room_temp", 21.4) is not None
     # A version of a question that somebody said yes to is no new question; one that was withdrawn is.
-    again = KeptExperiments(client, str(tmp_path))
-    again.take("room_temp", experiment_json(name="room_temp", **TEMPERATURE | {"g": 5}))
-    again.take("room_temp", b"")
-    with pytest.raises(ExperimentRefused, match="nobody has said yes to it"):
-        again.take("room_temp", asked)
+    for at_any_time in (kept, KeptExperiments(client, str(tmp_path))):
+        at_any_time.take("room_temp", experiment_json(name="room_temp", **TEMPERATURE | {"g": 5}))
+        at_any_time.take("room_temp", b"")
+        with pytest.raises(ExperimentRefused, match="nobody has said yes to it"):
+            at_any_time.take("room_temp", asked)
+    # Nor is a yes to one that is then refused a yes to the next.
+    kept.take("room_temp", b"")
+    for payload in (experiment_json(name="room_temp", epsilon=5_000_000), asked):
+        kept.put_aside("room_temp", payload)
+        assert "nobody has said yes" in kept.consider()[1]
+        if payload != asked:
+            with pytest.raises(ExperimentRefused, match="epsilon"):
+                kept.agree("room_temp")
+    # The same bytes may be asked about again.
+    kept.take("room_temp", b"")
+    kept.put_aside("room_temp", asked)
+    kept.consider()
+    assert list(kept.asking) == ["room_temp"]
 
 
 class Button:
@@ -193,6 +207,16 @@ def test_a_preview_says_what_would_be_sent_and_spends_nothing():
     assert preview.preview(client, "door", True) == "door: nothing is asked yet."
     with pytest.raises(SettingsError, match=r"^garage is not in the policy$"):
         preview.preview(client, "garage", True)
+
+
+@pytest.mark.parametrize(
+    "shape", ["rr", "grr-16", "olh-9-3", "hh-9-3-hash", "pgr-5-3", "sw-5-2", "prefix-2", "views"]
+)
+def test_a_preview_has_words_for_every_mechanism(shape: str):
+    client = Client(POLICY, memory(), device_id="board-1", fleet="home")
+    client.enroll(experiment_json(name="door", **SHAPES[shape]))
+    reading = {"number": 1, "text": "1.2", "pair": ("1.2", True)}.get(SHAPES[shape]["type"], True)
+    assert preview.preview(client, "door", reading).startswith("door: one of ")
 
 
 def test_the_odds_of_a_preview_are_those_of_the_randomizer():

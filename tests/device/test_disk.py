@@ -12,6 +12,7 @@ from enumeration import POLICY
 from experiments import experiment_json
 
 from hushmote.device.ldp_client import Client, LedgerError, LedgerExists, provision
+from hushmote.device.mqtt_reporter import Reporter
 
 TAKEN = "locked: storage failed: errno 11, another client uses this ledger"
 BUDGET = 8
@@ -82,6 +83,11 @@ def test_a_second_client_is_refused_until_the_first_is_gone(folder: Path):
     third = boot(folder)
     assert third.status()["locked"] is None
     assert third.status()["sum"] == 2 * EPSILON
+
+
+def test_a_reporter_is_made_where_another_client_has_the_ledger_and_says_so(folder: Path):
+    clients = [Client(POLICY, str(folder), device_id="d", fleet="home") for _ in range(2)]
+    assert TAKEN in Reporter(clients[1], lambda: None).status()
 
 
 def test_no_ledger_is_made_anew_under_a_client(folder: Path):

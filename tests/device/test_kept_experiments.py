@@ -110,7 +110,9 @@ def test_an_older_one_is_refused_after_a_restart_as_well(folder: Path):
     kept = start(folder)
     with pytest.raises(ExperimentRefused, match="newer"):
         kept.take("room_temp", signed(5))
-    assert kept._client.status()["experiments"]["room_temp"]["epsilon"] == 2_000_000
+    kept.take("room_temp", signed(6, epsilon=2_000_000))  # the newer one, again
+    line = kept._client.status()["experiments"]["room_temp"]
+    assert (line["epsilon"], line["reason"]) == (2_000_000, None)
 
 
 def test_a_withdrawn_one_stays_withdrawn_when_it_is_played_back(folder: Path):
@@ -233,6 +235,10 @@ def test_a_flash_that_is_full_is_said_and_the_experiment_is_in_force_until_the_n
     assert kept.fault is not None
     assert kept.fault.startswith("experiments cannot be kept: errno")
     assert start(folder).known == {}
+    folder.unlink()
+    kept.take("room_temp", signed(5))  # when it comes again, and there is room
+    assert kept.fault is None
+    assert states(start(folder)) == ["reporting", "absent"]
 
 
 def test_open_fleets_keep_experiments_and_forget_withdrawn_ones(folder: Path):

@@ -401,6 +401,11 @@ def test_whatever_waits_feeds_the_watchdog(watcher: Watcher, proxy: Proxy, start
         assert len(set(fed)) == len(fed), "a feed before each"
 
 
+@pytest.mark.parametrize("start_any", ["asyncio"], indirect=True)
+def test_what_is_read_as_a_wait_ends_is_kept_for_the_next(start_any: Any) -> None:
+    assert start_any(free_port()).ask("slow_read") == [None, 0xD0]
+
+
 def test_a_client_whose_connect_takes_a_timeout_is_given_one(
     watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:

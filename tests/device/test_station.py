@@ -1,5 +1,7 @@
 """How a board comes to its network and broker, on stand-ins: no Wi-Fi is tried here."""
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,6 +86,16 @@ def names(answers: bool) -> Any:
         return [(2, 1, 0, "", ("10.0.0.7" if host == "broker.example" else host, port))]
 
     return getaddrinfo
+
+
+def test_a_time_server_is_looked_up_as_the_broker_is(monkeypatch: pytest.MonkeyPatch):
+    """By what feeds the watchdog."""
+    asked: list[str] = []
+    clock = SimpleNamespace(host="pool.ntp.org", settime=lambda: asked.append(clock.host))
+    monkeypatch.setitem(sys.modules, "ntptime", clock)
+    monkeypatch.setattr(station, "time", SimpleNamespace(gmtime=lambda: (2021,)))
+    assert station.set_clock(lambda _, host, port: names(True)("broker.example", port)) is None
+    assert asked == ["10.0.0.7"]
 
 
 def test_a_brokers_address_of_last_time_serves_where_names_are_not_found(monkeypatch: pytest.MonkeyPatch):

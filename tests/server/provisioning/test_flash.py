@@ -476,7 +476,7 @@ def sleep(ms): raise SystemExit
 def set_clock():
     import station
     station.time = Clock
-    raise main.Outage(station.set_clock())
+    raise main.Outage(station.set_clock(main.look_up))
 class Awake:
     deepsleep = sleep
     reset_cause = lambda: 4

@@ -23,6 +23,7 @@ from .ingest.clock import HurryingClock, now
 from .ingest.commit import Committer, Counters, Retention
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S
+from .ingest.link import Protocol
 from .ingest.mqtt_source import MqttSource
 from .ingest.outbox import Outbox
 from .ingest.pacing import BATCH_S, Backoff, Pace
@@ -119,27 +120,18 @@ class Aggregator:
         self._retire = counting.retire
         self._status = Status()
         self._fleets = KnownFleets(store, self._status, counting.fleet_keys, counting.fleets)
-        session = Session(
-            broker.mqtt if nats else broker,
-            counting.client_id,
-            tls,
-            counting.fleets,
-            counting.share,
-            counting.retire,
-        )
+        address = broker.mqtt if nats else broker
+        session = Session(address, counting.client_id, tls, counting.fleets, counting.share, counting.retire)
         pace = functools.partial(Pace, counting.batch_reports, counting.batch_s)
         self._source: Source[Any]
         if not nats:
             # Twice the batch: the broker goes on sending while one is committed.
             most = min(2 * counting.batch_reports, _MOST_IN_FLIGHT)
-            self._source = MqttSource(
-                session,
-                self._status,
-                counting.protocol,
-                lambda version: BrokerConnection(
-                    version, counting.client_id, session.login, most, pace(), tls
-                ),
-            )
+
+            def make(version: Protocol) -> BrokerConnection:
+                return BrokerConnection(version, counting.client_id, session.login, most, pace(), tls)
+
+            self._source = MqttSource(session, self._status, counting.protocol, make)
         else:
             try:
                 from .ingest.nats.source import NatsSource  # only here: few have what it needs

@@ -67,10 +67,9 @@ def _filled(source: str, kind: str, cells: Sequence[Reading], wish: Wish) -> Pro
     """What readings of FILE:COLUMN propose, None for a cell without one; errors as proposed()."""
     path, _, column = source.rpartition(":")
     said, readings = reading_of(wish), [reading for reading in cells if reading is not None]
-    known = said.yes_no or said.labels or said.bins
     if not readings:
         raise PopulationError(f"{column} of {path} has no reading: all its cells are empty")
-    if len(set(readings)) == 1 and not known and wish.low is None:
+    if len(set(readings)) == 1 and wish.low is None and not (said.yes_no or said.labels):
         raise PopulationError(f"all readings in {column} of {path} are {_shown(readings[0])}: nothing to ask")
     if kind == "bool":
         filled, words = replace(wish, values=YES_NO), "Its readings are yes or no."

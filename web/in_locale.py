@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .reader import Reader
 
-# A day, a number with commas, a number with a point; what belongs to a word or a version stays as it is.
+# A day, a number with commas, a number with a point; what belongs to a word, version or setting stays.
 _NUMBERS = re.compile(
-    r"(?<![\w.,-])(\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d{4,})(?![\w-]|[.,]\d)"
+    r"(?<![\w.,=-])(\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d{4,})(?![\w-]|[.,]\d)"
 )
 
 

@@ -25,13 +25,12 @@ _MOST_ANSWERS = 256  # kept at once; the oldest goes first
 _ANSWERING = 2  # questions that are worked out at once: the aggregator's machine has other things to do
 _REST = 2  # times as long as it took to bring a view up to date, it rests, so that many commits cost no more
 _MOST_REST_S = 5.0
-_WHOLE_S = 60.0  # after which the overview is added up anew: merging stores changes older windows
 
 
 class LiveStore:
     """One store for all readers of the page.
 
-    state: how it is; its version is another after each commit. at: when that was last seen to change. All
+    state: how it is; its version is as StoreState says. at: when that was last seen to change. All
     methods belong to the event loop's thread.
     """
 
@@ -44,12 +43,11 @@ class LiveStore:
         self.at = _now()
         self._answers: dict[Hashable, tuple[int, asyncio.Future[Any]]] = {}
         self._followers: set[Callable[[], None]] = set()
-        self._overview: tuple[StoreReader, StoreOverview] | None = None
-        self._whole_s = 0.0
+        self._overview: tuple[object, StoreOverview | None] = None, None
 
     @property
     def version(self) -> int:
-        """Another number after each commit."""
+        """Another number after each commit, and each hour once its windows are settled."""
         return self.state.version
 
     async def run(self) -> None:
@@ -106,13 +104,11 @@ class LiveStore:
         return await self.ask("overview", self._look_over)
 
     def _look_over(self, reader: StoreReader) -> StoreOverview:
-        now_s, before = time.monotonic(), None
-        if self._overview is not None and self._overview[0] is reader and now_s - self._whole_s < _WHOLE_S:
-            before = self._overview[1]
-        else:
-            self._whole_s = now_s
-        seen = overview(reader.store, _now(), before)
-        self._overview = reader, seen
+        now, (when, before) = _now(), self._overview
+        # Each minute it is added up anew: older windows change where stores are merged or windows erased.
+        minute = reader, now.replace(second=0, microsecond=0)
+        seen = overview(reader.store, now, before if when == minute else None)
+        self._overview = minute, seen
         return seen
 
     def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:

@@ -63,9 +63,11 @@ def _in_windows(options: EstimateOptions, facts: Facts) -> EstimateOptions:
         windows = list(periods.chosen(windows, there))
     if options.against_last:
         other = list(periods.last(options.against_last, there, facts.at, before=1))
-    elif other:
-        days = [one for one in other if "=" not in one]
-        other = [one for one in other if "=" in one] + list(periods.chosen(days, there))
+    elif side := _against(options):  # whose fleet or version has windows of its own
+        theirs = tuple(facts.selected(replace(side, windows=())).there)
+        same = periods.last(options.last, theirs, facts.at) if options.last and not side.windows else ()
+        days = periods.chosen(side.windows, theirs) or same
+        other = [one for one in options.other or () if "=" in one] + list(days)
     return replace(options, windows=windows, other=other, trend=options.trend or options.by is not None)
 
 

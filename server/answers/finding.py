@@ -19,7 +19,7 @@ from ..experiments.units import bin_edges, index_names
 from ..plain_text import visible
 from ..words import answers as words
 from ..words import findings as said
-from ..words.numbers import ENGLISH, Numbers
+from ..words.numbers import ENGLISH, Numbers, counted
 from .change import moved_quantile
 from .fleet_estimate import FleetEstimate
 from .periods import start_of, usual
@@ -114,25 +114,19 @@ def find(
     """
     whole = facts.selected(selection)
     newest = whole.newest
-    windows = tuple(selection.windows) or usual(tuple(whole.there))
+    windows = tuple(sorted(selection.windows)) or usual(tuple(whole.there))
     selection = replace(selection, windows=windows)
     counts = replace(whole, selection=selection).counts if windows else {}
     reports = sum(sum(of.values()) for of in counts.values())
-    unit = whole.unit if unit is None else unit
-    asker = _Asker(facts, selection, unit, write, reports_a_day(list(counts), reports), series)
+    some = len(windows) < len(whole.there) and start_of(windows[-1])  # those left out bring no more reports
+    when = f"in {counted(len(windows), 'hour' if 'T' in windows[-1] else 'day', write)}" if some else "so far"
+    a_day = 0.0 if some else reports_a_day(list(counts), reports)
+    asker = _Asker(facts, selection, whole.unit if unit is None else unit, write, when, a_day, series)
     findings = tuple(asker.finding(ask) for ask in asks_of(newest.experiment, newest.asked.splitlines()))
     enough = any(one.enough for one in findings)
     sentences = [one.sentence for one in findings if one.enough or not enough]
-    return Findings(
-        selection.fleet,
-        selection.experiment,
-        visible(newest.purpose),
-        reports,
-        windows,
-        findings,
-        enough,
-        " ".join(dict.fromkeys(sentences)),
-    )
+    name, purpose, told = selection.experiment, visible(newest.purpose), " ".join(dict.fromkeys(sentences))
+    return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, told)
 
 
 def reports_a_day(windows: Sequence[str], reports: int) -> float:
@@ -143,12 +137,16 @@ def reports_a_day(windows: Sequence[str], reports: int) -> float:
 
 @dataclass(frozen=True)
 class _Asker:
-    """Answers questions over one selection of windows, in which so many reports a day came."""
+    """Answers questions over one selection of windows, in which so many reports a day came.
+
+    when: "so far" of all windows, "in 30 days" of some.
+    """
 
     facts: Facts
     selection: Selection
     unit: str
     write: Numbers
+    when: str
     a_day: float
     series: bool
 
@@ -172,11 +170,12 @@ class _Asker:
     def _of_values(self, ask: Ask, of: FleetEstimate) -> Finding:
         asked, tries = ask, 1
         if ask.kind == "most common":  # which label is looked for among all, so each of them is compared
-            names = index_names(of.experiment)
-            asked, tries = replace(ask, text=names[int(np.argmax(of.frequencies))], kind="share"), len(names)
+            asked, tries = replace(ask, text=_most_common(of), kind="share"), of.experiment.domain
         moved, shown, tail = self._moved(asked, tries, of)
         row, quantity = _row(asked, shown)
-        title = self._title(row, of, ask.kind in ("most common", "texts"))
+        # What was most common in all windows may no longer be so in the newest ones, which are shown.
+        most = ask.kind == "texts" or (ask.kind == "most common" and asked.text == _most_common(shown))
+        title = self._title(row, of, most)
         unit = None if quantity == "share" else self.unit
         known = Finding(ask.text, title, "", quantity=quantity, unit=unit or "")
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(of.experiment)))
@@ -191,7 +190,7 @@ class _Asker:
     def _moved(self, ask: Ask, tries: int, of: FleetEstimate) -> tuple[Moved, FleetEstimate, str]:
         """Whether it moved, what is shown of it, the newest third or all, and how a sentence says that."""
         windows = self.selection.windows
-        if len(windows) < 2 or ask.kind == "texts":
+        if len(windows) < 2 or ask.kind == "texts" or not all(map(start_of, windows)):  # "all" has no start
             return "", of, ""
         oldest, newest = thirds(windows)
         try:
@@ -219,7 +218,7 @@ class _Asker:
     def _too_few(self, reports: int, needed: float, scale: float, unit: str | None) -> str:
         size = f"{10 if unit is None else _TARGET * scale:.1g}"
         target = f"±{words.reading(float(size), 'points' if unit is None else unit, self.write)}"
-        return said.too_few(reports, needed, target, self.a_day, self.facts.at, self.write)
+        return said.too_few(reports, needed, target, self.when, self.a_day, self.facts.at, self.write)
 
     def _series(self, ask: Ask) -> tuple[TrendRow, ...]:
         """The answer in each window, or in each few of them where windows are many."""
@@ -227,8 +226,7 @@ class _Asker:
         each = -(-len(windows) // _POINTS)
         for first in range(0, len(windows), each):
             try:
-                of = self._estimate(windows[first : first + each])
-                row, _ = _row(ask, of)
+                row, _ = _row(ask, of := self._estimate(windows[first : first + each]))
             except EstimateError:  # too few reports there
                 continue
             ends = {"window": windows[first], "reports": of.reports}
@@ -274,6 +272,10 @@ def _row(ask: Ask, of: FleetEstimate) -> tuple[Row, Quantity]:
         case _:
             which = of.experiment.name
             raise EstimateError(f"name the texts to ask about: hushmote estimate {which} --candidates FILE")
+
+
+def _most_common(of: FleetEstimate) -> str:
+    return index_names(of.experiment)[int(np.argmax(of.frequencies))]
 
 
 def _moved(by: float, p: float) -> Moved:

@@ -5,10 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ..errors import UsageError
+from ..words.findings import USUAL_DAYS
 from .windows import end_of
-
-USUAL_DAYS = 30
-"""Over how many of the newest days a finding is, where nobody says."""
 
 _LENGTH = re.compile(r"(\d{1,4})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}

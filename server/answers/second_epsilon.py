@@ -193,4 +193,6 @@ def _together(facts: Facts, parts: Sequence[_Part], shuffling: Shuffling | None)
         mine = [(v, n) for v, _, n in parts if v.fleet == fleet]
         own = max(facts.own(v.fleet)[v.id] for v, _ in mine)
         epsilons.append(of_histograms([(v.experiment, n) for v, n in mine], own, shuffling, none_holds))
-    return max(epsilons, key=lambda one: one.histogram or 0.0)
+    # Each is the largest of all fleets: one with the larger ε of a report may have the better histogram.
+    worst = max(epsilons, key=lambda one: one.histogram or 0.0)
+    return replace(worst, report=max(one.report for one in epsilons), own=max(one.own for one in epsilons))

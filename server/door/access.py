@@ -1,5 +1,6 @@
 """Who may use the door: with which token, under which of its names, and from which web pages."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..service.http_access import Headers, bearer, host_name, is_own_page, is_token
@@ -34,8 +35,8 @@ class Access:
         """Return whether it carries the token."""
         return self.token is None or is_token(bearer(headers), self.token)
 
-    def address(self, client: tuple[str, int] | None, headers: Headers) -> str:
-        """Return the client's address, "" if it has none."""
-        if self.trust_proxy and (forwarded := headers.get("x-forwarded-for")):
-            return forwarded.rpartition(",")[2].strip()
-        return client[0] if client else ""
+    def address(self, client: tuple[str, int] | None, forwarded: Sequence[str]) -> str:
+        """Return the client's address, "" if it has none; forwarded: the lines of X-Forwarded-For."""
+        # The last line: HAProxy adds one of its own to those that the client sent.
+        told = "".join(forwarded[-1:]).rpartition(",")[2].strip() if self.trust_proxy else ""
+        return told or (client[0] if client else "")

@@ -193,7 +193,7 @@ class Door:
 
     def _admit(self, request: Request) -> str:
         """Refuse a client that asks too often or without the token; returns the client's key."""
-        client = client_of(self._access.address(request.client, request.headers))
+        client = client_of(self._access.address(request.client, request.headers.getlist("x-forwarded-for")))
         self._take(self._of_address, client, "this address")
         if not self._access.token_right(request.headers):
             text = "the token is missing or wrong: send Authorization: Bearer TOKEN"

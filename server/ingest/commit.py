@@ -85,9 +85,8 @@ class Committer:
         rejected = Counter(done.rejected)
         for (_fleet, reason), count in tally.rejected.items():
             rejected[reason] += count
-        self.counters = Counters(
-            done.accepted + tally.accepted, dict(rejected), done.batches + 1, done.failures
-        )
+        accepted = done.accepted + tally.accepted
+        self.counters = Counters(accepted, dict(rejected), done.batches + 1, done.failures)
         if self._on_commit is not None:
             self._on_commit(len(messages), self.committed_at - start)
         return True

@@ -5,7 +5,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
@@ -19,11 +19,12 @@ from ..wire.topics import is_experiment
 from .link import SUCCESS, Login, MqttLink, Protocol, worst
 from .pacing import Pace
 
+NO_TOPIC = "hushmote/v1/none"
+"""Nobody subscribes to it: its UNSUBACK comes after all that the broker sends before it reads that."""
+
 _FLUSH_S = 1.0
 _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interval it ends with the connection
-_MOST_PACKET_BYTES = (
-    4096  # no report or experiment is half as large; with MQTT 5 the broker drops what is larger
-)
+_MOST_PACKET_BYTES = 4096  # no report or experiment is half as large; with MQTT 5 brokers drop what is larger
 _EXPERIMENT_BYTES = 2048  # longer ones are ignored: the largest has 1,093 with its signature
 _MOST_EXPERIMENTS = 4096  # topics that are remembered; any number of others may be retained
 _MAX_TOPIC = 128  # longer topics are ignored: no valid one is this long
@@ -36,7 +37,7 @@ class BrokerConnection(MqttLink):
     should keep the session while nobody is connected.
 
     session_present: whether the broker had kept the session. granted: the SUBACK's first refusal, else its
-    first reason. unsubscribed: the UNSUBACK's first reason.
+    first reason. unsubscribed: the last UNSUBACK's first reason.
     messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
     experiments: topic -> what somebody else last published there, or what is retained; the reader
     empties it. watched: the SUBACK's reason for these, None before it. refused: packet id of a publication ->
@@ -89,11 +90,8 @@ class BrokerConnection(MqttLink):
 
         With QoS 0, so that the broker keeps nothing of it in the session.
         """
-        if self.protocol == "5":
-            options = SubscribeOptions(qos=0, noLocal=True)
-            _, self._watch_mid = self.client.subscribe([(f, options) for f in filters])
-        else:
-            _, self._watch_mid = self.client.subscribe([(f, 0) for f in filters])
+        options: Any = SubscribeOptions(qos=0, noLocal=True) if self.protocol == "5" else 0
+        _, self._watch_mid = self.client.subscribe([(f, options) for f in filters])
 
     def unsubscribe(self, filters: Sequence[str]) -> None:
         """Unsubscribe from these topic filters; `unsubscribed` is the answer."""
@@ -168,20 +166,13 @@ class BrokerConnection(MqttLink):
             return
         properties = Properties(PacketTypes.DISCONNECT)
         properties.SessionExpiryInterval = 0
-        with self._held() as last:
+        own = self.client.socket()
+        # A second hold on the connection, since paho closes its own after sending the DISCONNECT.
+        fd = -1 if own is None else own.fileno()
+        with contextlib.nullcontext() if fd < 0 else socket.socket(fileno=os.dup(fd)) as last:
             self.client.disconnect(properties=properties if end_session else None)
             if last is not None:
                 _await_end(last, time.monotonic() + _FLUSH_S)
-
-    @contextlib.contextmanager
-    def _held(self) -> Iterator[socket.socket | None]:
-        """Yield a second hold on the connection, since paho closes its own after sending the DISCONNECT."""
-        own = self.client.socket()
-        if own is None or own.fileno() < 0:
-            yield None
-        else:
-            with socket.socket(fileno=os.dup(own.fileno())) as other:
-                yield other
 
 
 def _await_end(connection: socket.socket, end: float) -> None:

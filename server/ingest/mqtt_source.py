@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Literal
 
-from .connection import BrokerConnection
+from .connection import NO_TOPIC, BrokerConnection
 from .connector import Connector
 from .link import Protocol
 from .pacing import MOST_WAIT_S
@@ -39,7 +39,7 @@ class MqttSource:
         self.explain_loss = self._connector.explain_loss
         self._filters = session.filters(session.group)  # refuses an invalid name before anything is opened
         self._said: tuple[object, object] = None, None
-        self._quiet_until = 0.0
+        self._quiet_until = self._asked_at = 0.0
 
     def connect(self) -> BrokerConnection | None:
         """Return a connection whose CONNACK is still to come, or None if nobody listens."""
@@ -81,6 +81,7 @@ class MqttSource:
                 "it was retired before, or the id is another"
             )
         self.holds_messages(now)
+        self._asked_at = 0.0
         self._status.say(logging.INFO, f"retiring {self.name}: counting what {self.broker} keeps for it")
         connection.unsubscribe(self._filters)
 
@@ -107,13 +108,17 @@ class MqttSource:
         """Return whether the session has ended, since nothing was left to count; raises BrokerRefused."""
         if not self._session.retire or connection.unsubscribed is None:
             return False
-        if connection.unsubscribed.value == _NO_SUBSCRIPTION:
+        if not self._asked_at and connection.unsubscribed.value == _NO_SUBSCRIPTION:
             # It may be subscribed under another name; reports for that would be lost with the session.
             raise BrokerRefused(
                 f"{self.name} is not subscribed as it would be with these options: correct "
                 "share; or, after a restart of the broker, start it once without --retire"
             )
         if connection.messages or now <= self._quiet_until:
+            return False
+        if self._asked_at <= self._quiet_until:  # a broker that answers has read all acknowledgements
+            self._asked_at, connection.unsubscribed = now, None
+            connection.unsubscribe([NO_TOPIC])
             return False
         connection.close(end_session=True)
         self._status.say(logging.INFO, f"retired: nothing is left for {self.name} at {self.broker}")

@@ -1,8 +1,9 @@
 """paho's client for many small messages: it reads ahead, acknowledges in one piece, holds no large packet.
 
 paho asks the kernel three times for every packet and once for every acknowledgement, and keeps a packet of
-up to 256 MB until it is complete. The methods overridden and called here are private to paho, whose major
-version is bounded; nothing else in Hushmote touches them.
+up to 256 MB until it is complete. It ends the connection at a message that has U+FEFF in its MQTT 5
+properties, which brokers pass on, and send again to whoever connects again. The methods overridden and called
+here are private to paho, whose major version is bounded; nothing else in Hushmote touches them.
 """
 
 import contextlib
@@ -11,8 +12,9 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from paho.mqtt.client import Client
-from paho.mqtt.enums import MessageType
+from paho.mqtt.client import Client, MQTTv5
+from paho.mqtt.enums import MessageType, MQTTErrorCode
+from paho.mqtt.properties import VariableByteIntegers
 
 _AHEAD_BYTES = 1 << 16
 # The longest topic, the packet id, and more of the payload than any report has. With MQTT 3.1.1 the broker
@@ -38,10 +40,16 @@ class BatchClient(Client):
         if self._at >= len(self._ahead):
             del self._in_packet["packet"][_KEPT_BYTES:]
             self._ahead, self._at = super()._sock_recv(_AHEAD_BYTES), 0
-        end = self._at + bufsize
-        piece = self._ahead[self._at : end]
-        self._at = end
-        return piece
+        self._at += bufsize
+        return self._ahead[self._at - bufsize : self._at]
+
+    def _handle_publish(self) -> MQTTErrorCode:
+        if self._protocol == MQTTv5:  # nobody reads the properties: they are cut out
+            packet = self._in_packet["packet"]
+            at = 2 + int.from_bytes(packet[:2], "big") + (2 if self._in_packet["command"] & 6 else 0)
+            length, size = VariableByteIntegers.decode(packet[at : at + 4])
+            packet[at : at + size + length] = b"\0"
+        return super()._handle_publish()
 
     def _sock_send(self, buf: bytes | bytearray) -> int:
         try:

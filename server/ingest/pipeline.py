@@ -165,11 +165,16 @@ class KnownFleets:
                 raise StoreError(f"there is no fleet {name} in {self._store.where}: add it first")
 
     def reload(self) -> None:
-        """Read them again; raises StoreError. If a key is missing they stay as they were."""
+        """Read them again, without keyed fleets that were added meanwhile and have no key here.
+
+        Raises StoreError, and MasterKeyError if a fleet that was there needs a key that it did not need.
+        """
         try:
             self.rules = fleets(self._store, self._keys, self._names)
-        except keys.MasterKeyError as e:  # from a fleet that was just added; the others go on
+        except keys.MasterKeyError as e:
             self._status.say(logging.ERROR, str(e))
+            names = [n for n, keyed in self._store.fleets().items() if not keyed or n in self.rules]
+            self.rules = fleets(self._store, self._keys, names)
 
     def counted(self, names: Iterable[str]) -> None:
         """Note that reports of these fleets were counted, so the master key in use is right."""

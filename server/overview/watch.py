@@ -1,10 +1,11 @@
-"""Has anything been committed to a store since last time? Asked several times a second, whatever its size.
+"""Has anything been committed to a store since last time, or an hour ended? Asked several times a second.
 
 Nothing of the store's rows is read for that: SQLite and PostgreSQL themselves count what is committed.
 """
 
 from __future__ import annotations
 
+import datetime
 import os
 import threading
 from contextlib import suppress
@@ -15,6 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..answers.store_reader import StoreReader
+from ..answers.windows import SETTLED
 from ..store.database import OtherSchema, StoreAbsent, StoreError, StoreLocked, parse_url
 from ..store.read_only import is_being_written
 from ..store.store import Store
@@ -30,7 +32,8 @@ class StoreState:
     """How a store is at a moment.
 
     kind: "ready", or what keeps it from being read. words: what that is and what would be right, one
-    sentence; empty where it is ready. version: another number after each commit and each change of kind.
+    sentence; empty where it is ready. version: another number after each commit and each change of kind, and
+    each hour once its windows are settled, since what is said of a quiet store ages too.
     """
 
     kind: Kind
@@ -112,7 +115,7 @@ class StoreWatch:
             self._state = StoreState(kind, words, self._state.version + 1)
 
     def _look(self) -> Any:
-        """What is another after each commit; raises StoreError."""
+        """What is another after each commit and each hour; raises StoreError."""
         file = None if self._path is None else _file(self._path)
         if self._reader is not None and file != self._file:
             self._close()
@@ -124,7 +127,7 @@ class StoreWatch:
                 self._kept = store.engine.connect()
             mark = self._kept.exec_driver_sql(_MARK[self._kept.dialect.name]).scalar()
             self._kept.rollback()  # what is kept open would see the store as it is now for ever
-            mark = mark if self._path is None else (mark, file, _content(self._path))
+            mark = mark, _hour(), file, None if self._path is None else _content(self._path)
             if mark != self._mark:
                 store.check_version(self._kept)
                 self._kept.rollback()
@@ -135,6 +138,11 @@ class StoreWatch:
             if self._kept is not None:
                 self._kept.close()
         self._kept = self._reader = None  # who is still asking it closes it by letting it go
+
+
+def _hour() -> str:
+    """The hour whose windows run, or are not settled yet."""
+    return f"{datetime.datetime.now(datetime.UTC) - SETTLED:%Y-%m-%dT%H}"
 
 
 def _file(path: str) -> Any:

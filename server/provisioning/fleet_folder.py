@@ -15,10 +15,12 @@ leaves the old or the new one.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
+import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -88,13 +90,14 @@ class FleetFolder:
 
     def certificate(self, name: str) -> x509.Certificate:
         """Return the first certificate in a file of the folder; raises FolderError."""
-        return self._certificates(name)[0]
+        return self.certificates(name)[0]
 
     def broker_certificates(self) -> list[x509.Certificate]:
         """Return each server's certificate, in the order of the fleet's servers."""
         return [self.certificate(f"{part}/broker.pem") for part, _ in self.fleet.servers]
 
-    def _certificates(self, name: str) -> list[x509.Certificate]:
+    def certificates(self, name: str) -> list[x509.Certificate]:
+        """Return all certificates in a file of the folder; raises FolderError."""
         try:
             return x509.load_pem_x509_certificates(self._read(name))
         except ValueError:
@@ -131,6 +134,18 @@ class FleetFolder:
         with refusing(FolderError, f"write {path}"):
             issued.add(path, lines)
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Wait until nobody else issues or revokes, and keep others waiting; on Windows nobody waits."""
+        with contextlib.ExitStack() as lock:
+            if os.name == "posix":
+                import fcntl
+
+                with refusing(FolderError, f"lock {self.path}"):
+                    lock.callback(os.close, fd := os.open(self.path, os.O_RDONLY))
+                    fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+
     # Writing
 
     def put(self, name: str, content: bytes) -> None:
@@ -166,7 +181,7 @@ class FleetFolder:
         """
         if self.fleet.broker == NATS:
             if trusted is None:
-                trusted = [authority.common_name(c) for c in self._certificates(ROOT)]
+                trusted = [authority.common_name(c) for c in self.certificates(ROOT)]
             text = nats.users_conf(self.fleet, self.journal().credentials, trusted).encode()
             for part, _ in self.fleet.servers:
                 self.put(f"{part}/users.conf", text)
@@ -235,23 +250,25 @@ class FleetFolder:
 
         more_follow: put_users() will be called after the last one.
         """
-        self._check_not_revoked(device)
-        signer = self.signer()
-        made = authority.issue_client(signer, check_device(device), now, self.fleet.device_days)
-        self._note(issued.certificate_line(made, "device", signer))
-        if not more_follow:
-            self.put_users()
+        with self._alone():
+            self._check_not_revoked(device)
+            signer = self.signer()
+            made = authority.issue_client(signer, check_device(device), now, self.fleet.device_days)
+            self._note(issued.certificate_line(made, "device", signer))
+            if not more_follow:
+                self.put_users()
         return made
 
     def issue_login(self, device: str) -> str:
         """Make a device's password and put its hash into the broker's file; raises FolderError."""
         self.check_logins()
-        self._check_not_revoked(device)
-        password = secrets.token_hex(20)  # 160 random bits
-        lines = self._logins()
-        lines[device] = broker_config.password_line(device, password)
-        self._note(issued.login_line(device, self.root()))
-        self.put("broker/passwords", broker_config.passwords(lines).encode())
+        with self._alone():
+            self._check_not_revoked(device)
+            password = secrets.token_hex(20)  # 160 random bits
+            lines = self._logins()
+            lines[device] = broker_config.password_line(device, password)
+            self._note(issued.login_line(device, self.root()))
+            self.put("broker/passwords", broker_config.passwords(lines).encode())
         return password
 
     def check_logins(self) -> None:
@@ -282,21 +299,23 @@ class FleetFolder:
         """
         names = {check_device(d) for d in devices}
         signers = self.signers()
-        before, at = self.journal(), now.isoformat()
-        self._note(b"".join(issued.line(revoke=d, at=at) for d in sorted(names - set(before.revoked))))
-        self.put_revocations(signers, now)
-        if self.fleet.password_port is not None:
-            lines = self._logins()
-            left = {d: line for d, line in lines.items() if d not in names}
-            if left != lines:
-                self.put("broker/passwords", broker_config.passwords(left).encode())
+        with self._alone():
+            before, at = self.journal(), now.isoformat()
+            self._note(b"".join(issued.line(revoke=d, at=at) for d in sorted(names - set(before.revoked))))
+            self.put_revocations(signers, now)
+            if self.fleet.password_port is not None:
+                lines = self._logins()
+                left = {d: line for d, line in lines.items() if d not in names}
+                if left != lines:
+                    self.put("broker/passwords", broker_config.passwords(left).encode())
         return [c for c in before.valid("device", now) if c.name in names]
 
     def withdraw(self, credentials: Sequence[Credential], now: datetime.datetime) -> None:
         """Put single certificates on the list."""
-        signers, at = self.signers(), now.isoformat()
-        self._note(b"".join(issued.line(withdraw=c.serial, at=at) for c in credentials if c.serial))
-        self.put_revocations(signers, now)
+        with self._alone():
+            signers, at = self.signers(), now.isoformat()
+            self._note(b"".join(issued.line(withdraw=c.serial, at=at) for c in credentials if c.serial))
+            self.put_revocations(signers, now)
 
     def signers(self) -> list[Issued]:
         """Return the authority in use, and the previous one while both are trusted."""
@@ -358,14 +377,10 @@ def _connection(url: str, name: str, more: dict[str, str]) -> str:
 def _broker_texts(fleet: FleetSpec) -> dict[str, str]:
     """Return the files that follow from the plan alone, by their names in the folder."""
     if fleet.broker == NATS:
-        return {
-            f"{part}/nats.conf": nats.nats_conf(fleet, number)
-            for number, (part, _) in enumerate(fleet.servers, 1)
-        }
-    return {
-        "broker/mosquitto.conf": broker_config.mosquitto_conf(fleet),
-        "broker/acl": broker_config.acl(fleet.fleet, fleet.aggregators),
-    }
+        servers = enumerate(fleet.servers, 1)
+        return {f"{part}/nats.conf": nats.nats_conf(fleet, number) for number, (part, _) in servers}
+    rights = broker_config.acl(fleet.fleet, fleet.aggregators)
+    return {"broker/mosquitto.conf": broker_config.mosquitto_conf(fleet), "broker/acl": rights}
 
 
 def find(path: Path) -> FleetFolder:
@@ -375,9 +390,8 @@ def find(path: Path) -> FleetFolder:
         check_fleet(fleet.fleet)
         _broker_texts(fleet)
     except FileNotFoundError:
-        raise FolderError(
-            f"{path} is not a fleet's folder: make one with `hushmote provision fleet {path} --host ...`"
-        ) from None
+        make_one = f"make one with `hushmote provision fleet {path} --host ...`"
+        raise FolderError(f"{path} is not a fleet's folder: {make_one}") from None
     except OSError as e:
         raise FolderError(f"cannot read {path / 'fleet.json'}: {e.strerror}") from None
     except (NameRefused, ProvisionError, ValueError, TypeError):

@@ -3,7 +3,6 @@
 A separate step, named finish_*, ends the overlap. SIGHUP tells programs that read the broker's folder.
 """
 
-import contextlib
 import datetime
 import os
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from ..errors import ProvisionError, refusing
 from ..wire import keys
 from . import authority
 from . import settings as provision
-from .fleet_folder import AUTHORITY, DOOR, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
+from .fleet_folder import AUTHORITY, DOOR, MASTER, OLD_AUTHORITY, ROOT, FleetFolder, FolderError
 from .fleet_spec import NATS, FleetSpec, aggregator_name
 from .master_key import MOST_MASTERS, load_keys, load_unsigned, new_signing_key, to_text
 from .settings import DeviceSettings
@@ -81,17 +80,13 @@ def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     file = folder.path / f"aggregator/{name}.pem"
     return Rotated(
         (f"{name}: certificate until {made.until:%Y-%m-%d} in {file}",),
-        (
-            reload_broker(folder.fleet),
-            _start_aggregator(folder, name),
-        ),
+        (reload_broker(folder.fleet), _start_aggregator(folder, name)),
     )
 
 
 def _start_aggregator(folder: FleetFolder, name: str) -> str:
-    if folder.fleet.broker == NATS:
-        return f"start every aggregator with its own file as --broker, here {name}.toml"
-    return f"start every aggregator with its own file as --broker, here {name}.toml: all name the same share"
+    share = "" if folder.fleet.broker == NATS else ": all name the same share"
+    return f"start every aggregator with its own file as --broker, here {name}.toml{share}"
 
 
 def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotated:
@@ -131,9 +126,8 @@ def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     newest = {c.name: c for c in valid}
     old = [c for c in valid if newest[c.name] is not c]
     folder.withdraw(old, now)
-    return Rotated(
-        (f"{len(old)} older certificates of aggregators are revoked",), (reload_broker(folder.fleet),)
-    )
+    done = f"{len(old)} older certificates of aggregators are revoked"
+    return Rotated((done,), (reload_broker(folder.fleet),))
 
 
 def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
@@ -143,7 +137,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     accept it. Raises FolderError where a rotation is under way.
     """
     old, new = folder.old_signer(), folder.signer()
-    if old is None:
+    if old is None or old.name == new.name:
         old, new = new, authority.new_authority(folder.fleet.fleet, now)
         _replace_authority(folder, new)
     elif authority.common_name(folder.root()) == new.name:
@@ -169,8 +163,8 @@ def _replace_authority(folder: FleetFolder, new: authority.Issued) -> None:
     fresh = path.with_name("ca-new.key")
     with refusing(FolderError, f"write {path}"):
         # ca.key exists, complete, at every instant.
-        with contextlib.suppress(FileNotFoundError):
-            fresh.unlink()
+        fresh.unlink(missing_ok=True)
+        old_path.unlink(missing_ok=True)
         private_file.create(fresh, new.to_pem(folder.passphrase))
         os.link(path, old_path)
         os.replace(fresh, path)
@@ -179,10 +173,11 @@ def _replace_authority(folder: FleetFolder, new: authority.Issued) -> None:
 def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> Rotated:
     """Trust only the new root, and forget the old one's key.
 
-    Devices without anything from the new root can no longer connect: FolderError, unless cut_off.
+    Devices without anything from the new root can no longer connect: FolderError, unless cut_off. May be
+    repeated: the old root is on record as trusted until all else is done.
     """
-    old, new = folder.old_signer(), folder.signer()
-    if old is None:
+    new, old = folder.signer(), authority.common_name(folder.certificates(ROOT)[-1])
+    if old == new.name:
         raise FolderError("no rotation of the ca is under way: start one without --finish")
     boards = left_behind(folder, new.name, now)
     if boards and not cut_off:
@@ -191,11 +186,11 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
             "cut them off with --cut-off"
         )
     with refusing(FolderError, f"remove {folder.path / OLD_AUTHORITY}"):
-        (folder.path / OLD_AUTHORITY).unlink()
+        (folder.path / OLD_AUTHORITY).unlink(missing_ok=True)
     _sign_again(folder, now)
     cut = (f"{len(boards)} devices are cut off until they are flashed",) if boards else ()
     return Rotated(
-        (f"authority: only {new.name} is trusted; {old.name} is gone", *cut),
+        (f"authority: only {new.name} is trusted; {old} is gone", *cut),
         (reload_broker(folder.fleet), SERVE_AGAIN),
     )
 

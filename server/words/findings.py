@@ -8,6 +8,8 @@ from .answers import Change, Interval, chance, digits, reading, scaled
 from .numbers import ENGLISH, Numbers, counted, two_digits
 
 STEADY = "steady"
+USUAL_DAYS = 30
+"""Over how many of the newest days a finding is, where nobody says."""
 
 
 def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
@@ -98,24 +100,25 @@ def _verdict(p: float, confidence: float, write: Numbers) -> str:
 
 
 def too_few(
-    reports: int, needed: float, target: str, a_day: float, now: datetime.datetime, write: Numbers = ENGLISH
+    reports: int, needed: float, target: str, when: str, a_day: float, now: datetime.datetime, write: Numbers
 ) -> str:
     """Said while an answer would say nothing: how many reports one takes, and when they will be there.
 
-    needed: reports for the target, such as "±10 points". a_day: how many come; 0 where that is not known.
+    needed: reports for the target, such as "±10 points". when: "so far", or "in 30 days". a_day: how many
+    come; 0 where that is not known, or no more come in.
     """
-    so_far = f"{counted(reports, write=write)} so far"
+    came = f"{counted(reports, write=write)} {when}"
     if not math.isfinite(needed) or needed <= reports:
-        return f"{so_far}: too few to tell anything yet."
-    text = f"{so_far}. {target} needs about {write.number(_round(needed), 0)}"
+        return f"{came}: too few to tell anything yet."
+    text = f"{came}. {target} needs about {write.number(_round(needed), 0)}"
     if not a_day:
         return f"{text}."
+    if needed > USUAL_DAYS * a_day:  # those of older days are left out
+        return f"{text} in {USUAL_DAYS} days, more than come at this rate."
     days = (needed - reports) / a_day
-    if days > 730:
-        return f"{text}: more than 2 years at this rate."
     day = (now + datetime.timedelta(days=days)).date()
-    when = "today" if day == now.date() else f"{day:%A}" if days < 6 else write.day(day)
-    return f"{text}; at this rate {when if when == 'today' else f'on {when}'}."
+    named = f"on {day:%A}" if days < 6 else f"on {write.day(day)}"
+    return f"{text}; at this rate {'today' if day == now.date() else named}."
 
 
 def _round(count: float) -> int:

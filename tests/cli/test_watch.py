@@ -12,9 +12,12 @@ import pytest
 from boards import experiment, payload_of, reports
 from command_line import hushmote
 from filled import fill
+from later import later
 from terminal import INTERRUPT, Terminal
 
+from hushmote.cli.watch import SeenStore
 from hushmote.server.ingest import pipeline
+from hushmote.server.overview.watch import StoreState
 from hushmote.server.planning import policy
 from hushmote.server.store import Description, Store
 from hushmote.server.wire import topics
@@ -42,11 +45,12 @@ def store(url: str):
 
 
 def count(store: Store, exp, devices) -> None:
-    sent = [
-        (topics.report_topic("home", d), one)
-        for d in devices
-        for one in reports(d, exp, 2, value=_VALUE[exp.name])
-    ]
+    value = _VALUE[exp.name]
+    sent = [(topics.report_topic("home", d), one) for d in devices for one in reports(d, exp, 2, value=value)]
+    take(store, *sent)
+
+
+def take(store: Store, *sent: tuple[str, bytes]) -> None:
     pipeline.ingest(store, sent, pipeline.fleets(store), datetime.datetime.now(datetime.UTC))
 
 
@@ -103,12 +107,7 @@ def test_one_picture_fits(store, url, tmp_path, columns):
 
 def test_what_was_thrown_away_is_said(store, url, tmp_path):
     count(store, TEMP, ["a", "b"])
-    pipeline.ingest(
-        store,
-        [("hushmote/v1/home/report/x", b"no")],
-        pipeline.fleets(store),
-        datetime.datetime.now(datetime.UTC),
-    )
+    take(store, ("hushmote/v1/home/report/x", b"no"))
     said = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
     assert said["rejected"] == {"home": {"malformed": 1}}
     assert "aggregator" not in said
@@ -122,10 +121,7 @@ def test_that_the_network_may_start_a_board_is_said_where_the_policy_says_it(
 ):
     known = dataclasses.replace(policy.policy_for(8, 1e-6, ["temp"]), consent_from=consent_from)
     (tmp_path / "policy.json").write_text(json.dumps(dataclasses.asdict(known)))
-    words, given = (
-        "The policy lets devices be started over the network.",
-        ("--policy", "policy.json"),
-    )
+    words, given = "The policy lets devices be started over the network.", ("--policy", "policy.json")
     audit = ("check-mechanism", "rr", "--samples", "100")
     of_store = (("status", "--store", url), ("ledger", "--store", url))
     for command in (*of_store, audit, ("check-mechanism", "rr")):
@@ -134,6 +130,17 @@ def test_that_the_network_may_start_a_board_is_said_where_the_policy_says_it(
         said = json.loads(hushmote(*command, *given, "--json", cwd=tmp_path))
         assert said["policy"]["consent_from"] == consent_from
     assert words not in hushmote("status", "--store", url, cwd=tmp_path)
+
+
+def test_older_windows_that_change_are_added_up_anew_within_a_minute(store, monkeypatch):
+    fill(store, "home", payload_of(TEMP), {f"2026-01-0{day}": 5_000 for day in (1, 2, 3)})
+    seen = SeenStore()
+    for version, came in enumerate((15_000, 20_000)):
+        shown = seen.look(store, StoreState("ready", "", version)).overview
+        assert shown is not None
+        assert shown.reports == came
+        fill(store, "home", payload_of(TEMP), {"2026-01-01": 5_000})
+        later(monkeypatch, datetime.timedelta(minutes=1))
 
 
 def test_mistakes_are_one_line(store, url, tmp_path):

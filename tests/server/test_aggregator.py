@@ -13,6 +13,9 @@ from typing import Literal
 
 import pytest
 from boards import FLEET_KEYS, SIGNING, MemoryStorage, ask_fleet, client, experiment, payload_of
+from doors import opened
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from running import WAIT_S, running, until
 from traffic import counted, crowd, full_disk, listening, publish, total
 
@@ -140,12 +143,9 @@ aggregator.run()
 
 
 def spawn(store, broker):
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, f"sqlite:///{store.where}", str(broker.port)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", SCRIPT, f"sqlite:///{store.where}", str(broker.port)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
@@ -294,6 +294,21 @@ def test_rubbish_on_every_topic_is_counted_and_stops_nothing(store):
         until(lambda: total(aggregator) == 7, aggregator.counters)
         assert aggregator.counters.rejected == {"malformed": 2, "unknown device": 2, "unknown fleet": 2}
         assert aggregator.counters.accepted == 1
+
+
+def test_properties_that_paho_refuses_end_no_connection(store, caplog):
+    caplog.set_level("INFO", "hushmote")
+    odd = Properties(PacketTypes.PUBLISH)
+    odd.UserProperty = "k", "\ufeff"
+    with MosquittoBroker() as broker:
+        publish(broker, [(topics.experiment_topic("open", "odd"), b"{}")], retain=True, properties=odd)
+        with running(store, broker, protocol="5") as aggregator, opened(broker) as door:
+            publish(broker, [("hushmote/v1/open/report/a", b"x")], properties=odd)
+            publish(broker, crowd(1)[0])
+            until(lambda: total(aggregator) == 2, aggregator.counters)
+            assert aggregator.counters.rejected == {"malformed": 1}
+            until(lambda: door.ask("GET", "/v1/open/experiment").json == ["odd", "temp"], "both are known")
+    assert caplog.text.count("subscribed at") == 1
 
 
 def test_boards_enroll_in_the_retained_experiments_signed_where_the_fleet_has_keys(store):

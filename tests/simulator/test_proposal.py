@@ -16,7 +16,7 @@ from hushmote.simulator.simulate import simulate
 ROWS = "id;Temperatur (°C);temp_f;rooms;mode;open;same;note;empty;tiny\n" + "".join(
     f"x{i};{15 + i / 10:.1f};{60 + i},5;{1 + i % 6};"
     f"{('heat', 'idle', 'other')[i % 3]};{('Yes', 'no')[i % 2]};"
-    f"7;n{i};;{i / 10000}\n".replace(".", ",", 1)
+    f"7,5;n{i};;{i / 10000}\n".replace(".", ",", 1)
     for i in range(100)
 )
 
@@ -60,19 +60,19 @@ def test_a_decimal_comma_is_read_where_no_comma_stands_between(data: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("column", "says"),
+    ("column", "bins", "says"),
     [
-        (":none", "has no column 'none'; it has id, Temperatur"),
-        ("", "--input needs a column: --input "),
-        (":empty", "has no reading: all its cells are empty"),
-        (":same", "all readings in same of"),
-        (":note", "has 100 different texts, too many for labels"),
-        (":tiny", "boards tell thousandths apart"),
+        (":none", None, "has no column 'none'; it has id, Temperatur"),
+        ("", None, "--input needs a column: --input "),
+        (":empty", None, "has no reading: all its cells are empty"),
+        *((":same", bins, "all readings in same of") for bins in (None, 64)),
+        (":note", None, "has 100 different texts, too many for labels"),
+        (":tiny", None, "boards tell thousandths apart"),
     ],
 )
-def test_what_proposes_nothing_is_one_line(data: Path, column: str, says: str):
+def test_what_proposes_nothing_is_one_line(data: Path, column: str, bins: int | None, says: str):
     with pytest.raises(PopulationError) as refused:
-        proposed(f"{data}{column}", Wish())
+        proposed(f"{data}{column}", Wish(values=bins))
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
 

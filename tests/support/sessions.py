@@ -3,9 +3,8 @@
 import contextlib
 import time
 
-import paho.mqtt.client as mqtt
+import traffic
 from boards import experiment
-from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S
 
 from hushmote.server.ingest.connection import BrokerConnection
@@ -18,17 +17,9 @@ QUIET_S = 0.4
 
 def publish(broker, count, start=0):
     """One report of each of count boards, QoS 1; returns once the broker has acknowledged them."""
-    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
-    publisher.max_inflight_messages_set(200)
-    publisher.connect(broker.host, broker.port)
-    publisher.loop_start()
     payload = report.encode(experiment(), 1, 0)
-    reports = [topics.report_topic("open", f"d{i}") for i in range(start, start + count)]
-    for info in [publisher.publish(topic, payload, qos=1) for topic in reports]:
-        info.wait_for_publish(WAIT_S)
-        assert info.is_published()
-    publisher.disconnect()
-    publisher.loop_stop()
+    boards = range(start, start + count)
+    traffic.publish(broker, [(topics.report_topic("open", f"d{i}"), payload) for i in boards])
 
 
 @contextlib.contextmanager

@@ -15,18 +15,19 @@ from hushmote.server.wire import report, topics
 from hushmote.server.wire.subjects import STREAM
 
 
-def publish(broker, messages, *, retain=False, port=None, set_up=None):
+def publish(broker, messages, *, retain=False, port=None, set_up=None, properties=None):
     """Publish (topic, payload) messages with QoS 1; returns once the broker has acknowledged each.
 
-    port: another of the broker's. set_up: called with the client before it connects.
+    port: another of the broker's. set_up: called with the client before it connects. properties: MQTT 5's.
     """
-    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
+    protocol = mqtt.MQTTv5 if properties else mqtt.MQTTv311
+    publisher = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=protocol)
     publisher.max_inflight_messages_set(200)
     if set_up is not None:
         set_up(publisher)
     publisher.connect(broker.host, port or broker.port)
     publisher.loop_start()
-    infos = [publisher.publish(topic, payload, qos=1, retain=retain) for topic, payload in messages]
+    infos = [publisher.publish(topic, payload, 1, retain, properties) for topic, payload in messages]
     for info in infos:
         info.wait_for_publish(WAIT_S)
         assert info.is_published()

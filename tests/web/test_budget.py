@@ -11,6 +11,7 @@ from accessibility import barriers
 from boards import ask_fleet
 from browser import SWISS, paged
 from experiments import experiment_json
+from later import later
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.errors import UsageError
@@ -27,6 +28,7 @@ from hushmote.web.glossary import WORDS
 from hushmote.web.live import LiveStore
 
 TODAY = datetime.date(2026, 11, 22)
+ONCE = {"rule": "count", "cap": 1}
 DAYS = {TODAY - datetime.timedelta(days=n): 100 for n in range(1, 8)}
 
 
@@ -85,11 +87,7 @@ def test_the_series_are_the_ledgers_forecast():
         ),
         (line(), {(4,): 10}, "No device of home heard from so far can send anything more to room."),
         (line(), {}, "No device has reported to room yet."),
-        (
-            line(budget={"rule": "count", "cap": 1}),
-            {(1,): 10},
-            "room asks each device once: 10 devices have answered.",
-        ),
+        (line(budget=ONCE), {(1,): 10}, "room asks each device once: 10 devices have answered."),
         (line(), {(3,): 1}, "Devices of home can still send 1 report to room."),
         (
             line(budget={"rule": "unlimited"}),
@@ -120,7 +118,7 @@ def test_no_date_is_made_up(row, second):
 
 
 def test_a_fleet_that_is_asked_once_raises_no_alarm():
-    (e,) = budget(line(budget={"rule": "count", "cap": 1}), profiles={(1,): 90, (0,): 10}).experiments
+    (e,) = budget(line(budget=ONCE), profiles={(1,): 90, (0,): 10}).experiments
     assert e.said == (
         "room asks each device once: 90 devices have answered.",
         "A new device gives at most 1 report of ε = 1.",
@@ -174,7 +172,7 @@ def report(store: Store, devices: range, number: int) -> None:
     assert tally.accepted == len(messages)
 
 
-def test_a_ledger_is_read_once_for_all_and_not_again_before_it_is_due(tmp_path):
+def test_a_ledger_is_read_once_for_all_and_not_again_before_it_is_due(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
 
     async def readers(store: Store) -> None:
@@ -189,8 +187,13 @@ def test_a_ledger_is_read_once_for_all_and_not_again_before_it_is_due(tmp_path):
         early = await ledgers.read("home")
         assert early is first or loop.time() >= first.due_s
         await asyncio.sleep(first.due_s - loop.time())
-        later = await ledgers.read("home")
-        assert (later.version, later.budget.boards) == (live.version, 5)
+        newer = await ledgers.read("home")
+        assert (newer.version, newer.budget.boards) == (live.version, 5)
+        assert [e.today for e in (await live.overview()).fleets[0].experiments] == [5]
+        later(monkeypatch, datetime.timedelta(1))  # and no commit
+        await live.look()
+        assert [e.today for e in (await live.overview()).fleets[0].experiments] == [0]
+        assert (await ledgers.read("home")).budget.experiments[0].line.per_day
         live.close()
 
     with Store(url) as store:

@@ -16,6 +16,7 @@ from designs import bell, choice_payload, number_payload
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.finding import find
@@ -108,6 +109,19 @@ def drawn(browser: Browser, url: str) -> None:
     browser.until(lambda: " of the fleet, between " in browser.text_of("share"))
 
 
+def commanded(browser: Browser, part: str, asked: str = "estimate") -> list[str]:
+    """What the page's command line asks `hushmote` for, once this is a part of it."""
+    browser.until(lambda: part in browser.text_of(f"command-{asked}"))
+    program, *command = shlex.split(browser.text_of(f"command-{asked}"))
+    assert program == "hushmote"
+    return command
+
+
+def typed(field: WebElement, text: str) -> None:
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys(text, Keys.ENTER)
+
+
 def drag(browser: Browser, low: float, high: float, nth: int = 0) -> None:
     """Drag over the nth picture, from low to high on its horizontal axis."""
     chart = browser.driver.find_elements(By.CLASS_NAME, "experiment-chart")[nth]
@@ -143,15 +157,7 @@ def test_dragging_over_the_histogram_tells_the_share_that_the_library_gives(
     (row,) = estimate.share(f"{low}:{high}").rows
     browser.until(lambda: said(row) in browser.text_of("share"), said(row))
     # The command line on the page gives the same numbers.
-    command = shlex.split(
-        browser.until(
-            lambda: (
-                f"{low:g}:{high:g}" in browser.text_of("command-estimate")
-                and browser.text_of("command-estimate")
-            )
-        )
-    )
-    assert command.pop(0) == "hushmote"
+    command = commanded(browser, f"{low:g}:{high:g}")
     (shown,) = json.loads(hushmote(*command, "--json", cwd=browser.folder))["answers"][1]["rows"]
     assert (shown["value"], shown["low"], shown["high"]) == (row.value, row.low, row.high)
     for answer in (*estimate.mean().rows, *estimate.quantile(0.05, 0.5, 0.95).rows):
@@ -162,9 +168,7 @@ def test_dragging_over_the_histogram_tells_the_share_that_the_library_gives(
 def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, page: str, browser: Browser):
     drawn(browser, f"{page}/temp")
     for end, value in (("From", "10"), ("To", "20")):
-        field = browser.find(f"input[aria-label='{end} °C']")
-        field.send_keys(Keys.CONTROL, "a")
-        field.send_keys(value, Keys.ENTER)
+        typed(browser.find(f"input[aria-label='{end} °C']"), value)
     (before,) = filled.estimate().share("10:20").rows
     browser.until(lambda: browser.text_of("share").startswith(f"10 to 20 °C: {said(before)} ("), said(before))
     browser.find("input[aria-label='To °C']").send_keys(Keys.ARROW_UP)  # one bin more
@@ -176,19 +180,16 @@ def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, 
     assert said(after) != said(before)
     # What is wrong is said, and the answer stays.
     field = browser.find("input[aria-label='From °C']")
-    field.send_keys(Keys.CONTROL, "a")
-    field.send_keys("24", Keys.ENTER)
+    typed(field, "24")
     browser.until(
         lambda: browser.text_of("range") == "From must be below To. The answer is still of 10 to 20.5 °C."
     )
     assert browser.text_of("share").startswith("10 to 20.5 °C")
-    field.send_keys(Keys.CONTROL, "a")
-    field.send_keys("10.1", Keys.ENTER)
+    typed(field, "10.1")
     browser.until(lambda: browser.text_of("range").startswith("Drag over the bars"))
     browser.until(lambda: field.get_property("value") == "10")
     quantiles = browser.find("input[aria-label='Quantiles, %']")
-    quantiles.send_keys(Keys.CONTROL, "a")
-    quantiles.send_keys("150", Keys.ENTER)
+    typed(quantiles, "150")
     browser.says("numbers above 0 and below 100, with commas between them. Shown are still 5, 50, 95.")
     # What is chosen elsewhere leaves it alone.
     drag(browser, 1, 2, nth=1)
@@ -244,9 +245,10 @@ def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: 
     week_is_shown()
     drawn(browser, f"{page}/recent?last=7d#how-private")
     week_is_shown()
-    browser.until(lambda: "--last=7d" in browser.text_of("command-estimate"))
-    assert "--window" not in browser.text_of("command-estimate")
+    assert "--window" not in " ".join(commanded(browser, "--last=7d"))
     browser.until(lambda: browser.script("return scrollY") > 0, "the link leads to no part")
+    browser.named("90 days").click()  # before which no report came
+    commanded(browser, "--last=90d")
     browser.named("7 days, with those before").click()
     browser.until(lambda: f"since={filled.recent[0]}" in browser.driver.current_url)
     with StoreReader(filled.url) as reader:
@@ -256,8 +258,7 @@ def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: 
     browser.until(
         lambda: f"Mean fell by {-mean.value:.{digits(mean.low, mean.high)}f} °C" in browser.text_of("change")
     )
-    browser.until(lambda: "--against-last=7d" in browser.text_of("command-change"))
-    command = browser.text_of("command-change")
+    command = " ".join(commanded(browser, "--against-last=7d", "change"))
     assert "--window" not in command
     assert "--against=" not in command
     browser.named("all").click()
@@ -324,11 +325,7 @@ def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Br
     gone.rename(gone.with_suffix(".gone"))
     try:
         browser.until(lambda: "What you see is of " in browser.text_of("state"))
-        lines = [
-            line
-            for line in browser.text.splitlines()
-            if gone.name in line and "hushmote estimate" not in line
-        ]
+        lines = [x for x in browser.text.splitlines() if gone.name in x and "hushmote estimate" not in x]
         assert len(lines) == 1, lines  # the frame says it, once
     finally:
         gone.with_suffix(".gone").rename(gone)
@@ -338,16 +335,14 @@ def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Br
 def test_files_are_those_of_the_library(filled: Filled, page: str, browser: Browser, tmp_path: Path):
     drawn(browser, f"{page}/temp?windows={DAYS[0]}&ranges=5%3A9&post=nonnegative&rows=16")
     assert "after nonnegative" in browser.text_of("processed")
-    command = browser.until(
-        lambda: "nonnegative" in browser.text_of("command-estimate") and browser.text_of("command-estimate")
-    )
+    command = commanded(browser, "nonnegative")
     fetched = {}
     for kind in ("csv", "json", "png"):
         link = browser.find(f"a[aria-label='These numbers, {kind}']").get_attribute("href")
         with urlopen(Request(str(link))) as answer:
             fetched[kind] = answer.read()
     for kind in ("csv", "json"):
-        hushmote(*shlex.split(command)[1:], "--output", f"same.{kind}", cwd=tmp_path)
+        hushmote(*command, "--output", f"same.{kind}", cwd=tmp_path)
         assert fetched[kind] == (tmp_path / f"same.{kind}").read_bytes()
     assert fetched["png"].startswith(b"\x89PNG")
     today = datetime.datetime.now(datetime.UTC).date().isoformat()

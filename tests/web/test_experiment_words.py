@@ -97,14 +97,11 @@ def test_a_range_is_whole_bins_and_open_at_the_ends(store):
     for low, high in ((5, 5), (9, 3), (float("nan"), 3), (5.01, 5.1), (40, 50)):
         with pytest.raises(UnitsError):
             range_between(experiment, low, high)
-    known = fitting(
-        Choices(DAYS, "zz", ("oops", "1:2", "3:4"), post="smooth"),
-        experiment,
-        answers_of(experiment),
-        DAYS[1:],
-        ["ab"],
-    )
+    can, chosen = answers_of(experiment), Choices(DAYS, "zz", ("oops", "1:2", "3:4"), post="smooth")
+    known = fitting(chosen, experiment, can, DAYS[1:], ["ab"])
     assert known == Choices(DAYS[1:], "", ("1:2",), post="smooth")
+    run_empty = fitting(replace(chosen, last="7d"), experiment, can, DAYS, ())
+    assert run_empty == replace(known, windows=())
 
 
 def test_sentences_are_in_the_readers_numbers(store):
@@ -199,10 +196,8 @@ def test_what_a_link_asks_for_that_is_not_there_is_said(store):
     assert said(right.query()) == ""
     assert said("") == ""
     assert said("confidence=0.990&quantiles=.5&over=share") == ""
-    assert (
-        said("windows=2026-13-99&ranges=3%3A10")
-        == "This link asks for something that is not here (windows 2026-13-99): it is left out."
-    )
+    wrong = said("windows=2026-13-99&ranges=3%3A10")
+    assert wrong == "This link asks for something that is not here (windows 2026-13-99): it is left out."
     wrong = said("ranges=5%3A1&post=foo&confidence=7&over=0.3")
     assert "(ranges 5:1, post foo, confidence 7, over 0.3): they are left out." in wrong
     assert "x 1, x 2, x 3, x 4, x 5 and 2 more" in said("&".join(f"x={n}" for n in range(1, 8)))
@@ -275,16 +270,13 @@ def test_without_a_choice_the_rest_is_compared_with(store):
     old, new = (Experiment.parse(payload).digest.hex() for payload in (first, second))
     with StoreReader(url) as reader:
         of, experiment = described(reader, "home", "temp"), reader.fleet("home").experiment("temp")
-        cases: tuple[tuple[Choices, dict[str, Any], dict[str, Any]], ...] = (
-            (Choices(ranges=("3:10",), since=DAYS[:1]), {"windows": DAYS[:1]}, {"windows": DAYS[1:]}),
-            (Choices(ranges=("3:10",), earlier=old), {"version": old}, {"version": new}),
-            (
-                Choices(ranges=("3:10",), since=DAYS[:1], windows=DAYS[1:2]),
-                {"windows": DAYS[:1]},
-                {"windows": DAYS[1:2]},
-            ),
+        cases: tuple[tuple[dict[str, Any], dict[str, Any], dict[str, Any]], ...] = (
+            ({"since": DAYS[:1]}, {"windows": DAYS[:1]}, {"windows": DAYS[1:]}),
+            ({"earlier": old}, {"version": old}, {"version": new}),
+            ({"since": DAYS[:1], "windows": DAYS[1:2]}, {"windows": DAYS[:1]}, {"windows": DAYS[1:2]}),
         )
-        for choices, before, after in cases:
+        for chosen, before, after in cases:
+            choices = Choices(ranges=("3:10",), **chosen)
             changed = shown("change", choices, of)
             library = experiment.estimate(**after).change_since(
                 experiment.estimate(**before), "3:10", quantiles=choices.quantiles
@@ -292,9 +284,12 @@ def test_without_a_choice_the_rest_is_compared_with(store):
             assert changed == library
 
 
-def test_the_command_line_hides_a_password_and_quotes_labels(store):
+def test_the_command_line_hides_a_password_quotes_labels_and_names_a_period(store):
     url, grow = store
-    grow("mode", DAYS[0], 3000)
+    today = datetime.datetime.now(datetime.UTC).date()
+    days = tuple(f"{today - datetime.timedelta(ago)}" for ago in (2, 1, 0))
+    for day in days:  # before the last 30 days no report came
+        grow("mode", day, 1000)
     with StoreReader(url) as reader:
         of = described(reader, "home", "mode")
         choices = Choices(ranges=("a", "b, c"))
@@ -302,6 +297,9 @@ def test_the_command_line_hides_a_password_and_quotes_labels(store):
     assert "s3cret" not in line
     assert line == "hushmote estimate mode --fleet home --range=a '--range=b, c' --together"
     assert files.command_line("estimate", choices, of, url).endswith(f"--store {url}")
+    month = replace(choices, windows=days, since=days[:1], last="30d")
+    assert files.command_line("estimate", month, of, url).endswith(f" --together --last=30d --store {url}")
+    assert f" --against={days[0]} --last=30d " in files.command_line("change", month, of, url)
 
 
 def test_a_pictures_javascript_holds_nothing_of_the_store(store):

@@ -14,7 +14,7 @@ from hushmote.web.reader import Reader
         ("Take 41,494 devices of ε = 1.425.", "Take 41.494 devices of ε = 1,425."),
         ("known to ±2.50% by 2027-03-02, or 10,000,000", "known to ±2,50% by 02.03.2027, or 10.000.000"),
         ("(8, 1e-06)-LDP, 0.5", "(8, 1e-06)-LDP, 0,5"),
-        ("to room_1.5 and 12345-a and 2026-99-99", "to room_1.5 and 12345-a and 2026-99-99"),
+        (text := "to room_1.5 and 12345-a and 2026-99-99 of version=1.2", text),
         ("99 of 1,000.", "99 of 1.000."),
     ],
 )

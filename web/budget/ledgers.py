@@ -45,7 +45,7 @@ class Ledgers:
             def work(reader: StoreReader) -> FleetSupply:
                 return fleet_supply(remaining.read(reader.store, fleet, day, self._policy), day)
 
-            budget = await self._live.ask(("budget", fleet), work, slow=True)
+            budget = await self._live.ask(("budget", fleet, day), work, slow=True)
             end_s = asyncio.get_running_loop().time()
             rest_s = max(_REST * (end_s - now_s), _LEAST_REST_S)
             self._read[fleet] = Read(budget, version, day, end_s + rest_s)

@@ -248,7 +248,7 @@ def fitting(
 ) -> Choices:
     """The choices without what an experiment does not have (any more); can: what it answers."""
 
-    chosen = tuple(w for w in windows if w in choices.windows)
+    chosen = tuple(w for w in windows if w in choices.windows and not choices.last)
     if choices.last:
         with contextlib.suppress(UsageError):  # no report came then: all are shown, and no button is pressed
             chosen = last(choices.last, windows, datetime.datetime.now(datetime.UTC))

@@ -1,6 +1,6 @@
 """What a reader exports: the files of `hushmote estimate --output`, its command line."""
 
-import datetime
+import contextlib
 import shlex
 import tempfile
 import threading
@@ -17,7 +17,7 @@ from ...server.answers.ask import EstimateQuestion, Reply, ask
 from ...server.answers.periods import last
 from ...server.answers.query import Facts, Selected, Selection
 from ...server.answers.store_reader import StoreReader
-from ...server.errors import HushmoteError
+from ...server.errors import HushmoteError, UsageError
 from ...server.experiments.asking import OF_VALUES
 from ..frame import heading
 from ..page import Page
@@ -40,12 +40,12 @@ def command_line(asked: str, choices: Choices, of: Selected, store: str) -> str:
     where = [] if secret else ["--store", store]
     one, period = question(asked, choices, of), list[str]()
     if choices.last and not choices.earlier and not one.trend:
-        before = last(choices.last, tuple(of.there), datetime.datetime.now(datetime.UTC), before=1)
-        both = one.against is not None and choices.since == before
+        both = False
+        with contextlib.suppress(UsageError):  # no report came before: what is compared with is other windows
+            both = asked == "change" and choices.since == last(choices.last, tuple(of.there), of.facts.at, 1)
         period = [f"--against-last={choices.last}" if both else f"--last={choices.last}"]
-        one = replace(
-            one, selection=replace(one.selection, windows=()), against=None if both else one.against
-        )
+        selection = replace(one.selection, windows=())
+        one = replace(one, selection=selection, against=None if both else one.against)
     return shlex.join(["hushmote", "estimate", *one.arguments(), *period, *where])
 
 

@@ -20,7 +20,7 @@ from paho.mqtt.client import MQTTMessageInfo
 
 from ...wire.report import MAX_PAYLOAD_BYTES
 from ...wire.subjects import STREAM, topic_of
-from ..connection import BrokerConnection
+from ..connection import NO_TOPIC, BrokerConnection
 from ..connector import FINAL
 from ..pacing import Pace
 from ..session import Session
@@ -33,7 +33,6 @@ _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}"
 _STEP_S = 0.01  # between two checks of MQTT, until it is set up
 _CLOSE_S = 2.0
 _MOST_SUBJECT = 128  # longer ones are ignored: no valid topic has so many bytes
-_NO_TOPIC = "hushmote/v1/none"  # nobody subscribes to it: its UNSUBACK comes after what is retained
 _NO_MAJORITY = "JetStream does not answer; is a majority of the servers up?"
 
 
@@ -216,7 +215,7 @@ class NatsConnection:
                 raise ConsumerRefused(why)
             raise Error(why)
         mqtt.watch(seen)
-        mqtt.unsubscribe([_NO_TOPIC])
+        mqtt.unsubscribe([NO_TOPIC])  # answered after what is retained
         await _until(lambda: mqtt.watched is not None and mqtt.unsubscribed is not None)
         self.found = await self._consumer.find(self._client)
         if self.found is None:

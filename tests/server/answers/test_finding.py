@@ -27,6 +27,7 @@ from hushmote.server.wire.experiments import parse_experiment
 from hushmote.simulator import vectorised
 
 DAYS = [f"2026-11-{day:02}" for day in range(1, 31)]
+CHANCE = r"; chance alone: less than 1 in 10,000\."
 NOON = datetime.datetime(2026, 11, 30, 12, tzinfo=datetime.UTC)
 ROOM = number_json(
     16, name="room", low=0, high=16_000, epsilon=2_000_000, mechanism="hh", fanout=4, cells=[4, 16]
@@ -59,22 +60,16 @@ def test_a_change_is_told_of_the_newest_third_with_its_size_and_its_time(store):
     share, median, mean = told.findings
     assert re.fullmatch(
         r"8 °C and above: 8\d\.\d % of devices \(8\d\.\d to 8\d\.\d %\) in the newest 10 days, "
-        r"up (6\d|70) points in 20 days; "
-        r"chance alone: less than 1 in 10,000\.",
+        r"up (6\d|70) points in 20 days" + CHANCE,
         share.sentence,
     )
     assert (share.moved, share.quantity, len(share.series)) == ("up", "share", 30)
-    assert share.low is not None
-    assert share.high is not None
-    assert share.low < 0.843 < share.high  # of the newest days, not of all
-    assert median.sentence.startswith(
-        "Median: 10.5 °C (9.0 to 11.0) in the newest 10 days, up 5 °C in 20 days; "
-    )
-    assert re.search(
-        r" in the newest 10 days, up [34](\.\d)? °C in 20 days; chance alone: less than 1 in 10,000\.$",
-        mean.sentence,
-    )
+    assert (share.low or 1) < 0.843 < (share.high or 0)  # of the newest days, not of all
+    says = "Median: 10.5 °C (9.0 to 11.0) in the newest 10 days, up 5 °C in 20 days; "
+    assert median.sentence.startswith(says)
+    assert re.search(rf" in the newest 10 days, up [34](\.\d)? °C in 20 days{CHANCE}$", mean.sentence)
     assert told.sentence == f"{share.sentence} {median.sentence} {mean.sentence}"
+    assert finding(store, "room", DAYS[29], DAYS[0]) == finding(store, "room", DAYS[0], DAYS[29])
 
 
 def test_what_does_not_change_is_steady_and_told_of_all_windows(store):
@@ -84,36 +79,41 @@ def test_what_does_not_change_is_steady_and_told_of_all_windows(store):
     assert told.moved == "steady"
     (one,) = finding(store, "door", DAYS[0]).findings
     assert (one.moved, "steady" in one.sentence) == ("", False)
+    fill(store, "home", experiment_json(name="door", window="all"), {"all": 60_000}, [0.6, 0.4])
+    for windows in ((DAYS[0], "all"), ()):  # the last of which is neither before nor after days
+        said = finding(store, "door", *windows).sentence
+        assert re.fullmatch(r"Yes: [23]\d\.\d % of devices \([23]\d\.\d to [234]\d\.\d %\)\.", said)
 
 
 @pytest.mark.parametrize(("shares", "start"), [([1, 0], "Yes: up to "), ([0, 1], "Yes: at least ")])
 def test_an_end_where_no_share_is_becomes_up_to_or_at_least(store, shares, start):
     fill(store, "home", YES, {DAYS[0]: 3000}, shares)
-    told = finding(store, "door")
-    assert told.sentence.startswith(start)
-    assert told.sentence.endswith(" % of devices.")
+    assert re.fullmatch(f"{start}.* % of devices\\.", finding(store, "door").sentence)
 
 
 def test_too_few_reports_say_how_many_it_takes_and_when(store):
-    fill(store, "home", YES, {"2026-11-29": 3, "2026-11-30": 3})
+    fill(store, "home", YES, {"2026-11-29": 8, "2026-11-30": 8})
     told = finding(store, "door")
-    assert not told.enough
-    assert told.findings[0].value is None
-    words = re.fullmatch(
-        r"6 reports so far\. ±10 points needs about (\d+); at this rate on (\d{4}-\d\d-\d\d)\.", told.sentence
-    )
-    assert words
-    needed = int(words[1])
-    assert (
-        160 <= needed <= 240
-    )  # 1.96² (e²/(e² - 1)² + 1/4) / 0.1² = 165, and what an interval of so few has more
-    days = (datetime.date.fromisoformat(words[2]) - NOON.date()).days
-    assert abs(days - (needed - 6) / 3) <= 4
+    assert (told.enough, told.findings[0].value) == (False, None)
+    says = r"^16 reports so far\. ±10 points needs about (\d+); at this rate on (\d{4}-\d\d-\d\d)\.$"
+    ((needed, day),) = re.findall(says, told.sentence)
+    # 1.96² (e²/(e² - 1)² + 1/4) / 0.1² = 165, and what an interval of so few has more
+    assert 160 <= int(needed) <= 240
+    days = (datetime.date.fromisoformat(day) - NOON.date()).days
+    assert abs(days - (int(needed) - 16) / 8) <= 2
 
 
-def test_a_day_that_may_go_on_tells_no_rate(store):
-    fill(store, "home", YES, {"2026-11-30": 6})
-    assert re.fullmatch(r"6 reports so far\. ±10 points needs about \d+\.", finding(store, "door").sentence)
+@pytest.mark.parametrize(
+    ("older", "says"),
+    [
+        ({}, "so far. ±10 points needs about N."),  # the day may go on
+        ({DAYS[28]: 3}, "so far. ±10 points needs about N in 30 days, more than come at this rate."),
+        ({"2026-10-01": 3, DAYS[28]: 3}, "in 2 days. ±10 points needs about N."),  # the oldest is left out
+    ],
+)
+def test_where_reports_will_not_be_enough_no_day_is_named(store, older, says):
+    fill(store, "home", YES, older | {DAYS[29]: 6 - older.get(DAYS[28], 0)})
+    assert re.sub(r"about \d+", "about N", finding(store, "door").sentence) == f"6 reports {says}"
 
 
 def test_before_two_reports_there_is_nothing_to_estimate(store):
@@ -123,10 +123,17 @@ def test_before_two_reports_there_is_nothing_to_estimate(store):
     assert finding(store, "mode").sentence.startswith("1 report has been counted so far.")
 
 
-def test_the_most_common_label_is_named(store):
-    fill(store, "home", MODES, dict.fromkeys(DAYS[:6], 3000), [0.1, 0.7, 0.2])
-    (told,) = finding(store, "mode").findings
-    assert re.match(r"Most common is boost: (69|7\d)(\.\d)? % of devices", told.sentence)
+@pytest.mark.parametrize(
+    ("newest", "says"),
+    [
+        ([0.1, 0.7, 0.2], r"Most common is boost: (69|7\d)(\.\d)? % of devices .*, steady\."),
+        ([0.75, 0.2, 0.05], r"Boost: [12]\d\.\d % of devices .* in the newest 2 days, down .*"),
+    ],
+)
+def test_the_most_common_label_is_named_while_it_is(store, newest, says):
+    shares = {day: [0.1, 0.7, 0.2] if day < DAYS[4] else newest for day in DAYS[:6]}
+    fill(store, "home", MODES, dict.fromkeys(DAYS[:6], 3000), shares)
+    assert re.fullmatch(says, finding(store, "mode").sentence)
 
 
 def test_every_kind_of_experiment_has_a_finding(store):
@@ -135,14 +142,10 @@ def test_every_kind_of_experiment_has_a_finding(store):
     assert said["delay"].sentence.startswith("Mean: ")
     assert said["room"].sentence.startswith("Median: ")
     assert said["crash"].sentence.startswith("Most common is 1.0.0…: ")
-    pair = said["crash_by_version"].sentence
-    assert re.match(
-        r"crashed=yes: (49|50|51)\.\d % \(.* %\) with version=1\.0; up to .* % with version", pair
-    )
-    assert pair.endswith("; chance alone: less than 1 in 10,000.")
-    named = said["firmware"]
-    assert named.sentence == "Name the texts to ask about: hushmote estimate firmware --candidates FILE."
-    assert not named.enough
+    pair = r"crashed=yes: (49|50|51)\.\d % \(.* %\) with version=1\.0; up to .* % with version.*"
+    assert re.fullmatch(pair + CHANCE, said["crash_by_version"].sentence)
+    named = "Name the texts to ask about: hushmote estimate firmware --candidates FILE."
+    assert (said["firmware"].sentence, said["firmware"].enough) == (named, False)
 
 
 @pytest.mark.parametrize(
@@ -197,18 +200,15 @@ def test_periods_are_windows():
     assert periods.last("7d", there, NOON) == tuple(DAYS[-7:])
     assert periods.last("1w", there, NOON, before=1) == tuple(DAYS[-14:-7])
     assert periods.missing("7d", DAYS[-7:], NOON) == ""
-    assert periods.missing("7d", DAYS[-7:-1], NOON) == (
-        "The last 7d are 2026-11-24 to 2026-11-30 UTC, with today: 6 of these 7 days have reports."
-    )
+    said = "The last 7d are 2026-11-24 to 2026-11-30 UTC, with today: 6 of these 7 days have reports."
+    assert periods.missing("7d", DAYS[-7:-1], NOON) == said
     hours = ("2026-11-30T01", "2026-11-30T11", "2026-11-30T12")
     assert periods.last("2h", hours, NOON) == hours[1:]
     with pytest.raises(UsageError, match="newest window with reports is 2026-11-30") as none:
         periods.last("2h", DAYS, NOON + datetime.timedelta(days=9))
     assert "no report came from 2026-12-09 11:00 to 2026-12-09 13:00 UTC" in str(none.value)
-    assert periods.chosen(["2026-11-01..2026-11-03", "2026-11-02", "2027-01"], there) == (
-        *DAYS[:3],
-        "2027-01",
-    )
+    several = ["2026-11-01..2026-11-03", "2026-11-02", "2027-01"]
+    assert periods.chosen(several, there) == (*DAYS[:3], "2027-01")
     assert periods.chosen(["2026-11"], there) == there
     with pytest.raises(UsageError, match="the first day first"):
         periods.chosen(["2026-11-03..2026-11-01"], there)

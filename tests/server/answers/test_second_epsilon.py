@@ -110,9 +110,8 @@ def test_estimate_shows_both_with_the_limits(folder: Path) -> None:
     day = ("--window", "2026-11-20", "--against", "2026-11-21")
     change = json.loads(hushmote("estimate", "door", *day, "--json", cwd=folder))
     assert change["epsilon"]["histogram"] == histogram_epsilon(ASKED, 2_000)
-    assert (
-        max(map(len, hushmote("estimate", "door", "--trend", "--rows", "9", cwd=folder).splitlines())) <= 80
-    )
+    rows = hushmote("estimate", "door", "--trend", "--rows", "9", cwd=folder).splitlines()
+    assert max(map(len, rows)) <= 80
     assert "delta is above 0" in hushmote("estimate", "door", "--delta", "0", cwd=folder, expect=1)
 
 
@@ -152,23 +151,30 @@ def test_a_window_that_runs_has_no_epsilon_of_its_histogram(folder: Path, window
     with StoreReader(f"sqlite:///{folder / 'hushmote.sqlite'}") as reader:
         door = reader.fleet("home").experiment("door")
         each = second_epsilon.of_each_window(Facts(reader.store), Selection("door", "home"))
-        change = second_epsilon.of_selections(
-            Facts(reader.store),
-            Selection("door", "home", ("2026-11-20",)),
-            Selection("door", "home", (window,)),
-        )
-        assert [change.histogram, door.two_epsilons().histogram, door.two_epsilons(apart=True).histogram] == (
-            [None] * 3
-        )
+        sides = (Selection("door", "home", (one,)) for one in ("2026-11-20", window))
+        change = second_epsilon.of_selections(Facts(reader.store), *sides)
+        for both in (change, door.two_epsilons(), door.two_epsilons(apart=True)):
+            assert both.histogram is None
         assert door.two_epsilons(tuple(DAYS)).histogram == histogram_epsilon(ASKED, 6_500)
         (trend,) = door.trend()
-    ended = {day: histogram_epsilon(ASKED, n) for day, n in DAYS.items()}
-    assert {day: one.histogram for day, one in each.items()} == ended | {window: None}
-    assert {row.window: row.histogram_epsilon for row in trend.rows if isinstance(row, TrendRow)} == ended | {
-        window: None
-    }
+    known = {day: histogram_epsilon(ASKED, n) for day, n in DAYS.items()} | {window: None}
+    assert {day: one.histogram for day, one in each.items()} == known
+    assert {row.window: row.histogram_epsilon for row in trend.rows if isinstance(row, TrendRow)} == known
     assert RUNNING in trend.notes[0]
     assert RUNNING not in door_of_ended(folder).notes[0]
+
+
+@pytest.mark.parametrize(("window", "ended"), [("2026-11-19", True), (RUNS, False)])
+def test_of_two_fleets_each_epsilon_is_the_largest(folder: Path, window: str, ended: bool) -> None:
+    """Few reports at ε = 1 are hidden less well than many at ε = 2, whose single ones tell more."""
+    _report_again(folder)
+    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
+        few = fill(store, "attic", experiment_json(name="door", budget={"rule": "unlimited"}), {window: 20})
+        both = second_epsilon.of_selections(
+            Facts(store), Selection("door", "home"), Selection("door", "attic")
+        )
+    expected = (1_000_000, 2.0, 2, histogram_epsilon(few, 20) if ended else None)
+    assert (few.epsilon, both.report, both.own, both.histogram) == expected
 
 
 def door_of_ended(folder: Path):
@@ -179,12 +185,7 @@ def door_of_ended(folder: Path):
 
 def test_estimate_and_status_show_a_dash_and_why_while_a_window_runs(folder: Path) -> None:
     _count(folder, RUNS, 26_000)
-    for options in (
-        (),
-        ("--window", RUNS),
-        ("--trend",),
-        ("--window", RUNS, "--against", "2026-11-20"),
-    ):
+    for options in ((), ("--window", RUNS), ("--trend",), ("--window", RUNS, "--against", "2026-11-20")):
         text = " ".join(hushmote("estimate", "door", *options, cwd=folder).split())
         assert f"–: only the ε of a report holds: window {RUNS} has not ended, {LEARNS}." in text
         epsilon = json.loads(hushmote("estimate", "door", *options, "--json", cwd=folder))["epsilon"]
@@ -210,9 +211,8 @@ def test_a_window_has_an_epsilon_once_it_has_ended_and_settled(folder: Path) -> 
             seen = second_epsilon.overview(Facts(store, at), Selection("door", "home"))
             assert [one.histogram is not None for one in (seen.newest, seen.added_up)] == [known] * 2
             assert seen.all_windows.histogram == histogram_epsilon(ASKED, 500)
-        none = second_epsilon.overview(
-            Facts(store, settled - datetime.timedelta(days=9)), Selection("door", "home")
-        )
+        before = Facts(store, settled - datetime.timedelta(days=9))
+        none = second_epsilon.overview(before, Selection("door", "home"))
         assert none.all_windows.histogram is None
 
 
@@ -222,11 +222,8 @@ def test_the_local_epsilon_that_a_wanted_histogram_allows() -> None:
 
     micro = local_epsilon_for(design, 10_000, 0.1)
     assert micro is not None
-    assert (
-        histogram_epsilon(design(micro), 10_000)
-        <= 0.1
-        < histogram_epsilon(design(micro * 1002 // 1000), 10_000)
-    )
+    allowed, beyond = (histogram_epsilon(design(one), 10_000) for one in (micro, micro * 1002 // 1000))
+    assert allowed <= 0.1 < beyond
     assert local_epsilon_for(design, 10_000, 20) == 16_000_000
     assert local_epsilon_for(design, 10, 1e-9) is None
 

@@ -227,8 +227,11 @@ def test_devices_addresses_and_all_together_are_limited_each_by_itself(broker):
 def test_behind_a_proxy_that_is_trusted_each_client_is_limited_by_itself(broker):
     rates = Rates(WIDE.device, Rate(0.01, 1), WIDE.total)
     with opened(broker, rates=rates, access=Access(trust_proxy=True)) as door:
-        seen = [door.report("d1", REPORT, X_Forwarded_For=f"1.1.1.1, 192.0.2.{i}").status for i in (1, 2, 1)]
-        assert seen == [204, 204, 429]
+        head = "GET /v1/open/experiment HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Forwarded-For: "
+        # The proxy's part of the client's line, or a line of its own.
+        for between, net in ((", ", "192.0.2"), ("\r\nX-Forwarded-For: ", "198.51.100")):
+            asked = [f"{head}1.1.1.1{between}{net}.{i}\r\n\r\n".encode() for i in (1, 2, 1)]
+            assert [statuses(door.raw(sent)) for sent in asked] == [[200], [200], [429]]
 
 
 def test_whoever_floods_a_device_s_reports_silences_only_himself(broker):

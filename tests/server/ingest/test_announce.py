@@ -225,10 +225,16 @@ def test_a_store_that_cannot_be_read_publishes_nothing_and_is_read_again(status,
     assert [r.getMessage() for r in caplog.records] == ["the disk is full", "the store can be read again"]
 
 
-def test_a_keyed_fleet_added_meanwhile_without_a_key_leaves_the_others_as_they_were(store, status, fleets):
+def test_a_keyed_fleet_added_meanwhile_without_a_key_does_not_hold_up_the_others(store, status, fleets):
     store.add_fleet("keyed", keyed=True)
+    store.add_fleet("later", keyed=False)
+    store.revoke_devices("open", ["a"])
+    store.withdraw_experiment("open", "temp")
+    store.add_experiment("open", payload_of(experiment(name="door")))
     fleets.reload()
-    assert set(fleets.rules) == {"open"}
+    assert set(fleets.rules) == {"open", "later"}
+    assert fleets.rules["open"].revoked == {"a"}
+    assert [v.experiment.name for v in fleets.rules["open"].versions.values() if v.current] == ["door"]
     assert "fleet keyed is keyed" in status.text
     with pytest.raises(keys.MasterKeyError):
         KnownFleets(store, status).load()

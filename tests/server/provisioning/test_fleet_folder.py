@@ -2,12 +2,14 @@
 
 import base64
 import dataclasses
+import functools
 import getpass
 import json
 import os
 import shutil
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -159,7 +161,7 @@ def test_a_board_gets_broker_ca_keys_and_certificate_from_the_folder(run: Run):
 
 
 def test_a_board_without_a_certificate_gets_a_login_where_the_broker_takes_one(run: Run):
-    made(run, "--set", "password_port=8884")
+    folder = made(run, "--set", "password_port=8884")
     assert "SIGHUP" in run("device", "k3f9", "--folder", "fl", "--password")
     board = settings("k3f9")
     assert (board.mqtt_port, board.mqtt_user, board.mqtt_cert) == (8884, "k3f9", None)
@@ -167,6 +169,11 @@ def test_a_board_without_a_certificate_gets_a_login_where_the_broker_takes_one(r
     hashed = Path("fl/broker/passwords").read_text()
     assert hashed.startswith("k3f9:$7$")
     assert board.mqtt_password not in hashed
+    others = [f"d{i}" for i in range(10)]
+    with ThreadPoolExecutor(10) as several:  # a login that was told is there, whoever else asked for one
+        list(several.map(folder.issue_login, others))
+    lines = Path("fl/broker/passwords").read_text().splitlines()
+    assert {line.partition(":")[0] for line in lines} == {"k3f9", *others}
 
 
 def test_a_board_is_made_once_and_nothing_is_issued_for_one_that_cannot_be(run: Run):
@@ -514,38 +521,43 @@ def test_the_ca_is_not_finished_while_boards_know_only_the_old_one(run: Run):
 
 
 @pytest.mark.parametrize("make", [make_fleet, make_nats_fleet])
+@pytest.mark.parametrize("finish", [False, True])
 def test_a_rotation_of_the_ca_that_was_killed_is_taken_up_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], FleetFolder]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], FleetFolder], finish: bool
 ):
+    rotate = functools.partial(rotation.finish_ca, cut_off=False) if finish else rotation.rotate_ca
     folder = make(tmp_path / "fl")
-    real, puts = FleetFolder.put, 0
+    if finish:
+        rotation.rotate_ca(folder, now_utc())
+    real, steps = os.replace, 0
     while True:
-        puts, left = puts + 1, puts
-        trial = FleetFolder(tmp_path / f"trial{puts}", folder.fleet)
+        steps, left = steps + 1, steps
+        trial = FleetFolder(tmp_path / f"trial{steps}", folder.fleet)
         shutil.copytree(folder.path, trial.path)
 
-        def put(self: FleetFolder, name: str, content: bytes) -> None:
+        def replace(*paths: Path) -> None:
             nonlocal left
             if left == 0:
                 raise KeyboardInterrupt
             left -= 1
-            real(self, name, content)
+            real(*paths)
 
-        monkeypatch.setattr(FleetFolder, "put", put)
+        monkeypatch.setattr(os, "replace", replace)
         try:
-            rotation.rotate_ca(trial, now_utc())
+            rotate(trial, now_utc())
             break
         except KeyboardInterrupt:
-            monkeypatch.setattr(FleetFolder, "put", real)
-        assert trial.signer() is not None
-        rotation.rotate_ca(trial, now_utc())
-        assert authority.common_name(trial.root()) == trial.signer().name
+            monkeypatch.setattr(os, "replace", real)
+        rotate(trial, now_utc())
+        roots = [authority.common_name(c) for c in trial.certificates("broker/ca.pem")]
+        assert roots == [s.name for s in trial.signers()]
+        assert len(roots) == (1 if finish else 2)
         valid = trial.journal().valid("aggregator", now_utc())
         assert {c.name: c.authority for c in valid} == {"aggregator_1": trial.signer().name}
         if folder.fleet.broker == "nats":
             users = (trial.path / "broker/1/users.conf").read_text()
             assert all(f"urn:hushmote:aggregator_1:{c.serial}" in users for c in valid)
-    assert puts > 3
+    assert steps > 3
 
 
 def test_a_broker_gets_a_new_certificate_and_other_names(run: Run):

@@ -1,5 +1,5 @@
 /* A device "desk" of the open fleet "open"; BOARD_PORT is the broker's, BOARD_FOLDER the flash. Of its input p makes the
-   ledger, y and n are consent; a reading every 50 ms. Prints what changes. */
+   ledger, y and n are consent, b begins it without an id; a reading every 50 ms. Prints what changes. */
 #include <hushmote_arduino.h>
 #include <hushmote_float.h>
 
@@ -86,7 +86,7 @@ int main() {
     board.config.device_id = "desk";
     board.arduino.host = "127.0.0.1";
     board.arduino.port = (uint16_t)atoi(getenv("BOARD_PORT"));
-    puts(hushmote_text(board.begin()));
+    puts(hushmote_arduino_mount(false) ? hushmote_text(board.begin()) : "no file system");
     board.port.delay_ms = 0;
     for (;;) {
         struct pollfd input = {0, POLLIN, 0};
@@ -94,7 +94,12 @@ int main() {
         if (poll(&input, 1, 5) > 0 && read(0, &typed, 1) == 0)
             return 0;
         if (typed == 'p')
-            puts(hushmote_text(board.provision()));
+            puts(hushmote_arduino_mount(true) ? hushmote_text(board.provision()) : "no file system");
+        if (typed == 'b') {
+            board.config.device_id = nullptr;
+            puts(hushmote_text(board.begin()));
+            board.config.device_id = "desk";
+        }
         board.port.delay_ms = 0;
         if (typed == 'y' || typed == 'n')
             puts(hushmote_text(board.consent(typed == 'y')));

@@ -43,7 +43,7 @@ class Points:
             inside = inside * q + 1
             t += 1
         self.t = t + 1  # type: int
-        self.inside = self.seeds = inside  # type: int
+        self.inside = self.seeds = inside
         self.outside = q**t  # type: int
         self.code_count = inside + self.outside  # type: int
         if offset + self.code_count > 1 << 24:

@@ -74,9 +74,11 @@ static uint32_t left(const struct hushmote *client, const struct hushmote_experi
     uint32_t epsilon = experiment->epsilon, n, own;
     uint64_t sum = hm_sum(client), squares = hm_squares(client);
     uint64_t cap = entry->cap < experiment->cap ? entry->cap : experiment->cap;
+    unsigned lines = client->record[1] + (entry->number == 0 ? 1u : 0u); /* of names that were dropped as well */
     /* It may have been pinned otherwise since this version was checked. */
     if (client->locked != HUSHMOTE_OK || entry->rule != experiment->rule ||
-        (entry->rule == HM_COUNT && entry->spent != epsilon) || (entry->number == 0 && client->record[1] >= HM_MAX_ENTRIES))
+        (entry->rule == HM_COUNT && entry->spent != epsilon) || (entry->number == 0 && lines > HM_MAX_ENTRIES) ||
+        HUSHMOTE_RECORD_BYTES(lines, 1) > client->config->record_bytes)
         return 0;
     /* For the board's life: while the sum is within its bound, or the squares are within theirs. */
     n = hm_times(policy->sum, sum, epsilon, 1);
@@ -332,14 +334,14 @@ static int report_of(struct hushmote *client, const char *name, const struct hus
     if (experiment == NULL || !experiment->enrolled || hushmote_consent(client) != HUSHMOTE_YES)
         return 0; /* before a coin, and before the reading is looked at */
     due = experiment->due == DUE;
-    experiment->due = 0;
     code = stir(client, MORE_ENTROPY_BYTES, NULL, "");
     if (code != HUSHMOTE_OK)
         return code;
     silent = !due && experiment->every > 1 && hm_below(&client->random, experiment->every) != 0;
     code = hm_bucket(config, experiment, reading, &index);
     if (code != HUSHMOTE_OK)
-        return code;
+        return code; /* the coin tossed ahead is there for the call that follows */
+    experiment->due = 0;
     entry_of(client, experiment, experiment, &entry);
     if (silent || left(client, experiment, &entry) < 1 || !hm_fits(client, &entry) ||
         unsent_at(client, config->unsent_max - 1u) < client->record_bytes_used)
@@ -407,16 +409,19 @@ enum hushmote_consent hushmote_consent(const struct hushmote *client) {
 
 int hushmote_set_consent(struct hushmote *client, bool yes) {
     int code;
+    uint8_t muted;
     if (!yes)
         client->muted = 1;
     if (!enter(client))
         return HUSHMOTE_BUSY;
+    muted = client->muted;
+    client->muted = !yes; /* a no that is said during the commit stays */
     code = hm_prepare(client, yes ? HUSHMOTE_YES : HUSHMOTE_NO);
     if (!yes)
         client->next_bytes_used = hm_unsent_at(client);
     code = hm_commit(client, code);
-    if (code == HUSHMOTE_OK)
-        client->muted = !yes;
+    if (code != HUSHMOTE_OK && muted)
+        client->muted = 1;
     return leave(client, code);
 }
 

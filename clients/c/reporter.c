@@ -249,7 +249,8 @@ static void take(struct hushmote_reporter *reporter, unsigned at, const uint8_t 
     int code;
     print_of(reporter, payload, bytes, print);
     if (topic->has_accepted && memcmp(print, topic->accepted, sizeof print) == 0) {
-        topic->refused = HUSHMOTE_OK; /* what the broker repeats costs nothing */
+        /* What the broker repeats costs nothing, and what was refused meanwhile has changed nothing. */
+        topic->refused = config_of(reporter)->experiments[at].refused = HUSHMOTE_OK;
         return;
     }
     if (topic->why != HUSHMOTE_OK && memcmp(print, topic->rejected, sizeof print) == 0) {
@@ -446,13 +447,13 @@ int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote 
         port->publish == NULL || port->disconnect == NULL ||
         (kept != NULL && (port->read_kept == NULL || port->write_kept == NULL)))
         return HUSHMOTE_BAD_SETTINGS;
+    if (hm_entropy(client->config, entropy, sizeof entropy) != HUSHMOTE_OK)
+        return HUSHMOTE_BAD_ENTROPY;
     reporter->client = client;
     reporter->port = port;
     reporter->topics = topics;
     reporter->kept = kept;
     memset(topics, 0, name_count(reporter) * sizeof *topics);
-    if (hm_entropy(client->config, entropy, sizeof entropy) != HUSHMOTE_OK)
-        return HUSHMOTE_BAD_ENTROPY;
     piece.data = entropy;
     piece.bytes = sizeof entropy;
     reporter->waits.config = client->config;

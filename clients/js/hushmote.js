@@ -563,7 +563,7 @@ export class Client {
   #experiments = new Map();
   #refusals = new Map();
   #serials = new Map();
-  #muted = false; // somebody said no since the start, whether or not the storage has it
+  #muted = null; // the last no since the start, whether or not the storage has it; no two are the same
   #consent = null;
   #error = null;
   #seen = [0]; // number and text of the last record that was in force
@@ -813,13 +813,13 @@ export class Client {
    * opened again. */
   async setConsent(yes) {
     check(typeof yes === 'boolean', 'consent is true or false', SETTINGS);
-    this.#muted ||= !yes;
+    const muted = yes ? this.#muted : (this.#muted = {});
     await this.#change((state) => {
       state.consent = yes;
       if (!yes) state.unsent = [];
       return yes;
     });
-    this.#muted = !yes;
+    if (yes && this.#muted === muted) this.#muted = null; // and no later no is on its way
   }
 
   /** What this client does and why, as plain values; sums are texts. */

@@ -1,5 +1,6 @@
 // node js_rig.mjs < [[job, argument, ...], ...] > answers, a line each. Bytes are {$hex}, large integers {$big}.
 import { readFileSync, writeSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { Folder } from '../../clients/js/folder.js';
 import '../../clients/js/prefix.js';
 import { Client, parseExperiment, truthThreshold } from '../../clients/js/hushmote.js';
@@ -123,6 +124,7 @@ const jobs = {
           if (report) writeSync(1, `"${Buffer.from(report).toString('hex')}"\n`);
           if (report) await client.sent(report);
         },
+        yesThenNo: () => Promise.allSettled([client.setConsent(true), client.setConsent(false)]).then(() => null),
         consent: () => client.consent,
       };
       for (const [method, ...values] of calls) {
@@ -134,6 +136,24 @@ const jobs = {
       answers.push(failure(e));
     }
     return { answers, records: storage.folder ? null : [...kept.records] };
+  },
+  /** Messages that come at once to the node of Node-RED: what each sends, warns of and fails with. */
+  async node(config, messages) {
+    const found = messages.map(() => []);
+    const node = { credentials: {}, status() {}, error() {}, on: (event, run) => (node[event] = run) };
+    const registerType = (_name, Hushmote) => Hushmote.call(node, config);
+    createRequire(import.meta.url)('../../clients/js/node-red/hushmote.js')({ nodes: { createNode() {}, registerType } });
+    let at = 0;
+    node.warn = (text) => found[at].push(text);
+    const one = ({ payload, ...message }, i) =>
+      new Promise((done) => {
+        const send = ({ topic }) => found[i].push(topic.slice(0, 24));
+        const bytes = payload instanceof Uint8Array ? Buffer.from(payload) : payload;
+        node.input({ ...message, payload: bytes }, send, (e) => done((at++, e && found[i].push(e.message))));
+      });
+    await Promise.all(messages.map(one));
+    node.close();
+    return found;
   },
 };
 

@@ -601,8 +601,8 @@ def test_a_record_that_its_buffer_cannot_hold_locks_and_a_full_one_makes_no_repo
     assert None not in reports
     small = board(made.storage.slots, POLICY | {"experiments": ("e",)}, unsent=1, record_bytes=40 + 22 + 21)
     assert small.status()["locked"] == "LOCKED"
-    # As large as a new line and two unsent reports want, and then not.
-    for size, reports in ((36 + 2 * 22 + 11 + 21 + 4, 2), (36 + 2 * 22 + 11 + 21 + 3, 1)):
+    # As large as a new line and two unsent reports want, as one, and then not.
+    for size, reports in ((36 + 2 * 22 + 11 + 21 + 4, 2), (36 + 2 * 22 + 21 + 4, 1), (36 + 2 * 22 + 24, 0)):
         slots = fresh_slots()
         other = board(slots)
         other.enroll(experiment_json(name="f"))
@@ -610,6 +610,7 @@ def test_a_record_that_its_buffer_cannot_hold_locks_and_a_full_one_makes_no_repo
         tight = board(other.storage.slots, POLICY | {"experiments": ("e",)}, unsent=2, record_bytes=size)
         tight.enroll(PAYLOAD)
         assert [tight.report("e", True) is not None for _ in range(3)].count(True) == reports
+        assert (tight.status()["experiments"]["e"]["left"] > 0) == (reports > 0)
     long = {i: sealed(slot[:-4] + bytes([21 + i]) + bytes(21 + i)) for i, slot in fresh_slots().items()}
     assert board(long).status()["locked"] == "LOCKED"  # a longer report than there is
     one = board(made.storage.slots, unsent=3)
@@ -644,6 +645,7 @@ def test_calls_from_callbacks_and_other_threads_do_nothing():
     # A no from an interrupt is heard at once, though it cannot be written then.
     made.during = lambda where: made.c.hushmote_set_consent(made.client, False)
     assert made.report("e", True) is not None
+    made.consent = True  # and somebody says no meanwhile
     made.during = lambda where: None
     assert (made.consent, made.outbox(), made.report("e", True)) == (False, [], None)
     made.consent = True

@@ -51,12 +51,8 @@ def test_every_package_has_all_sources_no_program_and_one_version():
     assert set(library["export"]["exclude"]) == PROGRAMS
     packed = runpy.run_path(str(CORE / "arduino" / "pack.py"))["files"]()
     assert {Path(name).name for name in packed if name.endswith(".c")} == SOURCES
-    assert {
-        "src/hushmote.h",
-        "src/hushmote_arduino.cpp",
-        "library.properties",
-        "examples/Room/Room.ino",
-    } <= packed.keys()
+    named = {"src/hushmote.h", "src/hushmote_arduino.cpp", "library.properties", "examples/Room/Room.ino"}
+    assert named <= packed.keys()
     component = yaml.safe_load((CORE / "idf_component.yml").read_text())
     assert set(component["files"]["exclude"]) >= PROGRAMS
     properties = dict(re.findall(r"(\w+)=(.*)", (CORE / "arduino" / "library.properties").read_text()))
@@ -199,11 +195,14 @@ def test_the_library_for_arduino_reports_through_an_outage_until_its_budget_is_s
     arduino: Path, tmp_path: Path
 ):
     with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+        (tmp_path / "flash").mkdir()
+        (tmp_path / "flash" / "broken").touch()
         with Board(arduino, tmp_path / "flash", broker.port) as board:
             board.type("y")
-            board.says("no ledger")
-            board.type("p")
-            board.type("y")
+            board.says("no file system")
+            board.says("another call")
+            assert "formatted" not in board.log()
+            board.type("py")
             until(lambda: counted(store) >= 1, board.log)
             broker.terminate()
             board.says(", 8 waiting")
@@ -211,10 +210,11 @@ def test_the_library_for_arduino_reports_through_an_outage_until_its_budget_is_s
             until(lambda: counted(store) == 30, board.log)
             board.says("spent 30, 0 waiting")
         with Board(arduino, tmp_path / "flash", broker.port) as board:
-            board.type("p")
+            board.type("bp")  # and for as long as it has not begun it does nothing
             board.says("a ledger is there")
             board.says("spent 30, 0 waiting")
             board.type("n")
+            assert "formatted" not in board.log()
         assert counted(store) == 30
 
 

@@ -308,9 +308,8 @@ def test_the_status_says_what_a_person_should_see_to():
         board.message(f"n{i}", b"{}")
     assert board.tick() == [("status", "online spent:e " + " ".join(f"refused:n{i}" for i in range(6)))]
     board.message("n6", b"{}")
-    assert board.tick() == [
-        ("status", "online spent:e " + " ".join(f"refused:n{i}" for i in range(5)) + " more")
-    ]
+    refused = " ".join(f"refused:n{i}" for i in range(5))
+    assert board.tick() == [("status", f"online spent:e {refused} more")]
     board.message("n7", b"{}")
     assert board.tick() == []
     board.board.entropy.stuck = True
@@ -324,6 +323,13 @@ def test_the_status_says_what_a_person_should_see_to():
         if happened := board.tick(1000):
             break
     assert happened[0][1].startswith("offline spent:e ")
+
+
+def test_a_coin_that_was_tossed_ahead_makes_a_report_of_every_reading():
+    board = Board()
+    board.message("e", experiment_json(every=90, budget={"rule": "unlimited"}))
+    for value in [True, "no bool", None] * 4:
+        assert (board.board.gap(10_000)[1], board.report(value=value) > 0) == (["e"], True)
 
 
 def full(slot: int, data: bytes) -> None:
@@ -410,12 +416,12 @@ def test_in_an_open_fleet_what_is_no_longer_there_is_withdrawn():
     board.message("e", b"")
     assert (board.report(), board.kept) == (0, {})
     keyed = Board(announce_key=ANNOUNCE)
-    for _ in range(2):
+    for wrong in (b"", PAYLOAD):  # in a keyed fleet the one says nothing, and the other is unsigned
         keyed.connected()
         if not keyed.verified:
             keyed.message("e", signed("e", PAYLOAD, 1))
         assert keyed.tick(10_000) == []
-        keyed.message("e", b"")  # nothing is retained: it says nothing in a keyed fleet
+        keyed.message("e", wrong)
         assert keyed.tick() == [("status", "online refused:e")]
         keyed.message("e", signed("e", PAYLOAD, 1))
         assert keyed.tick() == [("status", "online")]

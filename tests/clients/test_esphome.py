@@ -73,19 +73,8 @@ def write(folder: Path, port: int, name: str = "desk", **changes: object) -> int
     """Identity and YAML of a device whose broker is at a port; returns the port of its API."""
     (folder / "master.key").write_text(to_text(FLEET_KEYS))
     (folder / "master.key").chmod(0o600)
-    broker = f"mqtt://127.0.0.1:{port}"
-    device = (
-        "provision",
-        "device",
-        name,
-        "--for",
-        "esphome",
-        "--fleet",
-        "home",
-        "--master-key",
-        "master.key",
-    )
-    hushmote(*device, "--broker", broker, cwd=folder)
+    device = f"provision device {name} --for esphome --fleet home --master-key master.key"
+    hushmote(*device.split(), "--broker", f"mqtt://127.0.0.1:{port}", cwd=folder)
     values = {"name": name, "api_port": free_port(), "components": COMPONENTS, "reading": "room"}
     values |= {"consent_from": "network", "sum": 16 * REPORTS * len(SENSED)} | changes
     (folder / f"{name}.yaml").write_text(YAML.format(**values))
@@ -134,13 +123,7 @@ def listening(broker: MosquittoBroker) -> Iterator[list[tuple[str, int]]]:
 
 def numbers(store: Store, device: str) -> set[int]:
     """Numbers of the device's reports that were counted."""
-    return {
-        number
-        for name, _, seen in store.seen("home")
-        if name == device
-        for number in range(1, 99)
-        if number in seen
-    }
+    return {n for name, _, seen in store.seen("home") if name == device for n in range(1, 99) if n in seen}
 
 
 @needs_esphome_build

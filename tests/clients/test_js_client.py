@@ -400,21 +400,16 @@ def test_a_ledger_in_doubt_is_locked_and_nobody_but_a_replacement_gets_past():
         locked = play([*SPENT, ["setConsent", True], ["status"]], {"records": records}, payloads=[E])
         *reports, consent, status = locked["answers"]
         assert status["locked"].startswith("locked: "), records
-        assert (reports, consent, locked["records"]) == (
-            [None] * 6,
-            f"LedgerError: {status['locked']}",
-            records,
-        )
+        assert (reports, consent) == ([None] * 6, f"LedgerError: {status['locked']}")
+        assert locked["records"] == records
     for records in ([two, torn], [two, three]):
         (refused,) = play([], {"records": records}, provision={"deviceId": DEVICE})["answers"]
         assert refused == "LedgerError: a ledger is there; replace: true starts anew"
         anew = {"deviceId": DEVICE, "replace": True}
         assert play([["status"]], {"records": records}, provision=anew)["answers"][0]["locked"] is None
     for records in ([], [sealed(1)]):  # nothing, and what provision() left that was cut short
-        assert (
-            play([["status"]], {"records": records}, provision={"deviceId": DEVICE})["answers"][0]["sum"]
-            == "0"
-        )
+        begun = play([["status"]], {"records": records}, provision={"deviceId": DEVICE})
+        assert begun["answers"][0]["sum"] == "0"
 
 
 def test_records_that_go_back_or_away_under_a_client_lock_it():
@@ -456,13 +451,25 @@ def test_without_a_yes_no_reading_is_looked_at_and_a_no_drops_what_waits():
     assert (second[10:18], status["sum"], status["pending"]) == ("00000002", "2000000", 1)
 
 
-def test_a_no_that_cannot_be_kept_is_silent_all_the_same():
-    storage = {"records": FRESH, "fault": "raise", "at": 0}
-    no, consent, report = play([["setConsent", False], ["consent"], SPENT[0]], storage, payloads=[E])[
-        "answers"
-    ]
-    assert no.startswith("LedgerError: storage failed: Error: no space")
+@pytest.mark.parametrize(("word", "at"), [(["setConsent", False], 0), (["yesThenNo"], 1)])
+def test_a_no_that_cannot_be_kept_is_silent_all_the_same(word, at):
+    storage = {"records": FRESH, "fault": "raise", "at": at}
+    no, consent, report = play([word, ["consent"], SPENT[0]], storage, payloads=[E])["answers"]
+    assert no is None if at else no.startswith("LedgerError: storage failed: Error: no space")
     assert (consent, report) == (False, None)
+
+
+def test_in_node_red_only_a_topic_decides_whether_there_is_a_report_one_message_at_a_time(tmp_path):
+    config = {"fleet": "home", "experiments": "e, f", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
+    asked, sent = "hushmote/v1/home/experiment/", ["hushmote/v1/home/report/"]
+    messages = [("hushmote/provision", None, []), ("hushmote/consent", True, []), (asked + "e", E, [])]
+    messages += [(asked + "f", E.replace(b'"e"', b'"f"'), []), (asked + "f", b"", []), ("f", True, [])]
+    messages += [("e", True, sent), ("", "?", ["e takes a bool, or null", *sent]), (sent[0] + "x", b"", [])]
+    strays = ("E", "hushmote/consnet", asked[:-1], "hushmote/v1/other/report/b")
+    messages += [(stray, True, [f"the topic {stray} is none of e, f"]) for stray in strays]
+    messages += [("e", True, sent), ("e", True, sent), ("e", True, [])]  # of a budget of 4
+    found = ask([["node", config, [{"topic": topic, "payload": x} for topic, x, _ in messages]]])[0]
+    assert found == [answers for *_, answers in messages]
 
 
 def test_names_that_objects_have_are_names_like_others():
@@ -608,10 +615,8 @@ def test_a_process_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_
         process.kill()
         lines += process.communicate()[0].splitlines()
         waiting = ask([of_folder(tmp_path, [["unsent"], ["acknowledge"], ["status"]])])[0]["answers"]
-        for report in [
-            *(line.strip('"\n') for line in lines if line.startswith('"') and len(line) > 20),
-            *waiting[0],
-        ]:
+        made = [line.strip('"\n') for line in lines if line.startswith('"') and len(line) > 20]
+        for report in [*made, *waiting[0]]:
             assert seen.setdefault(int(report[10:18], 16), report) == report
         assert sorted(seen) == list(range(1, len(seen) + 1))
         assert waiting[2]["experiments"]["e"]["reports"] == len(seen)

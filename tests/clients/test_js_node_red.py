@@ -114,7 +114,7 @@ def test_readings_are_counted_once_each_through_a_broker_that_leaves_and_a_kill(
                 until(lambda: reported(1), "the experiment has come")
                 until(lambda: counted() >= 1 and record()["unsent"] == [], record)
                 broker.terminate()
-                take(port, "no number")  # an error of the flow's, and nothing else
+                take(port, "no number")  # a warning, and a report without a reading
                 until(lambda: reported(5), record)
                 waiting = record()["unsent"]
                 assert waiting

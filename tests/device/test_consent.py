@@ -134,7 +134,7 @@ def test_a_question_that_is_new_waits_for_a_yes_of_its_own(tmp_path: Any):
     kept.take("room_temp", b"")
     for payload in (experiment_json(name="room_temp", epsilon=5_000_000), asked):
         kept.put_aside("room_temp", payload)
-        assert "nobody has said yes" in kept.consider()[1]
+        assert kept.consider() == ("room_temp", "nobody has said yes to it: agree(name) says it")
         if payload != asked:
             with pytest.raises(ExperimentRefused, match="epsilon"):
                 kept.agree("room_temp")

@@ -17,6 +17,13 @@ struct message {
 
 /* --- Storage: littlefs keeps a file's old bytes until the new ones are closed --------------------------------- */
 
+bool hushmote_arduino_mount(bool format) {
+#if defined(ESP8266) || defined(ARDUINO_ARCH_RP2040)
+    LittleFS.setConfig(LittleFSConfig(false)); /* where true is usual */
+#endif
+    return LittleFS.begin() || (format && LittleFS.format() && LittleFS.begin());
+}
+
 static long read_file(const char *path, uint8_t *data, size_t bytes) {
     if (!LittleFS.exists(path))
         return 0;

@@ -28,6 +28,9 @@ struct hushmote_arduino { /* the context of config and of port */
 long hushmote_arduino_read(void *arduino, int slot, uint8_t *data, size_t bytes);
 int hushmote_arduino_write(void *arduino, int slot, const uint8_t *data, size_t bytes);
 int hushmote_arduino_entropy(void *arduino, uint8_t *data, size_t bytes);
+/* Start LittleFS as it is, in place of LittleFS.begin(), which some cores have format what does not start: that forgets
+   what was spent. `format`: do so where it does not start, for a new board, or one that has a new device id. */
+bool hushmote_arduino_mount(bool format);
 /* The functions of a port, but for its times. */
 extern const hushmote_port hushmote_arduino_mqtt;
 /* Hand in what came. */
@@ -42,7 +45,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
     }
 
     /* Fill config (fleet, device_id, key, announce_key) and arduino (host, port, user, password) first, and call
-       LittleFS.begin(). Never format a file system that does not start: that forgets what was spent. */
+       hushmote_arduino_mount(). After a code below 0 poll() and report() do nothing. */
     int begin() {
         void *context = port.context;
         const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
@@ -52,6 +55,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
         port.backoff_max_ms = times[3], port.timeout_ms = times[4], port.settle_ms = times[5];
         arduino.device_id = config.device_id;
         arduino.reporter = &reporter;
+        reporter.client = nullptr;
         config.read = hushmote_arduino_read;
         config.write = hushmote_arduino_write;
         config.entropy = hushmote_arduino_entropy;
@@ -75,6 +79,8 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
 
     /* In loop(). */
     void poll() {
+        if (reporter.client == nullptr)
+            return;
         hushmote_arduino_poll(&arduino);
         hushmote_reporter_tick(&reporter, millis());
     }
@@ -82,7 +88,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
     /* On a fixed rhythm. As hushmote_report(). */
     int report(const char *name, hushmote_reading reading) {
         uint8_t bytes[HUSHMOTE_REPORT_BYTES];
-        return hushmote_reporter_report(&reporter, name, reading, bytes);
+        return reporter.client == nullptr ? 0 : hushmote_reporter_report(&reporter, name, reading, bytes);
     }
 
     /* Somebody at the board says so. */

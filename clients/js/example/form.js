@@ -25,12 +25,18 @@ function answer(name) {
   return type === 'number' ? Number(text) : text;
 }
 
-async function send() {
+/** missing: why the door did not give every question's experiment, or null. */
+async function send(missing = null) {
   $('said').textContent = 'Sending …';
   const left = await door.flush();
   const { locked } = await client.status();
   $('said').textContent =
-    locked ?? (left ? `${left} reports wait; this page sends them when you come back.` : 'All reports are sent.');
+    locked ??
+    (left
+      ? `${left} reports wait; this page sends them when you come back.`
+      : missing
+        ? `An answer may be missing: ${missing}`
+        : 'All reports are sent.');
 }
 
 async function show() {
@@ -54,7 +60,8 @@ $('no').onclick = $('stop').onclick = async () => {
 form.onsubmit = async (event) => {
   event.preventDefault();
   await door.enroll(names);
+  const missing = door.error; // which flush() clears once a report has gone out
   for (const name of names) await client.report(name, answer(name));
-  await send();
+  await send(missing);
 };
 await show();

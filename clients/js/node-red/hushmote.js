@@ -51,15 +51,27 @@ module.exports = function register(RED) {
         const name = topic.slice(at.length + 12);
         await again(client, send); // it comes after every connect
         await (payload[0] ? client.enroll(payload) : client.withdraw(name, payload));
-      } else if (topic === `${at}/report/${client.deviceId}`) {
-        await client.sent(payload); // from the complete node: the broker has acknowledged it
+      } else if (topic.startsWith(`${at}/report/`)) {
+        // From the complete node: the broker has acknowledged it. Another node's may come as well.
+        if (topic.endsWith(`/${client.deviceId}`)) await client.sent(payload);
       } else {
-        const report = await client.report(experiments.includes(topic) ? topic : experiments[0], payload);
+        const name = topic || experiments[0];
+        if (!experiments.includes(name)) throw new Error(`the topic ${name} is none of ${experiments.join(', ')}`);
+        const report = await client.report(name, payload).catch((e) => {
+          if (!(e instanceof TypeError)) throw e;
+          this.warn(e.message);
+          return client.report(name, null); // whether there is a report never depends on the reading
+        });
         if (report) send(message(client, report));
       }
       await show(client);
     };
-    this.on('input', (msg, send, done) => take(msg, send).then(done, done));
+    let last = Promise.resolve(); // one message at a time, in the order in which they came
+    this.on('input', (msg, send, done) => {
+      const turn = last.then(() => take(msg, send));
+      last = turn.catch(() => {});
+      turn.then(done, done);
+    });
 
     const begin = () =>
       opened.then(async ({ client }) => (await again(client, (msg) => this.send(msg)), show(client))).catch(() => {});

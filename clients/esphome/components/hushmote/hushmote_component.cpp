@@ -8,7 +8,6 @@
 #include "esphome/core/hal.h"
 #include "esphome/core/helpers.h"
 #include "esphome/core/log.h"
-#include "esphome/core/preferences.h"
 #include "hushmote_float.h"
 
 namespace esphome::hushmote_client {
@@ -77,18 +76,26 @@ uint32_t Hushmote::key_(const std::string &what) const {
   return fnv1_hash(std::string("hushmote/") + this->config_.fleet + "/" + this->config_.device_id + "/" + what);
 }
 
-bool Hushmote::load_(const std::string &what, Slot *slot) const {
-  return global_preferences->make_preference<Slot>(this->key_(what), true).load(slot) && slot->bytes <= SLOT_BYTES;
+/* Made once for each key: what make_preference() makes is never freed. */
+ESPPreferenceObject &Hushmote::preference_(const std::string &what) {
+  auto [found, is_new] = this->preferences_.try_emplace(this->key_(what));
+  if (is_new)
+    found->second = global_preferences->make_preference<Slot>(found->first, true);
+  return found->second;
 }
 
-bool Hushmote::save_(const std::string &what, const uint8_t *data, size_t bytes) const {
+bool Hushmote::load_(const std::string &what, Slot *slot) {
+  return this->preference_(what).load(slot) && slot->bytes <= SLOT_BYTES;
+}
+
+bool Hushmote::save_(const std::string &what, const uint8_t *data, size_t bytes) {
   Slot slot{};
   if (bytes > SLOT_BYTES)
     return false;
   slot.bytes = bytes;
   if (bytes > 0)
     memcpy(slot.data, data, bytes);
-  return global_preferences->make_preference<Slot>(this->key_(what), true).save(&slot);
+  return this->preference_(what).save(&slot);
 }
 
 /* --- What the core asks for ----------------------------------------------------------------------------------- */

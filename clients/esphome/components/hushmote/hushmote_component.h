@@ -4,6 +4,7 @@
    ESPHome's main loop. */
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "esphome/components/switch/switch.h"
 #include "esphome/components/text_sensor/text_sensor.h"
 #include "esphome/core/component.h"
+#include "esphome/core/preferences.h"
 #include "hushmote_port.h"
 
 extern "C" {
@@ -104,14 +106,16 @@ class Hushmote : public Component {
   void attend_();
   void show_();
   uint32_t key_(const std::string &what) const;
-  bool load_(const std::string &what, Slot *slot) const;
-  bool save_(const std::string &what, const uint8_t *data, size_t bytes) const;
+  ESPPreferenceObject &preference_(const std::string &what);
+  bool load_(const std::string &what, Slot *slot);
+  bool save_(const std::string &what, const uint8_t *data, size_t bytes);
 
   ::hushmote_config config_{};
   ::hushmote_port port_{};
   ::hushmote client_{};
   ::hushmote_reporter reporter_{};
   Link link_{};
+  std::map<uint32_t, ESPPreferenceObject> preferences_;
   std::vector<Question> questions_;
   std::vector<::hushmote_experiment> experiments_;
   std::vector<::hushmote_topic> topics_;

@@ -1,6 +1,7 @@
 /* A thermometer that takes part in the experiment room_temp. device.h: `hushmote provision device NAME --for c`.
 
-   Type p once to make the ledger, y to take part, n to stop. */
+   Type p once to make the ledger, y to take part, n to stop. Where flash holds no file system, p makes one: on a board
+   that was in use this forgets what was spent, so give it a new device id first. */
 #include <LittleFS.h>
 #include <WiFi.h>
 #include <hushmote_arduino.h>
@@ -18,7 +19,8 @@ static uint32_t since;
 void setup() {
     Serial.begin(115200);
     WiFi.begin(HUSHMOTE_WIFI_SSID, HUSHMOTE_WIFI_PASSWORD);
-    LittleFS.begin();
+    if (!hushmote_arduino_mount(false))
+        Serial.println("no file system: p makes one; a board that was in use needs a new device id first");
     board.config.fleet = HUSHMOTE_FLEET;
     board.config.device_id = HUSHMOTE_DEVICE_ID;
     board.config.key = key;
@@ -31,7 +33,7 @@ void setup() {
 void loop() {
     int typed = Serial.read();
     if (typed == 'p')
-        Serial.println(hushmote_text(board.provision()));
+        Serial.println(hushmote_arduino_mount(true) ? hushmote_text(board.provision()) : "no file system");
     if (typed == 'y' || typed == 'n')
         Serial.println(hushmote_text(board.consent(typed == 'y')));
     if (millis() - since >= 600000) { /* every 10 minutes, whatever the reading */

@@ -60,9 +60,7 @@ class SeenStore:
         last = self._seen if store is self._store else None
         if last is None or last.overview is None or state.version != last.state.version:
             now = datetime.datetime.now(datetime.UTC)
-            # Each minute it is added up anew: older windows change where stores are merged or windows erased.
-            known = last.overview if last and last.at and f"{last.at:%H:%M}" == f"{now:%H:%M}" else None
-            seen, facts = overview(store, now, known), facts or Facts(store)
+            seen, facts = overview(store, now, last and last.overview), facts or Facts(store)
             results = {
                 (e.fleet, e.name): result_of(store, e.fleet, e.name, now, live=True, facts=facts)
                 for f in seen.fleets

@@ -834,8 +834,8 @@ class Client:
         """Take part no longer. What was spent stays spent; unsent reports stay in the outbox.
 
         payload: the retained message that asks for it, empty in an open fleet, else a signed experiment
-        without JSON; ExperimentRefused for any other. None: the application's own decision, until the next
-        start. Either way no version that was published before is taken again until then.
+        without JSON; ExperimentRefused for any other. None: the application's own decision, which holds
+        until the next start. No version that was published before is taken again.
         """
         if payload is None:
             if name in self._experiments and name in self.serials:

@@ -87,7 +87,7 @@ class FleetView:
         self._seen = seen
         experiments = [e for fleet in seen.fleets for e in fleet.experiments]
         for e in experiments:
-            self._tiles[e.fleet, e.name].show(e, seen.day)
+            self._tiles[e.fleet, e.name].show(e, seen.minute.date())
         self._say_health(seen)
         await asyncio.gather(*map(self._find, experiments))
         self._told.set()
@@ -161,7 +161,7 @@ def _chosen(seen: StoreOverview, fleet: str | None) -> StoreOverview:
     """The overview of the one fleet that the page shows, or of all."""
     if fleet is None:
         return seen
-    return StoreOverview(tuple(f for f in seen.fleets if f.name == fleet), (), seen.day)
+    return StoreOverview(tuple(f for f in seen.fleets if f.name == fleet), (), seen.minute)
 
 
 def _steps() -> None:

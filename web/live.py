@@ -43,7 +43,7 @@ class LiveStore:
         self.at = _now()
         self._answers: dict[Hashable, tuple[int, asyncio.Future[Any]]] = {}
         self._followers: set[Callable[[], None]] = set()
-        self._overview: tuple[object, StoreOverview | None] = None, None
+        self._overview: tuple[StoreReader | None, StoreOverview | None] = None, None
 
     @property
     def version(self) -> int:
@@ -104,11 +104,9 @@ class LiveStore:
         return await self.ask("overview", self._look_over)
 
     def _look_over(self, reader: StoreReader) -> StoreOverview:
-        now, (when, before) = _now(), self._overview
-        # Each minute it is added up anew: older windows change where stores are merged or windows erased.
-        minute = reader, now.replace(second=0, microsecond=0)
-        seen = overview(reader.store, now, before if when == minute else None)
-        self._overview = minute, seen
+        of, before = self._overview
+        seen = overview(reader.store, _now(), before if of is reader else None)
+        self._overview = reader, seen
         return seen
 
     def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:

@@ -90,11 +90,11 @@ class _Counted:
 
 @dataclass(frozen=True)
 class StoreOverview:
-    """A store's fleets, by name. rejects: reports of no fleet that it has. day: which is today, UTC."""
+    """A store's fleets, by name. rejects: reports of no fleet that it has. minute: of what time, UTC."""
 
     fleets: tuple[FleetOverview, ...]
     rejects: tuple[Rejected, ...]
-    day: datetime.date
+    minute: datetime.datetime
     counted: Mapping[int, _Counted] = field(default_factory=dict, repr=False)
 
     @property
@@ -106,9 +106,9 @@ class StoreOverview:
 def overview(store: Store, now: datetime.datetime, before: StoreOverview | None = None) -> StoreOverview:
     """Read a store's overview as it is at one moment; raises StoreError.
 
-    before: what this function returned of the same store, so that only the newest windows are added up, and
-    a histogram is judged again only once it has grown. Leave it out now and then: `hushmote store merge` adds
-    to older windows.
+    before: what this function returned of the same store. Within a minute only the newest windows are then
+    added up, and a histogram is judged again only once it has grown. Each minute all is: older windows change
+    where stores are merged or windows erased.
     """
     try:
         return _overview(store, now, before)
@@ -117,8 +117,8 @@ def overview(store: Store, now: datetime.datetime, before: StoreOverview | None 
 
 
 def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None) -> StoreOverview:
-    day = now.astimezone(datetime.UTC).date()
-    known = {} if before is None else before.counted
+    minute = now.astimezone(datetime.UTC).replace(second=0, microsecond=0)
+    known = before.counted if before is not None and before.minute == minute else {}
     with store.snapshot() as connection:
         keyed = dict(connection.execute(select(schema.fleet.c.name, schema.fleet.c.keyed)).all())
         versions = store.versions(connection, None)
@@ -132,9 +132,9 @@ def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None
 
     fleets: list[FleetOverview] = []
     for name, is_keyed in sorted(keyed.items()):
-        experiments = _experiments([v for v in versions if v.fleet == name], counted, day)
+        experiments = _experiments([v for v in versions if v.fleet == name], counted, minute.date())
         fleets.append(FleetOverview(name, bool(is_keyed), experiments, thrown_away(name)))
-    return StoreOverview(tuple(fleets), thrown_away(""), day, counted)
+    return StoreOverview(tuple(fleets), thrown_away(""), minute, counted)
 
 
 def _count(connection: Connection, version: int, before: _Counted | None) -> _Counted:

@@ -19,7 +19,7 @@ from experiments import number_json
 from fleet_broker import FleetBroker, make_fleet, running, visit
 from fleet_broker import context as tls_context
 from micropython import find_runtime, load
-from running import until
+from running import WAIT_S, until
 
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator, Counting
@@ -97,7 +97,7 @@ class Fleet:
         thread = threading.Thread(target=aggregator.run, daemon=True)
         thread.start()
         try:
-            assert aggregator.ready.wait(240)
+            assert aggregator.ready.wait(WAIT_S)
             yield aggregator
         finally:
             aggregator.stop()

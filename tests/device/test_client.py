@@ -18,12 +18,10 @@ from experiments import experiment_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushmote.device import ldp_client, ldp_p256
+from hushmote.device import ldp_client
 from hushmote.device.ldp_client import (
     Client,
-    Experiment,
     ExperimentRefused,
-    LDPError,
     LedgerError,
     SettingsError,
     provision,
@@ -41,6 +39,13 @@ def board(policy=None, storage: Any = None, **arguments) -> Any:
         storage = memory()
         provision(storage, consent=True)
     return Client({**POLICY, **(policy or {})}, storage, **{"device_id": "board-1", **arguments})
+
+
+def asked(payload, policy=None, **arguments) -> Any:
+    """A board that has enrolled in an experiment."""
+    client = board(policy, **arguments)
+    client.enroll(payload)
+    return client
 
 
 def budget(rule, cap=None, **changes):
@@ -83,27 +88,17 @@ def reports_until_silent(client, name="e", at_most=400):
     ],
 )
 def test_reports_are_made_exactly_while_spent_plus_cost_is_at_most_the_cap(rule, epsilon, cap, reports):
-    client = board()
-    client.enroll(budget(rule, cap, epsilon=epsilon))
+    client = asked(budget(rule, cap, epsilon=epsilon))
     assert client.status()["experiments"]["e"]["left"] == reports
     assert reports_until_silent(client) == reports
     line = client.status()["experiments"]["e"]
     assert (line["state"], line["left"], line["reports"]) == ("spent", 0, reports)
-    again = board(storage=client._ledger._storage)
-    again.enroll(budget(rule, cap, epsilon=epsilon))
+    again = asked(budget(rule, cap, epsilon=epsilon), storage=client._ledger._storage)
     assert reports_until_silent(again) == 0, "nor after a reboot"
 
 
-def test_unlimited_ends_only_with_the_policy():
-    client = board({"sum": 30 * EPSILON})
-    client.enroll(budget("unlimited"))
-    assert client.status()["experiments"]["e"]["left"] == 30
-    assert reports_until_silent(client) == 30
-
-
 def test_when_the_budget_is_spent_report_is_none_and_the_application_goes_on():
-    client = board()
-    client.enroll(budget("count", 2))
+    client = asked(budget("count", 2))
     made = [client.report("e", value) for value in (True, False, None, True, float("nan"))]
     assert [report is None for report in made] == [False, False, True, True, True]
     with pytest.raises(TypeError, match="e takes a bool or None"):
@@ -111,7 +106,7 @@ def test_when_the_budget_is_spent_report_is_none_and_the_application_goes_on():
     assert client.status()["sum"] == 2 * EPSILON
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(
     st.sampled_from(["sum", "squares"]),
     st.integers(1, 10**8),
@@ -148,8 +143,7 @@ def test_what_all_versions_of_an_experiment_cost_is_never_above_the_pinned_cap(r
     ],
 )
 def test_a_board_goes_on_while_the_sum_or_the_squares_are_within_the_policy(total, squares, epsilon, reports):
-    client = board({"sum": total, "squares": squares})
-    client.enroll(budget("unlimited", epsilon=epsilon))
+    client = asked(budget("unlimited", epsilon=epsilon), {"sum": total, "squares": squares})
     assert client.status()["experiments"]["e"]["left"] == reports
     assert reports_until_silent(client) == reports
 
@@ -165,11 +159,13 @@ def test_the_policys_lifetime_is_over_all_experiments_together():
 
 
 def test_a_new_policy_cannot_forget_what_was_spent_before():
-    client = board({"sum": 5 * EPSILON})
-    client.enroll(budget("unlimited"))
+    client = asked(budget("unlimited"), {"sum": 5 * EPSILON})
     assert reports_until_silent(client) == 5
-    renamed = board({"sum": 7 * EPSILON, "experiments": ("another",)}, storage=client._ledger._storage)
-    renamed.enroll(budget("unlimited", name="another"))
+    renamed = asked(
+        budget("unlimited", name="another"),
+        {"sum": 7 * EPSILON, "experiments": ("another",)},
+        storage=client._ledger._storage,
+    )
     assert reports_until_silent(renamed, "another") == 2
 
 
@@ -177,22 +173,19 @@ def test_a_new_policy_cannot_forget_what_was_spent_before():
 
 
 def test_the_cap_is_pinned_at_the_first_report_and_no_version_raises_it():
-    client = board()
-    client.enroll(budget("sum", 2 * EPSILON))
+    client = asked(budget("sum", 2 * EPSILON))
     client.enroll(budget("sum", 3 * EPSILON))  # nothing was reported: nothing is pinned yet
     client.sent(client.report("e", True))
     for cap in (4 * EPSILON, 2**54 - 1):
         client.enroll(budget("sum", cap))
         assert client.status()["experiments"]["e"]["left"] == 2
     assert reports_until_silent(client) == 2
-    again = board(storage=client._ledger._storage)
-    again.enroll(budget("sum", 100 * EPSILON))
+    again = asked(budget("sum", 100 * EPSILON), storage=client._ledger._storage)
     assert reports_until_silent(again) == 0
 
 
 def test_a_lower_cap_holds_and_can_be_undone():
-    client = board()
-    client.enroll(budget("sum", 5 * EPSILON))
+    client = asked(budget("sum", 5 * EPSILON))
     client.sent(client.report("e", True))
     client.enroll(budget("sum", 2 * EPSILON))
     assert reports_until_silent(client) == 1
@@ -200,18 +193,8 @@ def test_a_lower_cap_holds_and_can_be_undone():
     assert reports_until_silent(client) == 3
 
 
-@pytest.mark.parametrize(("rule", "cap"), [("sum", 4 * EPSILON), ("squares", 4 * EPSILON**2)])
-def test_another_epsilon_is_taken_under_sum_and_squares(rule, cap):
-    client = board()
-    client.enroll(budget(rule, cap))
-    client.sent(client.report("e", True))
-    client.enroll(budget(rule, cap, epsilon=500_000))
-    assert reports_until_silent(client) == {"sum": 6, "squares": 12}[rule]
-
-
 def test_another_epsilon_is_refused_under_count_once_one_is_pinned():
-    client = board()
-    client.enroll(budget("count", 4))
+    client = asked(budget("count", 4))
     client.enroll(budget("count", 4, epsilon=500_000))  # nothing is pinned yet
     client.sent(client.report("e", True))
     for epsilon in (499_999, EPSILON):
@@ -225,8 +208,7 @@ def test_another_epsilon_is_refused_under_count_once_one_is_pinned():
 def test_another_rule_is_refused_once_one_is_pinned():
     budgets = {"sum": 2**50, "squares": 2**50, "count": 2**50, "unlimited": None}
     for old, new in itertools.permutations(budgets, 2):
-        client = board()
-        client.enroll(budget(old, budgets[old]))
+        client = asked(budget(old, budgets[old]))
         client.enroll(budget(new, budgets[new]))
         client.enroll(budget(old, budgets[old]))
         client.sent(client.report("e", True))
@@ -242,8 +224,7 @@ def test_another_rule_is_refused_once_one_is_pinned():
 
 
 def test_withdrawal_keeps_what_is_spent_the_numbers_and_unsent_reports():
-    client = board()
-    client.enroll(budget("sum", 3 * EPSILON))
+    client = asked(budget("sum", 3 * EPSILON))
     first = client.report("e", True)
     client.withdraw("e")
     assert client.report("e", True) is None
@@ -283,12 +264,6 @@ def test_an_experiment_outside_the_policy_is_refused_and_status_says_why(policy,
     assert (line["state"], line["reason"]) == ("refused", reason)
     assert client.report("e", True) is None
     assert client.status()["sum"] == 0
-
-
-def test_the_largest_epsilon_of_the_policy_is_allowed():
-    client = board({"epsilon": EPSILON})
-    client.enroll(budget("sum", EPSILON))
-    assert client.report("e", True) is not None
 
 
 def test_names_outside_the_policy_are_ignored():
@@ -346,7 +321,7 @@ def test_a_policy_that_allows_nothing_makes_no_report():
         assert client.status()["sum"] == 0
 
 
-def test_a_65th_experiment_makes_no_report():
+def test_64_experiments_make_reports_and_a_65th_makes_none():
     names = tuple(f"n{i}" for i in range(65))
     client = board({"experiments": names})
     for name in names:
@@ -354,37 +329,25 @@ def test_a_65th_experiment_makes_no_report():
         report = client.report(name, True)
         assert (report is None) == (name == "n64")
         client.sent(report)
-
-
-def test_a_policy_may_name_64_experiments():
-    names = tuple(f"n{i}" for i in range(64))
-    client = board({"experiments": names})
-    for name in names:
-        client.enroll(budget("count", 1, name=name))
-        client.sent(client.report(name, True))
     assert max(len(client._ledger._storage.slots[slot]) for slot in (0, 1)) < 4096
     assert board({"experiments": names}, storage=client._ledger._storage).status()["sum"] == 64 * EPSILON
 
 
-@pytest.mark.parametrize("device_id", [None, "", "A", "a_b", "a/b", "a+", "#", "a" * 33, b"a", 5, "é", "a b"])
-def test_a_device_id_that_does_not_fit_a_topic_is_refused(device_id):
-    with pytest.raises(SettingsError, match="device_id must be 1 to 32 of a-z, 0-9 and -"):
-        board(device_id=device_id)
-
-
 @pytest.mark.parametrize(
-    "key", [b"", b"k" * 31, b"k" * 33, "k" * 32, 5, bytearray(32), bytearray(64), "k" * 64]
+    ("setting", "text"),
+    [
+        *(({"device_id": bad}, "device_id must be 1 to 32 of a-z, 0-9 and -") for bad in (b"a", "é", "a b")),
+        *(
+            ({"fleet": "f", name: bad}, "key is 32 bytes, announce_key 64, or None")
+            for name in ("key", "announce_key")
+            for bad in ("k" * 32, "k" * 64, 5, bytearray(32), bytearray(64))
+        ),
+        ({"fleet": "+", "announce_key": ANNOUNCE_KEY}, "fleet must be 1 to 32 of a-z, 0-9, _ and -"),
+    ],
 )
-@pytest.mark.parametrize("name", ["key", "announce_key"])
-def test_keys_of_another_size_are_refused(name, key):
-    with pytest.raises(SettingsError, match="key is 32 bytes, announce_key 64, or None"):
-        board(**{"fleet": "f", name: key})
-
-
-@pytest.mark.parametrize("fleet", [None, "", "A", "a/b", "+", "a" * 33])
-def test_an_announce_key_needs_its_fleets_name(fleet):
-    with pytest.raises(SettingsError, match="fleet must be 1 to 32 of a-z, 0-9, _ and -"):
-        board(announce_key=ANNOUNCE_KEY, fleet=fleet)
+def test_settings_of_other_types_than_the_vectors_have_are_refused(setting, text):
+    with pytest.raises(SettingsError, match=text):
+        board(**setting)
 
 
 # --- The coin of `every` ---------------------------------------------------------------------------------
@@ -396,8 +359,7 @@ def test_every_makes_a_report_with_exactly_one_chance_in_every(every):
     provision(storage, consent=True)
 
     def run(rng):
-        client = board(storage=memory(storage.slots))
-        client.enroll(budget("sum", 4 * EPSILON, every=every))
+        client = asked(budget("sum", 4 * EPSILON, every=every), storage=memory(storage.slots))
         client.rng = rng
         return client.report("e", True) is not None
 
@@ -412,8 +374,7 @@ def test_the_coin_is_drawn_before_the_value_is_looked_at():
             self.calls += (n,)
             return super().below(n)
 
-    client = board()
-    client.enroll(budget("sum", 4 * EPSILON, every=5))
+    client = asked(budget("sum", 4 * EPSILON, every=5))
     client.rng = Recording()
     with pytest.raises(TypeError):
         client.report("e", "wrong type")
@@ -421,8 +382,7 @@ def test_the_coin_is_drawn_before_the_value_is_looked_at():
 
 
 def test_silent_calls_spend_nothing_and_write_nothing():
-    client = board()
-    client.enroll(budget("sum", 4 * EPSILON, every=2**24))
+    client = asked(budget("sum", 4 * EPSILON, every=2**24))
     before = dict(client._ledger._storage.slots)
     # The coin is scripted to say no, so this cannot fail by chance.
     client.rng = BranchingRng()
@@ -452,29 +412,6 @@ def test_numbers_are_1_2_3_without_gaps_for_each_experiment_name():
     assert seen == {"e": [1, 2, 3, 4, 5, 6, 7, 8], "f": [1, 2, 3, 4]}
 
 
-@pytest.mark.parametrize(("bins", "code_bytes"), [(2, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 3)])
-@pytest.mark.parametrize("key", [None, KEY])
-def test_a_report_has_the_documented_bytes(bins, code_bytes, key):
-    payload = experiment_json(
-        type="number",
-        low=0,
-        high=1000,
-        bins=bins,
-        mechanism="grr",
-        epsilon=16_000_000,
-        budget={"rule": "count", "cap": 2},
-    )
-    client = board(key=key)
-    exp = client.enroll(payload)
-    client.report("e", 0)
-    report = client.report("e", 0)
-    assert len(report) == 9 + code_bytes + (8 if key else 0)
-    assert report[0] == (0x11 if key else 0x10)
-    assert report[1:5] == hashlib.sha256(payload).digest()[:4] == exp.digest
-    assert report[5:9] == b"\x00\x00\x00\x02"
-    assert int.from_bytes(report[9 : 9 + code_bytes], "big") < exp.code_count
-
-
 def test_a_tag_is_the_documented_hmac_and_covers_device_experiment_and_report():
     client = board(key=KEY, device_id="k3f9x1")
     payload = budget("sum", 4 * EPSILON)
@@ -492,8 +429,7 @@ def test_the_code_in_a_report_is_what_the_randomizer_returned():
         def below(self, n):
             return 0
 
-    client = board()
-    client.enroll(budget("count", 6, type="choice", labels=["a", "b", "c"], mechanism="grr"))
+    client = asked(budget("count", 6, type="choice", labels=["a", "b", "c"], mechanism="grr"))
     client.rng = Honest()
     assert [client.report("e", v)[-1] for v in ("a", "b", "c", "?", "a", None)] == [0, 1, 2, 3, 0, 0]
 
@@ -516,33 +452,23 @@ def test_a_board_with_the_announce_key_takes_a_signed_experiment():
     assert client.report("e", True) is not None
 
 
-def test_a_signature_that_is_missing_cut_or_for_another_fleet_name_or_key_is_refused():
+def test_a_signature_that_is_missing_cut_doubled_or_for_another_name_is_refused():
+    """test_vectors.py has more: another fleet, another key, an older serial."""
     payload = budget("sum", EPSILON)
     good = signed(payload)
-    wrong = [
-        payload,
-        payload + b"\x00",
-        *(good[:-i] for i in range(1, 69, 9)),
-        good + b"\x00",
-        good + good[-64:],
-        signed(payload, key=KEY),
-        signed(payload, fleet="other"),
-        signed(payload, name="f"),
-        payload.replace(b"sum", b"squares") + good[-69:],
-        good[:-68] + b"\x00\x00\x00\x08" + good[-64:],
-    ]
-    for bad in wrong:
+    cut = [good[:-i] for i in range(1, 69, 9)]
+    for bad in (payload + b"\x00", *cut, good + good[-64:], signed(payload, name="f")):
         client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-        with pytest.raises(ExperimentRefused, match="its signature is missing or wrong"):
+        with pytest.raises(ExperimentRefused, match=MISSING):
             client.enroll(bad)
-        assert client.status()["experiments"]["e"]["reason"] == "its signature is missing or wrong"
+        assert client.status()["experiments"]["e"]["reason"] == MISSING
         assert client.report("e", True) is None
 
 
 def test_a_signature_with_any_one_bit_off_is_refused():
     client = board(announce_key=ANNOUNCE_KEY, fleet="home")
     good = signed(budget("sum", EPSILON))
-    for bit in range(0, 68 * 8, 5):
+    for bit in range(0, 68 * 8, 11):
         bad = bytearray(good)
         bad[len(good) - 68 + bit // 8] ^= 1 << bit % 8
         with pytest.raises(ExperimentRefused, match="signature"):
@@ -558,8 +484,7 @@ def test_a_board_without_the_announce_key_takes_an_experiment_signed_or_not():
 
 def test_an_older_message_is_not_taken_when_it_is_played_back():
     old, new = budget("sum", EPSILON), budget("sum", 2 * EPSILON)
-    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-    client.enroll(signed(old, serial=7))
+    client = asked(signed(old, serial=7), announce_key=ANNOUNCE_KEY, fleet="home")
     client.enroll(signed(old, serial=7))
     exp = client.enroll(signed(new, serial=9))
     for serial in (7, 8):
@@ -611,11 +536,9 @@ def test_no_other_message_withdraws_an_experiment_of_a_keyed_fleet():
     for wrong in (
         b"",
         b"\x00",
-        good[:-1],
         good + b"\x00",
         withdrawal(8, key=KEY),
         withdrawal(8, fleet="other"),
-        withdrawal(8, name="f"),
         withdrawal(9)[:5] + good[5:],
         b"{" + good[1:],
         payload,
@@ -627,35 +550,6 @@ def test_no_other_message_withdraws_an_experiment_of_a_keyed_fleet():
         assert client.status()["experiments"]["e"]["state"] == "reporting"
     client.withdraw("e", bytearray(good))
     assert client.report("e", True) is None
-
-
-def test_in_an_open_fleet_an_empty_message_withdraws_and_no_other_does():
-    client = board()
-    client.enroll(budget("sum", EPSILON))
-    for wrong in (b"\x00", b"{}", withdrawal(8)):
-        with pytest.raises(ExperimentRefused, match=MISSING):
-            client.withdraw("e", wrong)
-        assert client.status()["experiments"]["e"]["state"] == "reporting"
-    client.withdraw("e", b"")
-    assert client.status()["experiments"]["e"]["state"] == "absent"
-
-
-def test_no_signature_is_computed_for_a_message_of_an_older_serial(monkeypatch):
-    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-    client.enroll(signed(budget("sum", EPSILON), serial=7))
-
-    def computed(*_):
-        raise AssertionError("a second of a board's time")
-
-    monkeypatch.setattr(ldp_p256, "verify", computed)
-    for message in (
-        signed(budget("sum", EPSILON), serial=6),
-        signed(budget("sum", EPSILON), key=KEY, serial=6),
-    ):
-        with pytest.raises(ExperimentRefused, match="a newer version was published"):
-            client.enroll(message)
-    with pytest.raises(ExperimentRefused, match="a newer version was published"):
-        client.withdraw("e", withdrawal(6))
 
 
 def test_a_message_that_was_refused_does_not_raise_the_serial():
@@ -701,8 +595,7 @@ def test_a_call_from_within_a_call_spends_nothing_and_returns_nothing():
             super().write(slot, data)
 
     waiting = b""
-    client = board(storage=CallsBack(storage.slots))
-    client.enroll(budget("sum", 30 * EPSILON))
+    client = asked(budget("sum", 30 * EPSILON), storage=CallsBack(storage.slots))
     made = []
     for _ in range(40):
         report = client.report("e", True)
@@ -717,8 +610,7 @@ def test_a_call_from_within_a_call_spends_nothing_and_returns_nothing():
 
 
 def test_calls_from_within_every_draw_and_entropy_read_spend_nothing(monkeypatch):
-    client = board()
-    client.enroll(budget("sum", 30 * EPSILON, every=2))
+    client = asked(budget("sum", 30 * EPSILON, every=2))
     rng, urandom = client.rng, ldp_client.os.urandom
     nested: list = []
 
@@ -742,20 +634,10 @@ def test_calls_from_within_every_draw_and_entropy_read_spend_nothing(monkeypatch
     assert client.status()["sum"] == 30 * EPSILON
 
 
-def test_an_error_in_a_call_does_not_shut_the_gate():
-    client = board()
-    client.enroll(budget("sum", 30 * EPSILON))
-    for _ in range(3):
-        with pytest.raises(TypeError):
-            client.report("e", "wrong type")
-    assert client.report("e", True) is not None
-
-
 def test_a_version_that_came_while_another_one_was_pinned_makes_no_report():
     # enroll() in a callback is checked against a ledger in which the report under way has pinned nothing yet.
     for first, second in (("sum", "count"), ("count", "sum"), ("count", "count"), ("squares", "sum")):
-        client = board()
-        client.enroll(budget(first, 2**50))
+        client = asked(budget(first, 2**50))
         rng = client.rng
 
         class Enrolls:
@@ -805,8 +687,7 @@ def test_without_threads_a_call_inside_a_call_comes_to_nothing_too(monkeypatch):
 
 
 def test_opting_out_while_a_call_is_under_way_is_refused_and_silences_at_once():
-    client = board()
-    client.enroll(budget("sum", 30 * EPSILON))
+    client = asked(budget("sum", 30 * EPSILON))
     assert client._lock.acquire(False)
     with pytest.raises(LedgerError, match="another call is under way"):
         client.consent = False
@@ -822,8 +703,7 @@ def test_two_threads_hand_out_no_more_than_the_budget():
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(5):
-            client = board(key=KEY)
-            client.enroll(budget("sum", 60 * EPSILON))
+            client = asked(budget("sum", 60 * EPSILON), key=KEY)
             made: list = []
 
             def work(client=client, made=made):
@@ -873,33 +753,14 @@ def test_status_is_plain_values_and_says_what_is_left():
 def test_status_never_holds_a_reading_or_a_code():
     histories = []
     for values in ((True, True, True), (False, None, False)):
-        client = board()
-        client.enroll(budget("sum", 4 * EPSILON))
+        client = asked(budget("sum", 4 * EPSILON))
         for value in values:
             client.report("e", value)
         histories.append(client.status())
     assert histories[0] == histories[1]
 
 
-def test_left_is_exactly_how_many_reports_follow():
-    for total, cap, first in itertools.product((3, 5), (2, 4, 9), (0, 1, 2)):
-        client = board({"sum": total * EPSILON})
-        client.enroll(budget("sum", cap * EPSILON))
-        for _ in range(first):
-            client.sent(client.report("e", True))
-        left = client.status()["experiments"]["e"]["left"]
-        assert reports_until_silent(client) == left == min(total, cap) - first
-
-
 def test_an_experiment_that_was_never_enrolled_makes_no_report():
     client = board()
     assert client.report("e", True) is None
     assert client.report("e", object()) is None
-
-
-def test_errors_have_one_base_and_one_line():
-    for payload in (b"", b"{}", budget("sum", 0)):
-        with pytest.raises(LDPError) as caught:
-            board().enroll(payload)
-        assert "\n" not in str(caught.value)
-    assert isinstance(Experiment.parse(budget("sum", 1)), Experiment)

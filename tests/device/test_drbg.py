@@ -1,4 +1,7 @@
-"""The random source: known answers, an independent second one, uniformity, and sources that fail."""
+"""The random source: known answers, an independent second one, uniformity, and sources that fail.
+
+test_vectors.py has what the two primitives draw from its bytes, rejections and reseeds included.
+"""
 
 import hashlib
 import math
@@ -59,41 +62,13 @@ def test_an_independent_drbg_gives_the_same_bytes(seed, steps):
     assert ours.generate(64) == reference.generate(64)
 
 
-def test_the_primitives_take_30_bits_each_from_blocks_of_32_bytes():
-    ours, reference = DRBG(b"seed"), ReferenceDRBG(b"seed")
-    words = []
-    for _ in range(8):
-        block = reference.generate(32)
-        words += [int.from_bytes(block[i : i + 4], "big") % ONE for i in range(0, 32, 4)]
-    position = 0
-    for n in (1, 2, 3, 1000, 2**24, 2**24 - 1, 7, 255, 256, 257, 129, 65, 33):
-        mask = (1 << (n - 1).bit_length()) - 1
-        while words[position] & mask >= n:  # rejection: the next word is taken, nothing is folded back
-            position += 1
-        assert ours.below(n) == words[position] & mask
-        position += 1
-        threshold = 3 ** n.bit_length() * 7 % ONE
-        assert ours.bernoulli(threshold) == (words[position] < threshold)
-        position += 1
-    assert position > 26, "no rejection happened: choose other numbers"
-
-
-def test_reseeding_throws_away_what_was_drawn_ahead():
-    ours, reference = DRBG(b"seed"), ReferenceDRBG(b"seed")
-    ours.below(2)
-    reference.generate(32)
-    ours.reseed(b"more")
-    reference.update(b"more")
-    assert ours.below(2**24) == int.from_bytes(reference.generate(32)[:4], "big") % 2**24
-
-
 @pytest.mark.parametrize("n", [0, -1, 2**24 + 1])
 def test_below_refuses_what_it_cannot_do(n):
     with pytest.raises(ValueError, match="1 to 16777216"):
         DRBG(b"").below(n)
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 24, 64, 127, 1000])
+@pytest.mark.parametrize("n", [3, 64, 1000])
 def test_below_is_uniform(n):
     # 60,000 draws each from a seed of os.urandom, chi-square over n cells: false alarm 1e-9 per n.
     draws = 60_000
@@ -104,9 +79,7 @@ def test_below_is_uniform(n):
     assert stats.chisquare(counts).pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize(
-    "threshold", [1, ONE // 1000, ONE // 3, ONE // 2, ldp_client.truth_threshold(4_000_000, 2)]
-)
+@pytest.mark.parametrize("threshold", [ONE // 1000, ONE // 3, ldp_client.truth_threshold(4_000_000, 2)])
 def test_bernoulli_has_its_probability(threshold):
     # 60,000 draws from a seed of os.urandom, exact two-sided binomial test: false alarm 1e-9 each.
     draws = 60_000
@@ -241,13 +214,6 @@ def test_any_cycle_within_what_is_read_is_seen_wherever_it_starts(period, monkey
             continue
         monkeypatch.setattr(ldp_client.os, "urandom", lambda n, data=data: data[:n])
         with pytest.raises(EntropyError, match="stuck"):
-            provision(memory(), consent=True)
-
-
-def test_two_fresh_boards_on_a_stuck_rp2040_send_nothing_alike(monkeypatch):
-    monkeypatch.setattr(ldp_client.os, "urandom", stuck_sources()["rp2040-with-its-bit-stuck"])
-    for _ in range(2):
-        with pytest.raises(EntropyError):
             provision(memory(), consent=True)
 
 

@@ -1,11 +1,13 @@
 """Experiment.parse refuses whatever is not exactly right, with the reason; bucket never loses a reading.
 
-What vectors.json has of refused experiments, each with its reason, test_vectors.py gives to the same client.
+What vectors.json has of refused experiments, each with its reason, and of readings and their indices,
+test_vectors.py gives to the same client.
 """
 
 import hashlib
 import json
 import math
+import os
 from fractions import Fraction
 
 import pytest
@@ -23,6 +25,8 @@ ROOM_TEMP = (
     b' "mechanism":"hh", "fanout":4, "cells":[4,3,3,3], "epsilon":1000000, "every":90,\n'
     b' "budget":{"rule":"sum","cap":4000000}, "window":"day"}'
 ).replace(b"\n", b"")
+
+MANY = 8 if os.environ.get("LONG") else 1
 
 NUMBER = {"type": "number", "low": -20_000, "high": 50_000, "bins": 256, "mechanism": "grr"}
 OLH = {**NUMBER, "mechanism": "olh", "g": 3}
@@ -63,26 +67,9 @@ def test_the_example_of_the_design_has_the_right_derived_numbers():
         assert level.threshold == int(ONE * math.e / (math.e + level.g - 1))
 
 
-def test_a_hash_of_1024_values_at_epsilon_1_is_two_bytes():
-    exp = parse(**{**OLH, "bins": 1024})
-    assert (exp.levels[0].t, exp.code_count, exp.code_bytes) == (7, 6558, 2)
-
-
 @pytest.mark.parametrize(("bins", "code_bytes"), [(2, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 3)])
 def test_a_code_takes_the_fewest_whole_bytes(bins, code_bytes):
-    assert parse(**{**NUMBER, "bins": bins}).code_bytes == code_bytes
-
-
-def test_domains_follow_from_the_type():
-    assert parse().domain == 2
-    assert parse(**CHOICE).domain == 3  # "other" is the last
-    assert parse(**NUMBER).domain == 256
-
-
-def test_defaults_are_every_1_and_equal_weights():
-    assert parse().every == 1
-    assert [level.weight for level in parse(**HH).levels] == [1, 1, 1, 1]
-    assert [level.weight for level in parse(**HH, weights=[0, 5, 65535, 1]).levels] == [0, 5, 65535, 1]
+    assert parse(**{**NUMBER, "bins": bins, "epsilon": 16_000_000}).code_bytes == code_bytes
 
 
 def test_a_level_is_drawn_as_often_as_its_weight_says():
@@ -144,13 +131,11 @@ def test_integer_fields_take_their_range_and_nothing_else(field, around, least, 
 
 
 @pytest.mark.parametrize(("field", "around", "least", "most"), INTEGER_FIELDS)
-@pytest.mark.parametrize(
-    "token", ["NaN", "Infinity", "-Infinity", "1e400", "1E0", "10.0", "-2e12", "9" * 300]
-)
-def test_numbers_that_are_no_sizes_are_refused(field, around, least, most, token):
-    payload = experiment_json(**{**around, field: 987_654}).replace(b"987654", token.encode())
-    assert token.encode() in payload
-    refusal(payload)
+def test_numbers_that_are_no_sizes_are_refused(field, around, least, most):
+    for token in (b"NaN", b"Infinity", b"-Infinity", b"1e400", b"1E0", b"10.0", b"-2e12", b"9" * 300):
+        payload = experiment_json(**{**around, field: 987_654}).replace(b"987654", token)
+        assert token in payload
+        refusal(payload)
 
 
 def test_a_field_that_is_null_is_missing():
@@ -199,14 +184,8 @@ RR = experiment_json()
 @pytest.mark.parametrize(
     "payload",
     [
-        b"",
         b" ",
-        b"null",
-        b"1",
-        b'"e"',
-        b"[]",
         b"{",
-        b"}",
         b"{,}",
         b"[" * 1000,
         b"[" * 500 + b"]" * 500,
@@ -216,7 +195,6 @@ RR = experiment_json()
         RR[:-1],
         RR + b"}",
         RR + b"{}",
-        RR + b"x",
         RR + b",",
         RR.replace(b",", b"", 1),
         RR.replace(b",", b" ", 1),
@@ -234,7 +212,6 @@ RR = experiment_json()
         RR[:-1] + b', "every": -}',
         RR[:-1] + b', "every": }',
         RR.replace(b'"cap"', b"7"),
-        RR.replace(b'"e"', b"'e'"),
         RR.replace(b'"e"', b'"e'),
     ],
 )
@@ -263,7 +240,7 @@ def strict_loads(text):
     return json.loads(text, parse_constant=no_constant)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=250 * MANY)
 @given(
     st.sampled_from([RR, ROOM_TEMP, experiment_json(**CHOICE), experiment_json(**OLH, every=7)]),
     st.lists(
@@ -296,7 +273,7 @@ def test_text_that_is_not_json_for_the_standard_library_is_never_taken(payload, 
     assert {"rule": exp.rule, "cap": exp.cap} == fields["budget"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(
     st.permutations(list(json.loads(ROOM_TEMP).items())),
     st.sampled_from([(",", ":"), (" ,  ", " : "), (", ", ":")]),
@@ -306,20 +283,15 @@ def test_order_and_spaces_do_not_matter(items, separators):
     assert exp.code_count == 2506
 
 
-@pytest.mark.parametrize("cut", range(len(ROOM_TEMP)))
-def test_an_experiment_cut_at_any_byte_is_refused(cut):
-    refusal(ROOM_TEMP[:cut])
+def test_an_experiment_cut_at_any_byte_is_refused():
+    for cut in range(len(ROOM_TEMP)):
+        refusal(ROOM_TEMP[:cut])
 
 
-@pytest.mark.parametrize("byte", [*range(32), 92, *range(127, 256)])
-def test_only_printable_ascii_without_a_backslash_is_taken(byte):
-    payload = ROOM_TEMP.replace(b" ", bytes([byte]), 1)
-    assert refusal(payload) == "must be printable ASCII without a backslash"
-
-
-def test_text_that_is_not_ascii_is_refused():
-    for text in ('{"v":"é"}', '{"v":"\U0001f600"}'):
-        assert refusal(text) == "must be printable ASCII without a backslash"
+def test_only_printable_ascii_without_a_backslash_is_taken():
+    for byte in (*range(32), 92, *range(127, 256)):
+        payload = ROOM_TEMP.replace(b" ", bytes([byte]), 1)
+        assert refusal(payload) == "must be printable ASCII without a backslash"
 
 
 def test_1024_bytes_are_taken_and_1025_are_not():
@@ -327,7 +299,7 @@ def test_1024_bytes_are_taken_and_1025_are_not():
     assert refusal(ROOM_TEMP + b" " * (1025 - len(ROOM_TEMP))) == "larger than 1024 bytes"
 
 
-@settings(max_examples=300)
+@settings(max_examples=40 * MANY)
 @given(st.binary(max_size=1100))
 def test_random_bytes_are_refused_and_nothing_else_happens(payload):
     refusal(payload)
@@ -342,7 +314,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=100 * MANY)
 @given(
     st.sampled_from([{}, CHOICE, NUMBER, OLH, HH]),
     st.sampled_from(
@@ -364,29 +336,6 @@ def test_any_value_in_any_field_is_taken_or_refused_with_a_reason(around, field,
 
 
 # --- Readings --------------------------------------------------------------------------------------
-
-
-def test_a_temperature_lands_in_its_bin():
-    exp = Experiment.parse(ROOM_TEMP)  # bins of 70,000 / 256 = 273.4375 milli-degrees
-    assert exp.bucket(21.4) == 41_400 * 256 // 70_000 == 151
-    assert exp.bucket(-20.0) == exp.bucket(-20) == 0
-    assert exp.bucket(50.0) == exp.bucket(50) == 255
-    assert exp.bucket(49.999) == 255
-    assert exp.bucket(0) == exp.bucket(0.0) == exp.bucket(-0.0) == 73
-
-
-def test_numbers_outside_the_range_fall_into_the_end_bins():
-    exp = Experiment.parse(ROOM_TEMP)
-    for value in (-20.001, -21, -1e9, -1e300, -1.7e308, -math.inf, -(10**400)):
-        assert exp.bucket(value) == 0
-    for value in (50.001, 51, 1e9, 1e300, 1.7e308, math.inf, 10**400):
-        assert exp.bucket(value) == 255
-
-
-def test_no_reading_is_none_for_every_type():
-    for exp in (parse(), parse(**CHOICE), parse(**NUMBER)):
-        for value in (None, math.nan, -math.nan):
-            assert exp.bucket(value) is None
 
 
 def test_bin_edges_belong_to_the_upper_bin():
@@ -415,18 +364,6 @@ def test_a_bucket_is_always_in_the_domain_and_rises_with_the_reading(low, span, 
         slack = Fraction(3, 4) if isinstance(value, float) else 0  # half a milli-unit and double precision
         ideal = [min(max((milli - low + s) * bins / (high - low), 0), bins - 1) for s in (-slack, slack)]
         assert math.floor(ideal[0]) <= index <= math.floor(ideal[1])
-
-
-def test_bools_and_pins_are_two_values():
-    exp = parse()
-    assert [exp.bucket(v) for v in (False, True, 0, 1, 2, -1, 10**30)] == [0, 1, 0, 1, 1, 1, 1]
-
-
-def test_a_label_that_is_not_listed_is_the_last_index():
-    exp = parse(**{**CHOICE, "labels": ["off", "on", "other"]})
-    assert [exp.bucket(v) for v in ("off", "on", "other")] == [0, 1, 2]
-    for value in ("", "Off", "off ", "é", "\x00", "x" * 10_000):
-        assert exp.bucket(value) == 3
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hushmote.server.store import Store
 
 @pytest.mark.parametrize(
     ("target", "examples"),
-    [*zip(fuzz.PURE, (300, 200, 500, 500, 150, 150), strict=True)],
+    [*zip(fuzz.PURE, (150, 100, 250, 250, 75, 75), strict=True)],
     ids=[target.name for target in fuzz.PURE],
 )
 def test_only_documented_exceptions_come_out_of(target, examples):

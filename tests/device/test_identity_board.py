@@ -32,6 +32,7 @@ from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 
 ROOT = Path(__file__).resolve().parents[2]
+DEVICE = ROOT / "device"
 SCRIPT = ROOT / "firmware_tests" / "reporter" / "tls_board.py"
 
 
@@ -41,12 +42,19 @@ def experiment() -> bytes:
 
 
 class Fleet:
-    """A fleet's folder with its broker, a store, and an aggregator that came in with its certificate."""
+    """A fleet's folder with its broker, a store, and an aggregator that came in with its certificate.
 
-    def __init__(self, folder: FleetFolder, broker: FleetBroker, store: Store) -> None:
+    runtime: the command of its boards; umqtt: the folder of their umqtt.simple 1.3.4.
+    """
+
+    def __init__(
+        self, folder: FleetFolder, broker: FleetBroker, store: Store, runtime: tuple[str, ...], umqtt: Path
+    ) -> None:
         self.folder = folder
         self.broker = broker
         self.store = store
+        self._runtime = runtime
+        self._umqtt = umqtt
 
     def settings(self, device: str, host: str = "localhost", *, login: bool = False, **changes) -> Path:
         """What `hushmote provision device --folder` writes; changes: fields that are spoilt afterwards."""
@@ -71,11 +79,12 @@ class Fleet:
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
         return path
 
-    def board(self, runtime: tuple[str, ...], umqtt: Path, settings: Path, make: bool = True) -> dict:
+    def board(self, settings: Path, make: bool = True, bundled: bool = False) -> dict:
         """One wake-up of a board: what its reporter says afterwards."""
+        umqtt = DEVICE if bundled else self._umqtt
         done = subprocess.run(
-            [*runtime, str(SCRIPT), str(settings), "1" if make else ""],
-            env={**os.environ, "MICROPYPATH": f"{umqtt}:{ROOT / 'device'}"},
+            [*self._runtime, str(SCRIPT), str(settings), "1" if make else ""],
+            env={**os.environ, "MICROPYPATH": f"{umqtt}:{DEVICE}"},
             capture_output=True,
             text=True,
             timeout=600,
@@ -119,65 +128,71 @@ def umqtt() -> Path:
 
 
 @contextlib.contextmanager
-def whole_fleet(path: Path):
+def whole_fleet(path: Path, runtime: tuple[str, ...], umqtt: Path):
     """A fleet's folder, its broker, and a store with one experiment."""
     folder = make_fleet(path / "folder", passwords=True)
     with running(folder) as broker, Store(f"sqlite:///{path}/store.sqlite") as store:
         ask_fleet(store, folder.fleet.fleet, experiment(), keyed=True)
-        yield Fleet(folder, broker, store)
+        yield Fleet(folder, broker, store, runtime, umqtt)
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory):
-    with whole_fleet(tmp_path_factory.mktemp("fleet")) as fleet, fleet.aggregator():
+def fleet(tmp_path_factory: pytest.TempPathFactory, runtime: tuple[str, ...], umqtt: Path):
+    """That of all tests that leave its keys alone, with an aggregator."""
+    with whole_fleet(tmp_path_factory.mktemp("fleet"), runtime, umqtt) as fleet, fleet.aggregator():
+        yield fleet
+
+
+@pytest.fixture
+def own_fleet(tmp_path: Path, runtime: tuple[str, ...], umqtt: Path):
+    with whole_fleet(tmp_path, runtime, umqtt) as fleet:
         yield fleet
 
 
 @pytest.mark.parametrize(
     ("host", "bundled"), [("localhost", False), ("127.0.0.1", False), ("localhost", True)]
 )
-def test_a_provisioned_board_reports_over_tls_and_is_counted(
-    fleet: Fleet, runtime, umqtt: Path, host: str, bundled: bool
-):
+def test_a_provisioned_board_reports_over_tls_and_is_counted(fleet: Fleet, host: str, bundled: bool):
     before = fleet.counted()
     name = f"board-{host.replace('.', '-')}-{'1-8' if bundled else '1-3'}"
-    said = fleet.board(runtime, ROOT / "device" if bundled else umqtt, fleet.settings(name, host))
+    said = fleet.board(fleet.settings(name, host), bundled=bundled)
     assert said["error"] is None
     assert (said["sent"], said["waiting"], said["state"]) == (1, 0, "reporting")
     until(lambda: fleet.counted() == before + 1, "the report is counted")
 
 
-def test_a_board_with_a_login_reports_over_tls_and_is_counted(fleet: Fleet, runtime, umqtt: Path):
+def test_a_board_with_a_login_reports_over_tls_and_is_counted(fleet: Fleet):
     before = fleet.counted()
     path = fleet.settings("login", login=True)
     fleet.broker.reload()
-    assert fleet.board(runtime, umqtt, path)["sent"] == 1
+    assert fleet.board(path)["sent"] == 1
     until(lambda: fleet.counted() == before + 1, "the report is counted")
     wrong = fleet.settings("login2", login=True, mqtt_password="0" * 40)
-    said = fleet.board(runtime, umqtt, wrong)
+    said = fleet.board(wrong)
     assert said["sent"] == 0
     assert said["error"] == "the broker does not authorize this client"
 
 
-def strange_ca() -> str:
-    return authority.der_text(authority.new_authority("elsewhere", now_utc()).certificate)
-
-
-def test_a_board_sends_nothing_to_a_broker_of_another_ca(fleet: Fleet, runtime, umqtt: Path):
-    said = fleet.board(runtime, umqtt, fleet.settings("strange", mqtt_ca=strange_ca()))
-    assert said["sent"] == 0
-    assert said["error"] == (
-        "the broker is refused: The certificate is not correctly signed by the trusted CA"
-    )
-
-
-def test_a_board_sends_nothing_to_a_broker_of_another_name(fleet: Fleet, runtime, umqtt: Path):
-    said = fleet.board(runtime, umqtt, fleet.settings("misled", "127.0.0.2"))
+def test_a_board_sends_nothing_where_it_refuses_the_broker_or_the_broker_refuses_it(fleet: Fleet):
+    strange_ca = authority.der_text(authority.new_authority("elsewhere", now_utc()).certificate)
+    revoked = fleet.settings("gone")
+    fleet.folder.revoke(["gone"], now_utc())
+    fleet.broker.reload()
+    no_trust = "the broker is refused: The certificate is not correctly signed by the trusted CA"
+    not_let_in = "the broker refuses this board's certificate, or wants one"
+    for path, error in (
+        (fleet.settings("strange", mqtt_ca=strange_ca), no_trust),
+        (fleet.settings("bare", mqtt_cert=None, mqtt_key=None), not_let_in),
+        (revoked, not_let_in),
+    ):
+        said = fleet.board(path)
+        assert (said["sent"], said["error"]) == (0, error)
+    said = fleet.board(fleet.settings("misled", "127.0.0.2"))
     assert said["sent"] == 0
     assert "does not match with the expected CN" in said["error"]
 
 
-def test_a_board_cannot_pose_as_the_broker_with_its_own_certificate(fleet: Fleet, runtime, umqtt: Path):
+def test_a_board_cannot_pose_as_the_broker_with_its_own_certificate(fleet: Fleet):
     pem = fleet.folder.path / "thief.pem"
     pem.write_bytes(fleet.folder.issue_device("thief", now_utc()).to_pem())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -195,118 +210,94 @@ def test_a_board_cannot_pose_as_the_broker_with_its_own_certificate(fleet: Fleet
         thread = threading.Thread(target=pose, args=(listener,), daemon=True)
         thread.start()
         port = listener.getsockname()[1]
-        said = fleet.board(runtime, umqtt, fleet.settings("misled2", mqtt_port=port))
+        said = fleet.board(fleet.settings("misled2", mqtt_port=port))
         thread.join(20)
     assert said["sent"] == 0
     assert "Usage does not match the extendedKeyUsage" in said["error"]
     assert heard == []
 
 
-@pytest.mark.parametrize("field", ["none", "revoked"])
-def test_a_board_that_the_broker_refuses_says_so(fleet: Fleet, runtime, umqtt: Path, field: str):
-    if field == "none":
-        path = fleet.settings("bare", mqtt_cert=None, mqtt_key=None)
-    else:
-        path = fleet.settings("gone")
-        fleet.folder.revoke(["gone"], now_utc())
-        fleet.broker.reload()
-    said = fleet.board(runtime, umqtt, path)
-    assert said["sent"] == 0
-    assert said["error"] == "the broker refuses this board's certificate, or wants one"
-
-
-def test_certificate_and_key_come_together_or_the_board_says_what_to_do(fleet: Fleet, runtime, umqtt: Path):
-    said = fleet.board(runtime, umqtt, fleet.settings("half", mqtt_key=None))
+def test_certificate_and_key_come_together_or_the_board_says_what_to_do(fleet: Fleet):
+    said = fleet.board(fleet.settings("half", mqtt_key=None))
     assert said == {"person": "mqtt_cert and mqtt_key are no pair: flash what `hushmote provision` wrote"}
 
 
-def test_while_the_ca_is_rotated_old_and_new_boards_report_and_then_only_new_ones(
-    runtime, umqtt: Path, tmp_path: Path
-):
-    with whole_fleet(tmp_path) as fleet:
-        folder = fleet.folder
-        old_aggregator = tls_context(folder, folder.path / "aggregator/aggregator_1.pem")
-        old = fleet.settings("old")
-        rotation.rotate_ca(folder, now_utc())
-        fleet.broker.reload()
-        new = fleet.settings("new")
-        for path in (old, new):
-            assert fleet.board(runtime, umqtt, path, make=False)["error"] is None
-        with visit(folder.fleet.port, old_aggregator) as aggregator:
-            assert aggregator.connected()
-        rotation.finish_ca(folder, now_utc(), cut_off=True)
-        fleet.broker.reload()
-        assert fleet.board(runtime, umqtt, new, make=False)["error"] is None
-        assert "not correctly signed" in fleet.board(runtime, umqtt, old, make=False)["error"]
+def test_while_the_ca_is_rotated_old_and_new_boards_report_and_then_only_new_ones(own_fleet: Fleet):
+    fleet, folder = own_fleet, own_fleet.folder
+    old_aggregator = tls_context(folder, folder.path / "aggregator/aggregator_1.pem")
+    old = fleet.settings("old")
+    rotation.rotate_ca(folder, now_utc())
+    fleet.broker.reload()
+    new = fleet.settings("new")
+    for path in (old, new):
+        assert fleet.board(path, make=False)["error"] is None
+    with visit(folder.fleet.port, old_aggregator) as aggregator:
+        assert aggregator.connected()
+    rotation.finish_ca(folder, now_utc(), cut_off=True)
+    fleet.broker.reload()
+    assert fleet.board(new, make=False)["error"] is None
+    assert "not correctly signed" in fleet.board(old, make=False)["error"]
 
 
 def test_while_the_master_key_is_rotated_boards_with_either_key_report_and_count(
-    runtime, umqtt: Path, tmp_path: Path
+    own_fleet: Fleet, tmp_path: Path
 ):
     exp = ldp_client.Experiment.parse(experiment())
-    with whole_fleet(tmp_path) as fleet:
-        folder = fleet.folder
-        old, renewed = fleet.settings("old"), fleet.settings("renewed")
-        before = master_key.load_keys(folder.master_file())
-        assert before is not None
+    fleet, folder = own_fleet, own_fleet.folder
+    old, renewed = fleet.settings("old"), fleet.settings("renewed")
+    before = master_key.load_keys(folder.master_file())
+    assert before is not None
 
-        def deliver(device: str) -> None:
-            """A report under the old key that had waited in another board's flash."""
-            pem = tmp_path / f"{device}.pem"
-            pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
-            key = keys.device_key(before.masters[0], folder.fleet.fleet, device)
-            with visit(folder.fleet.port, tls_context(folder, pem)) as visitor:
-                visitor.publish(
-                    topics.report_topic(folder.fleet.fleet, device), report.encode(exp, 1, 0, device, key)
-                )
+    def deliver(device: str) -> None:
+        """A report under the old key that had waited in another board's flash."""
+        pem = tmp_path / f"{device}.pem"
+        pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
+        key = keys.device_key(before.masters[0], folder.fleet.fleet, device)
+        with visit(folder.fleet.port, tls_context(folder, pem)) as visitor:
+            visitor.publish(
+                topics.report_topic(folder.fleet.fleet, device), report.encode(exp, 1, 0, device, key)
+            )
 
-        rotation.rotate_master(folder)
-        after = master_key.load_keys(folder.master_file())
-        rotation.renew(folder, renewed, after, now_utc())
-        with fleet.aggregator():
-            for count, board in enumerate((old, renewed), 1):
-                assert fleet.board(runtime, umqtt, board)["sent"] == 1
-                until(lambda count=count: fleet.counted() == count, f"{board} is counted")
-            deliver("waited")
-            until(lambda: fleet.counted() == 3, "a report that had waited is counted")
-        rotation.finish_master(folder)
-        with fleet.aggregator() as aggregator:
-            deliver("late")
-            until(lambda: aggregator.counters.rejected, "a report under the old key is judged")
-            assert dict(aggregator.counters.rejected) == {"bad tag": 1}
-        assert fleet.counted() == 3
-
-
-def test_a_fleet_of_before_is_upgraded_and_a_board_reports_once_it_has_its_new_settings(
-    runtime, umqtt: Path, tmp_path: Path
-):
-    with whole_fleet(tmp_path) as fleet:
-        path = fleet.folder.path / "aggregator/master.key"
-        path.write_text(path.read_text().splitlines()[0] + "\n")
-        with pytest.raises(keys.MasterKeyError, match="provision upgrade"), fleet.aggregator():
-            pass
-        path.write_text(path.read_text() + "signing:" + "11" * 32 + "\n")  # what the board on the table has
-        board = fleet.settings("k3f9")
-        path.write_text(path.read_text().splitlines()[0] + "\n")
-        rotation.upgrade(path, [])
-        with fleet.aggregator():
-            said = fleet.board(runtime, umqtt, board)
-            assert (said["sent"], said["state"]) == (0, "refused")
-            rotation.upgrade(path, [board])
-            assert fleet.board(runtime, umqtt, board)["sent"] == 1
-            until(lambda: fleet.counted() == 1, "its report is counted")
+    rotation.rotate_master(folder)
+    after = master_key.load_keys(folder.master_file())
+    rotation.renew(folder, renewed, after, now_utc())
+    with fleet.aggregator():
+        for count, board in enumerate((old, renewed), 1):
+            assert fleet.board(board)["sent"] == 1
+            until(lambda count=count: fleet.counted() == count, f"{board} is counted")
+        deliver("waited")
+        until(lambda: fleet.counted() == 3, "a report that had waited is counted")
+    rotation.finish_master(folder)
+    with fleet.aggregator() as aggregator:
+        deliver("late")
+        until(lambda: aggregator.counters.rejected, "a report under the old key is judged")
+        assert dict(aggregator.counters.rejected) == {"bad tag": 1}
+    assert fleet.counted() == 3
 
 
-def test_a_board_refuses_a_new_signing_key_until_it_has_its_new_settings(
-    runtime, umqtt: Path, tmp_path: Path
-):
-    with whole_fleet(tmp_path) as fleet:
-        board = fleet.settings("k3f9")
-        rotation.rotate_signing(fleet.folder)
-        with fleet.aggregator():
-            said = fleet.board(runtime, umqtt, board)
-            assert (said["sent"], said["state"]) == (0, "refused")
-            after = master_key.load_keys(fleet.folder.master_file())
-            rotation.renew(fleet.folder, board, after, now_utc())
-            assert fleet.board(runtime, umqtt, board)["sent"] == 1
-            until(lambda: fleet.counted() == 1, "its report is counted")
+def test_a_board_refuses_a_first_or_another_signing_key_until_it_has_its_new_settings(own_fleet: Fleet):
+    """The first, where a fleet of before is upgraded."""
+    fleet, path = own_fleet, own_fleet.folder.path / "aggregator/master.key"
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    with pytest.raises(keys.MasterKeyError, match="provision upgrade"), fleet.aggregator():
+        pass
+    path.write_text(path.read_text() + "signing:" + "11" * 32 + "\n")  # what the board on the table has
+    board = fleet.settings("k3f9")
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    rotation.upgrade(path, [])
+    with fleet.aggregator():
+        said = fleet.board(board)
+        assert (said["sent"], said["state"]) == (0, "refused")
+        rotation.upgrade(path, [board])
+        assert fleet.board(board)["sent"] == 1
+        until(lambda: fleet.counted() == 1, "its report is counted")
+
+    board = fleet.settings("m4g2")
+    rotation.rotate_signing(fleet.folder)
+    with fleet.aggregator():
+        said = fleet.board(board)
+        assert (said["sent"], said["state"]) == (0, "refused")
+        after = master_key.load_keys(fleet.folder.master_file())
+        rotation.renew(fleet.folder, board, after, now_utc())
+        assert fleet.board(board)["sent"] == 1
+        until(lambda: fleet.counted() == 2, "its report is counted")

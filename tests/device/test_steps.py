@@ -40,7 +40,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "grr of a pair": PAIR | {"mechanism": "grr"},
     "pgr of a pair": PAIR | {"mechanism": "pgr", "q": 2},
     "olh of a text": TEXT | {"mechanism": "olh", "g": 3},
-    "prefix": TEXT | {"prefixes": [1, 2], "mechanism": "prefix", "q": 3},
+    "prefix": TEXT | {"slots": 4, "prefixes": [1, 2], "mechanism": "prefix", "q": 2},
 }
 LISTED = frozenset(SHAPES)
 for _word in sorted(MECHANISMS.keys() - {shape["mechanism"] for shape in SHAPES.values()}):

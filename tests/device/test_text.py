@@ -112,10 +112,3 @@ def test_a_text_is_always_reported(text):
     made: list[Any] = [client.report("e", text) for _ in range(10)]
     assert None not in made
     assert [b[8] - a[8] for a, b in pairwise(made)] == [1] * 9  # the report's number
-
-
-def test_a_wrong_type_spends_nothing():
-    client = enrolled(text_json())
-    with pytest.raises(TypeError):
-        client.report("e", 1.5)
-    assert client.status()["sum"] == 0

@@ -1,6 +1,5 @@
 """truth_threshold against 60-digit decimals over its whole range: it is floor(p * ONE), never one off."""
 
-import itertools
 from fractions import Fraction
 
 import pytest
@@ -19,23 +18,7 @@ def test_the_constants_are_those_of_the_design():
     assert (ONE, EPSILON_MIN, EPSILON_MAX) == (2**30, 1_000, 16_000_000)
 
 
-def test_a_grid_over_the_whole_range_agrees_with_60_digit_decimals():
-    epsilons = [
-        *range(1_000, 16_000_001, 399_975),
-        1_001,
-        62_499,
-        62_500,
-        62_501,
-        999_999,
-        1_000_000,
-        16_000_000,
-    ]
-    cells = [2, 3, 4, 5, 7, 10, 64, 101, 255, 256, 1_021, 4_096, 65_521, 65_536, 2**20, 2**24 - 1, 2**24]
-    for epsilon, g in itertools.product(epsilons, cells):
-        assert truth_threshold(epsilon, g) == decimal_threshold(epsilon, g), (epsilon, g)
-
-
-@settings(max_examples=1500)
+@settings(max_examples=400)
 @given(EPSILONS, CELLS)
 @example(1_000, 2**24)
 @example(16_000_000, 2)
@@ -44,7 +27,7 @@ def test_any_point_agrees_with_60_digit_decimals(epsilon, g):
     assert truth_threshold(epsilon, g) == decimal_threshold(epsilon, g)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(EPSILONS, CELLS)
 def test_the_ratio_of_truth_to_lie_is_at_most_e_to_the_epsilon_and_one_unit_more_would_be_above(epsilon, g):
     def ratio(threshold):
@@ -56,13 +39,6 @@ def test_the_ratio_of_truth_to_lie_is_at_most_e_to_the_epsilon_and_one_unit_more
     assert ratio(threshold) <= bound
     if threshold + 1 < ONE:
         assert ratio(threshold + 1) > bound
-
-
-@settings(max_examples=300)
-@given(st.integers(1_000, 15_999_999), st.integers(2, 2**24 - 1))
-def test_it_rises_with_epsilon_and_falls_with_the_number_of_cells(epsilon, g):
-    threshold = truth_threshold(epsilon, g)
-    assert truth_threshold(epsilon + 1, g) >= threshold >= truth_threshold(epsilon, g + 1)
 
 
 @pytest.mark.parametrize(

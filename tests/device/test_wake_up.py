@@ -34,11 +34,15 @@ EXPERIMENTS = {
 }
 
 
-def kept_in(folder: Path, slots: dict[int, bytes], payloads: dict[str, bytes]) -> None:
-    """Keep experiments as an earlier wake-up would have."""
-    kept = KeptExperiments(Client(main.POLICY, memory(slots), "board-1", fleet="home"), str(folder))
-    for name, payload in payloads.items():
-        kept.take(name, payload)
+def kept_in(folder: Path, payloads: dict[str, bytes]) -> dict[int, bytes]:
+    """Keep experiments as an earlier wake-up would have; returns the board's ledger."""
+    slots = provisioned()
+    with pytest.MonkeyPatch.context() as patch:
+        install(patch, Air(), folder, memory(slots), payloads)
+        kept = KeptExperiments(Client(main.POLICY, memory(slots), "board-1", fleet="home"), str(folder))
+        for name, payload in payloads.items():
+            kept.take(name, payload)
+    return slots
 
 
 def wake_ups(
@@ -74,15 +78,15 @@ def connecting(outputs: dict[Any, Fraction]) -> dict[Any, Fraction]:
     return chances
 
 
-@pytest.mark.parametrize("mechanism", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "mechanism", ["grr", *(pytest.param(name, marks=pytest.mark.long) for name in ("olh", "hh"))]
+)
 def test_whether_a_wake_up_connects_never_depends_on_the_reading_and_what_it_sends_by_e_to_the_epsilon(
-    mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mechanism: str, tmp_path: Path
 ):
     budget = {"rule": "sum", "cap": 8_000_000}
     payload = experiment_json(name="t", epsilon=1_000_000, every=3, budget=budget, **EXPERIMENTS[mechanism])
-    slots = provisioned()
-    install(monkeypatch, Air(), tmp_path, memory(slots), {"t": 1})
-    kept_in(tmp_path, slots, {"t": payload})
+    slots = kept_in(tmp_path, {"t": payload})
     values = [0, 13, 20.5, 39, -1e9, math.inf, math.nan, None, *BROKEN, *WRONG_TYPES]
     exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": value} for value in values])
     ratio = assert_private(exact, 1_000_000)
@@ -93,15 +97,11 @@ def test_whether_a_wake_up_connects_never_depends_on_the_reading_and_what_it_sen
         assert connecting(outputs) == {(True,): expected, (False,): 1 - expected}
 
 
-def test_two_wake_ups_of_a_board_with_two_sensors_stay_within_their_budgets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_two_wake_ups_of_a_board_with_two_sensors_stay_within_their_budgets(tmp_path: Path):
     # A cap of one report each, so that the second wake-up's silence is a matter of coins as well.
     shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 1}}
     payloads = {name: experiment_json(name=name, epsilon=1_000_000, **shape) for name in ("a", "b")}
-    slots = provisioned()
-    install(monkeypatch, Air(), tmp_path, memory(slots), {"a": 1, "b": 1})
-    kept_in(tmp_path, slots, payloads)
+    slots = kept_in(tmp_path, payloads)
     pairs = [(True, True), (False, False), (None, True), (OSError(5), False), (False, "on")]
     inputs = [{"a": a, "b": b} for a, b in pairs]
     exact = wake_ups(tmp_path, slots, payloads, inputs, times=2)
@@ -115,13 +115,9 @@ def test_a_board_that_knows_no_experiment_always_connects_and_reports_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
-    slots = provisioned()
-    install(monkeypatch, Air(), tmp_path / "none", memory(slots), {"t": 1})
-    with monkeypatch.context() as patch:  # nothing is kept from one branch to the next
-        patch.setattr(KeptExperiments, "_write", lambda *_: None)
-        exact = wake_ups(
-            tmp_path / "none", slots, {"t": payload}, [{"t": v} for v in (1, 39, None, OSError(5), "x")]
-        )
+    monkeypatch.setattr(KeptExperiments, "_write", lambda *_: None)  # nothing, from one branch to the next
+    inputs = [{"t": v} for v in (1, 39, None, OSError(5), "x")]
+    exact = wake_ups(tmp_path / "none", provisioned(), {"t": payload}, inputs)
     assert_private(exact, 1_000_000)
     for outputs in exact.values():
         assert connecting(outputs) == {(True,): 1}
@@ -133,9 +129,7 @@ def test_a_board_that_sleeps_until_it_is_needed_sends_what_one_does_that_wakes_u
 ):
     shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 2}}
     payload = experiment_json(name="t", epsilon=1_000_000, **shape)
-    slots = provisioned()
-    install(monkeypatch, Air(), tmp_path, memory(slots), {"t": True})
-    kept_in(tmp_path, slots, {"t": payload})
+    slots = kept_in(tmp_path, {"t": payload})
     monkeypatch.setattr(main, "MOST_SLEEP_S", 2 * main.INTERVAL_S)
     calls = 3
 
@@ -169,9 +163,7 @@ def raising(name: str) -> Any:
 @pytest.mark.parametrize("broken", ["a sensor that raises is silence", "a wrong type is silence"])
 def test_the_proof_can_fail(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
-    slots = provisioned()
-    install(monkeypatch, Air(), tmp_path, memory(slots), {"t": 1})
-    kept_in(tmp_path, slots, {"t": payload})
+    slots = kept_in(tmp_path, {"t": payload})
 
     def report(self: Any, name: str, value: Any, drawn: Any) -> Any:
         try:
@@ -194,23 +186,24 @@ def test_the_proof_can_fail(broken: str, tmp_path: Path, monkeypatch: pytest.Mon
         assert_private(exact, 1_000_000)
 
 
-def test_why_an_experiment_is_not_taken_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What main.py prints on a board that is asked for room_temp."""
     air = Air()
-    air.experiment("room_temp", experiment_json(name="room_temp", **EXPERIMENTS["grr"]))
+    air.experiment("room_temp", experiment_json(name="room_temp", **EXPERIMENTS["grr"], epsilon=100_000))
     install(monkeypatch, air, tmp_path, memory(provisioned()), {"room_temp": 21.4})
+    lines: list[str] = []
+    monkeypatch.setattr(main, "print", lines.append)
+    return lines
+
+
+def test_why_an_experiment_is_not_taken_is_printed(printed: list[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(main.POLICY, "ask", "each")
-    printed: list[str] = []
-    monkeypatch.setattr(main, "print", printed.append)
     main.Application().wake_up()
     assert "hushmote: room_temp: refused: nobody has said yes to it: agree(name) says it" in printed
 
 
-def test_somebody_at_the_prompt_sees_the_last_8_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    air = Air()
-    air.experiment("room_temp", experiment_json(name="room_temp", **EXPERIMENTS["grr"], epsilon=100_000))
-    install(monkeypatch, air, tmp_path, memory(provisioned()), {"room_temp": 21.4})
-    printed: list[str] = []
-    monkeypatch.setattr(main, "print", printed.append)
+def test_somebody_at_the_prompt_sees_the_last_8_reports(printed: list[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(main, "_reports", [])
     application = main.Application()
     for _ in range(11):

@@ -343,17 +343,6 @@ class Board:
     def full(self, full):
         self.storage.full = full
 
-    def waits(self, count):
-        """So many draws of the wait before the first attempt, and of the one after it failed, in ms."""
-        drawn = []
-        for _ in range(count):
-            self.reporter._next_ms = None
-            self.reporter._attempt = 0
-            first = self.reporter._wait_ms()
-            self.reporter._is_lost("nothing listens")
-            drawn.append([first, self.reporter._wait_ms()])
-        return drawn
-
     def slow_read(self):
         """The kinds that _receive() gives in two waits, where a packet is read as the first of them ends."""
         self.turn()  # its task has begun, and hears the stop

@@ -1,6 +1,7 @@
-// node js_rig.mjs < [[job, argument, ...], ...] > answers, a line each. Bytes are {$hex}, large integers {$big}.
-import { readFileSync, writeSync } from 'node:fs';
+// node js_rig.mjs < lines of [[job, argument, ...], ...] > answers, a line each. Bytes are {$hex}, large integers {$big}.
+import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
 import { Folder } from '../../clients/js/folder.js';
 import '../../clients/js/prefix.js';
 import { Client, parseExperiment, truthThreshold } from '../../clients/js/hushmote.js';
@@ -135,6 +136,7 @@ const jobs = {
     } catch (e) {
       answers.push(failure(e));
     }
+    delete crypto.getRandomValues; // which "stick" put before its own
     return { answers, records: storage.folder ? null : [...kept.records] };
   },
   /** Messages that come at once to the node of Node-RED: what each sends, warns of and fails with. */
@@ -158,7 +160,9 @@ const jobs = {
 };
 
 writeSync(1, 'ready\n');
-for (const [job, ...values] of JSON.parse(readFileSync(0, 'utf8'), revive)) {
-  const answer = await (async () => jobs[job](...values))().catch(failure);
-  console.log(JSON.stringify(answer ?? null, shown));
+for await (const line of createInterface(process.stdin)) {
+  for (const [job, ...values] of JSON.parse(line, revive)) {
+    const answer = await (async () => jobs[job](...values))().catch(failure);
+    console.log(JSON.stringify(answer ?? null, shown));
+  }
 }

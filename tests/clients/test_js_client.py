@@ -1,10 +1,12 @@
 """clients/js: held to the vectors, to what boards take and draw, to e^epsilon, and to power cuts."""
 
+import functools
 import hashlib
 import json
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -65,12 +67,25 @@ def start() -> subprocess.Popen[str]:
     return process
 
 
+answering = functools.cache(start)  # one process for all that is asked one after another
+
+
+@pytest.fixture(scope="module", autouse=True)
+def answered() -> Iterator[None]:
+    yield
+    if answering.cache_info().currsize:
+        answering().communicate()
+        assert answering().returncode == 0
+
+
 def ask(requests: list[Any]) -> list[Any]:
     """What the client answers to each [job, argument, ...]."""
-    process = start()
-    out, _ = process.communicate(json.dumps(coded(requests)))
-    assert process.returncode == 0
-    return [json.loads(line) for line in out.splitlines()]
+    process = answering()
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(json.dumps(coded(requests)) + "\n")
+    process.stdin.flush()
+    return [json.loads(process.stdout.readline()) for _ in requests]
 
 
 def test_the_package_has_the_version_of_all():
@@ -155,17 +170,10 @@ def test_codes_and_draws_are_those_of_boards():
 
 
 def test_texts_are_hashed_as_on_boards():
-    shapes = [{"slots": 4096}, {"slots": 4, "prefixes": [1, 2, 2]}, {"slots": 2**20, "prefixes": [3] * 16}]
-    for shape in shapes:
-        mechanism = {"mechanism": "prefix", "q": 3} if shape["slots"] > 4096 else {"mechanism": "pgr", "q": 5}
-        shape = (
-            {"slots": 4, "prefixes": [3] * 16} | mechanism
-            if "q" not in shape and mechanism["q"] == 3
-            else shape
-        )
-        payload = experiment_json(
-            **{"type": "text", "salt": "pepper", "epsilon": 2_000_000} | mechanism | shape
-        )
+    pgr, prefix = {"mechanism": "pgr", "q": 5}, {"mechanism": "prefix", "q": 3}
+    shapes = [{"slots": 4096} | pgr, {"slots": 4, "prefixes": [1, 2, 2]} | pgr]
+    for shape in [*shapes, {"slots": 4, "prefixes": [3] * 16} | prefix]:
+        payload = experiment_json(type="text", salt="pepper", epsilon=2_000_000, **shape)
         texts = [t for t in TEXTS if t != "\ud800"]  # which JavaScript's UTF-8 has another letter for
         exp = Experiment.parse(payload)
         found = ask([["bucket", payload, t] for t in texts])
@@ -173,8 +181,8 @@ def test_texts_are_hashed_as_on_boards():
 
 
 def test_its_own_draws_are_even_and_keep_their_chances():
-    """n = 100,000 each, 7 standard deviations: each of 37 outcomes is a false alarm in 3e-12 of the runs."""
-    n, chances = 100_000, [("below", k, [1 / k] * k) for k in (1, 2, 3, 5, 24)]
+    """n = 30,000 each, 7 standard deviations: each of 37 outcomes is a false alarm in 1e-11 of the runs."""
+    n, chances = 30_000, [("below", k, [1 / k] * k) for k in (1, 2, 3, 5, 24)]
     chances.append(("bernoulli", 2**30 // 10, [0.9, 0.1]))
     found = ask([["frequencies", n, name, argument, len(p)] for name, argument, p in chances])
     for counts, (_, _, expected) in zip(found, chances, strict=True):

@@ -29,8 +29,8 @@ from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker
 
 SUPPORT = Path(__file__).parents[1] / "support"
-DEVICES = 3  # of each kind
-TARGET = 11_120 if os.environ.get("LONG") else 200  # reports of a device, a multiple of 10: 100,080 in all
+DEVICES = 2  # of each kind
+TARGET = 16_680 if os.environ.get("LONG") else 200  # reports of a device, a multiple of 10: 100,080 in all
 KINDS = ("c", "js", "python")
 READINGS = "0112223333"  # in turn, so that bins have 1, 2, 3 and 4 tenths
 NODE = shutil.which("node")

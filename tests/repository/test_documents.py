@@ -7,18 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [
-    document
-    for pattern in (
-        "*.md",
-        "docs/**/*.md",
-        "benchmarks/*.md",
-        "studies/*.md",
-        "examples/*.md",
-        "clients/**/*.md",
-    )
-    for document in sorted(ROOT.glob(pattern))
-]
+PATTERNS = ("*.md", "docs/**/*.md", "*s/*.md", "clients/**/*.md")
+DOCUMENTS = sorted({document for pattern in PATTERNS for document in ROOT.glob(pattern)})
 FOLDERS = "clients|device|server|simulator|studies|cli|tests|firmware_tests|benchmarks|docs|examples|deploy"
 # A path from the project's folder, alone or in a command; * stands for anything, :: for a test in it.
 PATH = re.compile(rf"(?:^|\s)((?:{FOLDERS})/[\w./*@-]*)")

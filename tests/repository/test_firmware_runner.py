@@ -30,15 +30,8 @@ def test_a_file_of_the_suite_runs_on_a_board_and_leaves_nothing_there(tmp_path: 
         run = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert run.returncode == 0, run.stdout + run.stderr
         assert run.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
-        listing = [
-            sys.executable,
-            "-m",
-            "mpremote",
-            "connect",
-            board.port,
-            "exec",
-            "import os; print(os.listdir('/'))",
-        ]
+        listing = [sys.executable, "-m", "mpremote", "connect", board.port]
+        listing += ["exec", "import os; print(os.listdir('/'))"]
         left = subprocess.run(listing, capture_output=True, text=True, timeout=600)
     assert left.returncode == 0, left.stderr
     assert "board" not in left.stdout

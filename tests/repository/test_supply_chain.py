@@ -103,17 +103,11 @@ def test_ci_installs_by_hash_alone():
     assert "make test LOCKED=1\n" in (ROOT / ".ci" / "run").read_text()
     dry = ["make", "--dry-run", "--what-if=pyproject.toml", "--what-if=locks/test.txt", ".venv/.test"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    environment["LOCKED"] = ""
 
     def made(*more: str) -> list[str]:
-        run = subprocess.run(
-            [*dry, *more],
-            cwd=ROOT,
-            env=environment | {"LOCKED": ""},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return commands(run.stdout)
+        run = subprocess.run([*dry, *more], cwd=ROOT, env=environment, capture_output=True, check=True)
+        return commands(run.stdout.decode())
 
     for command in made("LOCKED=1"):
         assert "--require-hashes" in command or "--no-index --no-deps" in command
@@ -168,14 +162,8 @@ def test_the_bill_of_materials_names_exactly_what_is_installed():
     assert document["serialNumber"] == again["serialNumber"]
 
 
-def bills(sbom: ModuleType) -> dict[str, dict[str, Any]]:
-    """Both bills of materials."""
-    return {"server": sbom.document(sbom.installed(distributions()), {}), "board": sbom.board_document()}
-
-
-@pytest.mark.parametrize("of", ["server", "board"])
 def test_a_bill_of_materials_is_valid_and_says_what_tools_for_the_cyber_resilience_act_ask(
-    of: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ):
     """The official schema; and supplier, contact, time, and of each part name, version, purl and licence."""
     json_validation = pytest.importorskip("cyclonedx.validation.json")
@@ -183,11 +171,20 @@ def test_a_bill_of_materials_is_valid_and_says_what_tools_for_the_cyber_resilien
     monkeypatch.setenv("SUPPLIER", "Warm Rooms <security@warm.example>")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795600000")
     sbom = script("sbom")
-    bill = bills(sbom)[of]
-    assert bill == bills(sbom)[of]
     validator = json_validation.JsonStrictValidator(schema.SchemaVersion.V1_6)
-    assert validator.validate_str(json.dumps(bill)) is None
+
+    def of_server() -> dict[str, Any]:
+        return sbom.document(sbom.installed(distributions()), {})
+
+    for document in (of_server, sbom.board_document):
+        bill = document()
+        assert bill == document()
+        assert validator.validate_str(json.dumps(bill)) is None
+        check_bill(bill)
     assert validator.validate_str(json.dumps(bill | {"components": [{"name": "no type"}]})) is not None
+
+
+def check_bill(bill: dict[str, Any]) -> None:
     about = bill["metadata"]
     assert about["supplier"] == {
         "name": "Warm Rooms",

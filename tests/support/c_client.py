@@ -44,7 +44,6 @@ READ = ctypes.CFUNCTYPE(ctypes.c_long, c_void_p, c_int, POINTER(c_uint8), c_size
 WRITE = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, POINTER(c_uint8), c_size_t)
 LOCK = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p)
 UNLOCK = ctypes.CFUNCTYPE(None, c_void_p)
-DRAW = ctypes.CFUNCTYPE(c_uint32, c_int, c_uint32)
 
 
 class Policy(ctypes.Structure):
@@ -82,12 +81,10 @@ class Line(ctypes.Structure):
 
 
 @functools.cache
-def library(scripted: bool = False) -> Any:
-    """The core as a shared library that aborts at undefined behaviour; scripted: it asks for its draws."""
+def library() -> Any:
+    """The core as a shared library that aborts at undefined behaviour."""
     sources = [path.stem for path in sorted(CORE.glob("*.c")) if path.stem not in OTHERS]
     flags = ["-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
-    if scripted:
-        flags += ["-DSCRIPTED", "-Wl,--wrap=hm_below,--wrap=hm_bernoulli"]
     with tempfile.TemporaryDirectory() as folder:
         beside = Path(__file__).with_suffix(".c")
         found = ctypes.CDLL(str(compiled(Path(folder) / "hushmote.so", [*sources, beside], *flags)))
@@ -96,8 +93,7 @@ def library(scripted: bool = False) -> Any:
     found.hushmote_enroll.argtypes = found.hushmote_enroll_kept.argtypes = [c_void_p, c_char_p, c_size_t]
     found.hushmote_withdraw.argtypes = [c_void_p, c_char_p, c_char_p, c_size_t]
     found.test_milli.argtypes = [ctypes.c_double, c_int]
-    found.test_milli.restype = found.test_bucket.restype = c_int64
-    found.test_bucket.argtypes = [c_void_p, c_uint, Reading]
+    found.test_milli.restype = c_int64
     found.test_serial.restype = c_uint32
     return found
 
@@ -144,10 +140,9 @@ class CBoard:
         entropy: Callable[[int], bytes],
         unsent: int = 16,
         record_bytes: int = 0,
-        scripted: bool = False,
         begin: bool = True,
     ) -> None:
-        self.c = library(scripted)
+        self.c = library()
         self.storage, self.entropy, self.policy = storage, entropy, policy
         self.during: Callable[[str], None] = lambda where: None
         self.cut: BaseException | None = None
@@ -318,7 +313,3 @@ class CBoard:
 
     def serial(self, name: str) -> int:
         return self.c.test_serial(ctypes.byref(self.experiments), self.policy["experiments"].index(name))
-
-    def set_serial(self, name: str, serial: int) -> None:
-        at = self.policy["experiments"].index(name)
-        self.c.test_set_serial(ctypes.byref(self.experiments), at, c_uint32(serial))

@@ -1,6 +1,8 @@
 """The C client's core, clients/c, compiled by gcc for a test and called by ctypes."""
 
 import ctypes
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 CORE = Path(__file__).parents[2] / "clients" / "c"
+KEPT = CORE.parents[1] / "build" / "c"  # what was compiled, for all workers and for the next run
 STRICT = (
     *("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wstrict-prototypes"),
     *("-Werror", "-g", "-O2"),
@@ -114,21 +117,43 @@ def reading(value: Any) -> Reading:
     return made
 
 
-def compiled(target: Path, sources: Sequence[Path | str], *flags: str, compiler: str = "gcc") -> Path:
+def compiled(target: Path, sources: Sequence[Path | str], *flags: str) -> Path:
     """Compile sources (names without .c are the core's) into a program, or with "-shared" a library.
 
-    Any warning of the core is an error, with the compiler's own words. Returns the program or library.
+    Any warning of the core is an error, with the compiler's own words. Returns the program or library: a copy
+    of an earlier one where compiler, flags, core, sources and their headers are the same.
     """
-    counted = os.environ.get(COVERAGE) if compiler == "gcc" else None
+    files = [CORE / f"{s}.c" if isinstance(s, str) else s for s in sources]
+    counted = os.environ.get(COVERAGE)
     if counted:
         target = Path(tempfile.mkdtemp(dir=counted)) / target.name
         plain = [flag for flag in flags if "sanitize" not in flag or "sanitize-coverage" in flag]
-        flags = (*plain, "--coverage", "-O0")  # checks would add branches of their own
-    files = [str(CORE / f"{s}.c") if isinstance(s, str) else str(s) for s in sources]
-    command = [compiler, *STRICT, f"-I{CORE}", *flags, "-o", str(target), *files]
+        _gcc(*plain, "--coverage", "-O0", "-o", target, *files)  # checks would add branches of their own
+        return target
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept = KEPT / _key(files, flags)
+    with open(f"{kept}.lock", "w") as lock:  # tests run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            _gcc(*flags, "-o", target, *files)
+            os.replace(shutil.copy(target, f"{kept}.new"), kept)
+    return Path(shutil.copy(kept, target))
+
+
+def _gcc(*arguments: Path | str) -> None:
+    command = ["gcc", *STRICT, f"-I{CORE}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
-    return target
+
+
+def _key(files: Sequence[Path], flags: Sequence[str]) -> str:
+    """What tells one call of the compiler from another; a folder of headers counts by what is in it."""
+    gcc = Path(shutil.which("gcc") or "").resolve()
+    named = [flag for flag in flags if not flag.startswith("-I")]
+    read = [*files, *sorted(CORE.glob("*.[ch]"))]
+    read += [header for flag in flags if flag not in named for header in sorted(Path(flag[2:]).glob("*.h"))]
+    contents = [(path.name, hashlib.sha256(path.read_bytes()).digest()) for path in read]
+    return hashlib.sha256(repr((gcc, gcc.stat().st_mtime_ns, STRICT, named, contents)).encode()).hexdigest()
 
 
 def library(folder: Path, sources: Sequence[Path | str], *flags: str) -> ctypes.CDLL:

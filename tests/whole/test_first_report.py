@@ -38,22 +38,12 @@ def commands(title: str) -> list[str]:
 
 def test_the_path_in_software_is_nine_commands_and_a_file_as_the_page_says():
     said = commands("In software")
-    assert said == [
-        "cat",
-        "hushmote provision",
-        "hushmote experiment",
-        "mosquitto",
-        "hushmote serve",
-        "hushmote provision",
-        "hushmote board",
-        "hushmote flash",
-        "hushmote status",
-        "hushmote estimate",
-    ]
+    ours = ["experiment", "serve", "provision", "board", "flash", "status", "estimate"]
+    ours = [f"hushmote {command}" for command in ours]
+    assert said == ["cat", "hushmote provision", ours[0], "mosquitto", *ours[1:]]
     text = PAGE.read_text()
-    assert f"{WORDS[len(said) - 1].capitalize()} commands in four windows, and a file" in " ".join(
-        text.split()
-    )
+    counted = f"{WORDS[len(said) - 1].capitalize()} commands in four windows, and a file"
+    assert counted in " ".join(text.split())
     steps = re.findall(r"^\*\*(\d)\. ", text[: text.index("\n## With a password")], re.MULTILINE)
     assert steps == [str(number) for number in range(1, len(said))]
     windows = [block for block in section("In software") if block.background]

@@ -94,12 +94,12 @@ def host_names(certificate: x509.Certificate) -> list[str]:
     return [str(host) for host in hosts]
 
 
-def new_authority(fleet: str, now: datetime.datetime, days: int = AUTHORITY_DAYS) -> Issued:
+def new_authority(fleet: str, now: datetime.datetime) -> Issued:
     """Return a new root; its name ends in 32 random bits, which tell two roots of a fleet apart."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(f"Hushmote {fleet} {secrets.token_hex(4)}")
     # A path of one: the next root is signed by this one while both are in use.
-    end = now + datetime.timedelta(days=days)
+    end = now + datetime.timedelta(days=AUTHORITY_DAYS)
     builder = _builder(subject, subject, key.public_key(), now, end, 1)
     return Issued(_sign(builder.serial_number(x509.random_serial_number()), key, key), key)
 
@@ -113,12 +113,7 @@ def cross_sign(old: Issued, new: Issued, now: datetime.datetime) -> x509.Certifi
 
 
 def issue_broker(
-    authority: Issued,
-    hosts: Sequence[str],
-    now: datetime.datetime,
-    days: int = BROKER_DAYS,
-    *,
-    clustered: bool = False,
+    authority: Issued, hosts: Sequence[str], now: datetime.datetime, *, clustered: bool = False
 ) -> Issued:
     """Return a broker's certificate for DNS names and IP addresses; raises AuthorityError.
 
@@ -131,7 +126,7 @@ def issue_broker(
     if clustered:
         names.append(x509.UniformResourceIdentifier(SERVER_URI))
         usage.append(ExtendedKeyUsageOID.CLIENT_AUTH)
-    return _issue(authority, "hushmote broker", now, days, x509.random_serial_number(), usage, names)
+    return _issue(authority, "hushmote broker", now, BROKER_DAYS, x509.random_serial_number(), usage, names)
 
 
 def issue_client(authority: Issued, name: str, now: datetime.datetime, days: int) -> Issued:

@@ -218,7 +218,7 @@ def flash(
             say("copied and read back: " + ", ".join(f"{f.path} ({len(f.content):,} bytes)" for f in changed))
         _install_modules(link, changed, "py" if load.source else "mpy", (*MODULES, *more))
         ledger = {"PROVISION": make_ledger, "REPLACE": load.provision_again, "CONSENT": consent}
-        _finish_marked(link, changed, settings_path, settings, ledger)
+        _finish(link, changed, settings_path, settings, ledger)
     except FlashError:
         with contextlib.suppress(FlashError):  # a board that does not answer: the next flash cleans up
             link.run("exec", f"STAGE={_STAGE!r}\n" + _CLEAN)
@@ -245,10 +245,6 @@ _LEDGER_LINES = {
     "made again": "ledger: made again; for the people it measures, the privacy bound starts from zero",
     "kept": "ledger: kept as it was",
 }
-
-
-class _NothingProvisioned(FlashError):
-    """The board said that it made no ledger."""
 
 
 def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) -> bool:
@@ -364,27 +360,19 @@ def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str, mo
         )
 
 
-def _finish_marked(
+def _finish(
     link: UsbLink,
     changed: Sequence[_File],
     path: Path,
     settings: DeviceSettings,
     ledger: Mapping[str, Any],
 ) -> None:
-    """Finish, with a mark in the settings' file before the board makes a ledger.
+    """Make the ledger if asked to, then put settings and application in their places.
 
-    A cable pulled in between then costs a new device id, and never lets one id have two ledgers.
+    The settings' file is marked before the board makes a ledger: a cable pulled in between then costs a new
+    device id, and never lets one id have two ledgers.
     """
     marked = provision.mark_ledger(path, settings, True)
-    try:
-        _finish(link, changed, ledger)
-    except _NothingProvisioned:
-        provision.mark_ledger(path, marked, settings.ledger_made)
-        raise
-
-
-def _finish(link: UsbLink, changed: Sequence[_File], ledger: Mapping[str, Any]) -> None:
-    """Make the ledger if asked to, then put settings and application in their places."""
     said = link.ask(
         # The application last: a board that loses power in between starts the old one, or none.
         _PLACE + _FINISH + _CLEAN,
@@ -395,4 +383,5 @@ def _finish(link: UsbLink, changed: Sequence[_File], ledger: Mapping[str, Any]) 
         **ledger,
     )
     if said["error"]:
-        raise _NothingProvisioned(f"the board could not make its ledger ({said['error']}); {_HALF_DONE}")
+        provision.mark_ledger(path, marked, settings.ledger_made)
+        raise FlashError(f"the board could not make its ledger ({said['error']}); {_HALF_DONE}")

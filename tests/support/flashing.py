@@ -4,6 +4,7 @@ Which MicroPython: the first of firmware_tests/runtimes.py that has what a board
 sensor and deep sleep are the rig's; everything else is what a board would run.
 """
 
+import functools
 import json
 import os
 import re
@@ -13,11 +14,13 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from hushmote.server.provisioning import flash as flash_module
 from hushmote.server.provisioning import usb
-from hushmote.server.provisioning.flash import Load, flash
+from hushmote.server.provisioning.flash import Flashed, Load
 from hushmote.server.provisioning.settings import Network, ProvisionError, provision_device
 from hushmote.server.provisioning.usb import FlashError
 from hushmote.server.wire import keys
@@ -33,6 +36,7 @@ FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
 FLEET = "garden"
 WIFI = "home:correct horse"
 NEEDS = {"littlefs", "urandom", "mpy", "socket", "room"}
+_compile_once = functools.cache(usb.compile_mpy)
 HANGS_S = 600.0  # only a step that waits for ever takes so long
 
 
@@ -88,6 +92,7 @@ class Bench:
         self.folder = folder
         self.settings = self.new_settings("board1")
         self.lines: list[str] = []
+        self.done: Flashed | None = None  # what the last flash did
         self._interpreter = interpreter
 
     def new_settings(self, device_id: str, **changes: Any) -> Path:
@@ -106,9 +111,10 @@ class Bench:
     def flash(self, board: SoftwareBoard, settings: Path | None = None, **options: Any):
         how = {"reset": False, "say": self.lines.append, "timeout_s": HANGS_S}
         how |= {name: options.pop(name) for name in ("reset", "timeout_s") if name in options}
-        return flash(
-            board.port, settings or self.settings, Load(yes=options.pop("yes", True), **options), **how
-        )
+        load = Load(yes=options.pop("yes", True), **options)
+        with mock.patch.object(flash_module, "compile_mpy", _compile_once):
+            self.done = flash_module.flash(board.port, settings or self.settings, load, **how)
+        return self.done
 
     def contents(self) -> dict[str, str]:
         """Every file on the board, in hex, read from its flash by another MicroPython while it is idle."""

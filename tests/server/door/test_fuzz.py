@@ -25,13 +25,13 @@ from hushmote.simulator.broker import MosquittoBroker
 def test_every_request_has_a_documented_answer_and_only_reports_are_published():
     asked = fuzz_door.Asked()
 
-    @settings(max_examples=300, suppress_health_check=[*HealthCheck.__members__.values()])
+    @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(st.randoms(use_true_random=False))
     def check(rng):
         asyncio.run(asked.check(fuzz_door.make_request(rng)))
 
     check()
-    answers = asyncio.run(fuzz_door.run(3000, seed=1))
+    answers = asyncio.run(fuzz_door.run(1000, seed=1))
     assert set(answers) == fuzz_door.STATUSES  # each of them was seen
 
 

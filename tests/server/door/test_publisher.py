@@ -1,7 +1,9 @@
 """The door's way to the broker: exactly once into a store, and brokers that are away, hang or refuse."""
 
+import contextlib
 import logging
-import socket
+import os
+import signal
 import subprocess
 import threading
 
@@ -169,49 +171,21 @@ def test_a_login_that_is_refused_is_told_and_one_that_is_mended_works(tmp_path, 
     assert "wrong" not in caplog.text
 
 
-class Deaf:
-    """What lies between the door and its broker, and swallows what the broker says while `deaf`."""
-
-    def __init__(self, port):
-        self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self.deaf = threading.Event()
-        self._sockets: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                client = self._listener.accept()[0]
-            except OSError:
-                return
-            broker = socket.create_connection(("127.0.0.1", self._target))
-            self._sockets += [client, broker]
-            threading.Thread(target=self._carry, args=(client, broker, False), daemon=True).start()
-            threading.Thread(target=self._carry, args=(broker, client, True), daemon=True).start()
-
-    def _carry(self, here, there, answers):
-        try:
-            while data := here.recv(65_536):
-                if not (answers and self.deaf.is_set()):
-                    there.sendall(data)
-            there.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-
-    def close(self):
-        for s in (self._listener, *self._sockets):
-            s.close()
+@contextlib.contextmanager
+def hanging(broker):
+    """The broker's process stands still: what is sent to it arrives, and nothing is answered."""
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
 
 
 def test_a_broker_that_acknowledges_nothing_is_given_up_and_reports_wait_bounded(store, monkeypatch):
     monkeypatch.setattr(module, "PUBACK_S", 0.3)
     monkeypatch.setattr(module, "MOST_IN_FLIGHT", 5)
-    with MosquittoBroker() as broker, running(store, broker) as aggregator:
-        between = Deaf(broker.port)
-        with opened(between) as door:
-            between.deaf.set()
+    with MosquittoBroker() as broker, running(store, broker) as aggregator, opened(broker) as door:
+        with hanging(broker):
             told = door.report("d1", REPORTS[0])
             assert (told.status, "did not acknowledge the report in time" in told.text) == (503, True)
             texts = [told.text]
@@ -227,27 +201,21 @@ def test_a_broker_that_acknowledges_nothing_is_given_up_and_reports_wait_bounded
             assert door.publisher.in_flight <= 5
             monkeypatch.setattr(module, "_HUNG_S", 1.0)  # no earlier: it is full before it is given up
             until(lambda: not door.publisher.ready.is_set(), "the connection is given up")
-            between.deaf.clear()
-            accept(door, "d1", REPORTS[0])
-            assert door.publisher.in_flight == 0
-        between.close()
+        accept(door, "d1", REPORTS[0])
+        assert door.publisher.in_flight == 0
         until(lambda: aggregator.counters.accepted >= 1, "it is counted")
 
 
-def test_what_is_under_way_at_the_end_is_settled(store):
-    with MosquittoBroker() as broker, running(store, broker):
-        between = Deaf(broker.port)
-        answers = []
-        with opened(between) as door:
-            between.deaf.set()
-            client = threading.Thread(target=lambda: answers.append(door.report("d1", REPORTS[0]).status))
-            client.start()
-            until(lambda: door.publisher.in_flight == 1, "it is under way")
-            door.publisher.stop()
-            client.join(WAIT_S)
-            assert answers == [503]
-            assert door.report("d1", REPORTS[0]).status == 503
-        between.close()
+def test_what_is_under_way_at_the_end_is_settled():
+    answers = []
+    with MosquittoBroker() as broker, opened(broker, fleets=["open"]) as door, hanging(broker):
+        client = threading.Thread(target=lambda: answers.append(door.report("d1", REPORTS[0]).status))
+        client.start()
+        until(lambda: door.publisher.in_flight == 1, "it is under way")
+        door.publisher.stop()
+        client.join(WAIT_S)
+        assert answers == [503]
+        assert door.report("d1", REPORTS[0]).status == 503
 
 
 def test_without_a_broker_it_says_so_once_and_answers(caplog, monkeypatch):

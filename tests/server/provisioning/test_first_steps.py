@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from boards import MemoryStorage
-from fleet_broker import context, visit
+from fleet_broker import Visitor, context, visit
 from fleet_servers import THREE, FleetServers, at
 from running import WAIT_S, until
 
@@ -99,11 +99,15 @@ def allowed(port: int, tls: ssl.SSLContext, broker: subprocess.Popen) -> bool:
         return False
 
 
-def pem_of(board: settings.DeviceSettings, path: Path) -> Path:
+def board_of(folder: fleet_folder.FleetFolder, work: Path) -> tuple[settings.DeviceSettings, Path]:
+    """The only board of a folder, and the file with what it shows the broker."""
+    (path,) = (folder.path / "devices").glob("*.settings.json")
+    board = settings.load_settings(path)
     assert board.mqtt_cert is not None
     assert board.mqtt_key is not None
-    path.write_bytes(authority.parse_board_fields(board.mqtt_cert, board.mqtt_key).to_pem())
-    return path
+    pem = work / "board.pem"
+    pem.write_bytes(authority.parse_board_fields(board.mqtt_cert, board.mqtt_key).to_pem())
+    return board, pem
 
 
 def one_report(board: settings.DeviceSettings, experiment: bytes) -> bytes:
@@ -121,7 +125,18 @@ def one_report(board: settings.DeviceSettings, experiment: bytes) -> bytes:
     return report
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
+def reports_and_counts(visitor: Visitor, board: settings.DeviceSettings, store: Path) -> None:
+    """The board gets the experiment and reports; returns once the store has counted its report."""
+    with Store(f"sqlite:///{store}", create=False) as counted:
+        (version,) = counted.experiments()
+        visitor.subscribe(topics.experiment_topic("home", version.experiment.name))
+        until(lambda: visitor.messages, "the experiment is there")
+        report = one_report(board, visitor.messages[0][1])
+        visitor.publish(topics.report_topic("home", board.device_id), report)
+        until(lambda: counted.histogram("home", version.experiment.digest).sum() == 1, "it counts")
+
+
+@pytest.mark.parametrize("elsewhere", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(outside: Path, elsewhere: bool):
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed")
@@ -151,19 +166,11 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
         assert aggregator.stdout.readline().strip() == READY
         shell(next(commands), work)
         assert next(commands, None) is None
-        (path,) = (folder.path / "devices").glob("*.settings.json")
-        board = settings.load_settings(path)
-        shown = pem_of(board, work / "board.pem")
+        board, shown = board_of(folder, work)
         (store,) = outside.rglob("*.sqlite")
-        with Store(f"sqlite:///{store}", create=False) as counted:
-            (version,) = counted.experiments()
-            with visit(folder.fleet.port, context(folder, shown)) as visitor:
-                assert visitor.connected()
-                visitor.subscribe(topics.experiment_topic("home", version.experiment.name))
-                until(lambda: visitor.messages, "the experiment is there")
-                report = one_report(board, visitor.messages[0][1])
-                visitor.publish(topics.report_topic("home", board.device_id), report)
-            until(lambda: counted.histogram("home", version.experiment.digest).sum() == 1, "it counts")
+        with visit(folder.fleet.port, context(folder, shown)) as visitor:
+            assert visitor.connected()
+            reports_and_counts(visitor, board, store)
         crl = Path(folder.fleet.broker_folder) / "crl.pem"
         before = crl.stat()
         revoke = f"hushmote provision revoke {board.device_id} --folder {folder.path}"
@@ -208,23 +215,13 @@ def test_the_printed_steps_work_on_three_nats_servers_and_a_revoked_board_is_cut
         assert aggregator.stdout.readline().strip() == READY
         shell(device, work)
         servers.hang_up()
-        (path,) = (folder.path / "devices").glob("*.settings.json")
-        board = settings.load_settings(path)
+        board, shown = board_of(folder, work)
         assert board.mqtt_host == ",".join(THREE)
-        shown = pem_of(board, work / "board.pem")
         (store,) = outside.rglob("*.sqlite")
         server = 2
         until(lambda: let_in(folder, shown, server), "the board is let in")
-        with (
-            Store(f"sqlite:///{store}", create=False) as counted,
-            at(folder, shown, server=server) as visitor,
-        ):
-            (version,) = counted.experiments()
-            visitor.subscribe(topics.experiment_topic("home", version.experiment.name))
-            until(lambda: visitor.messages, "the experiment is there")
-            report = one_report(board, visitor.messages[0][1])
-            visitor.publish(topics.report_topic("home", board.device_id), report)
-            until(lambda: counted.histogram("home", version.experiment.digest).sum() == 1, "it counts")
+        with at(folder, shown, server=server) as visitor:
+            reports_and_counts(visitor, board, store)
             revoke = f"hushmote provision revoke {board.device_id} --folder {folder.path}"
             said = shell(f"{revoke} --store sqlite:///{store}", outside)
             assert "send every nats-server SIGHUP" in " ".join(said.split())

@@ -29,11 +29,16 @@ from hushmote.server.provisioning import flash as flash_module
 from hushmote.server.provisioning import umqtt as umqtt_simple
 from hushmote.server.provisioning import usb as board_module
 from hushmote.server.provisioning.flash import flash
-from hushmote.server.provisioning.settings import load_settings
+from hushmote.server.provisioning.settings import load_settings, mark_ledger
 from hushmote.server.provisioning.usb import Board, FlashError, architecture, check_board, compile_mpy
 from hushmote.server.wire import keys, report, topics
 from hushmote.server.wire.board_files import shipped
 from hushmote.simulator.broker import MosquittoBroker
+
+FINE = Board(
+    name="b", version=(1, 24, 0), mpy=0x1306, free_bytes=1, files={}, device_id=None,
+    ledger=False, entropy=True, umqtt=True, network=True, fat=False,
+)  # fmt: skip
 
 
 def ledger(files: dict[str, str]) -> dict[str, str]:
@@ -43,10 +48,9 @@ def ledger(files: dict[str, str]) -> dict[str, str]:
 # --- What goes well -------------------------------------------------------------------------------
 
 
-def test_a_fresh_board_gets_everything_and_a_ledger(bench: Bench):
-    with bench.board() as board:
-        done = bench.flash(board)
-        files = bench.contents()
+def test_a_fresh_board_gets_everything_and_a_ledger(flashed_once: Bench):
+    done, files = flashed_once.done, flashed_once.contents()
+    assert done is not None
     assert done.ledger == "made"
     assert done.unchanged == ()
     assert set(done.copied) | {"/ldp/ledger0", "/ldp/ledger1"} == set(files)
@@ -54,18 +58,18 @@ def test_a_fresh_board_gets_everything_and_a_ledger(bench: Bench):
     on_the_board = json.loads(bytes.fromhex(files["/settings.json"]))
     assert on_the_board["key"] == keys.device_key(MASTER, FLEET, "board1").hex()
     assert "ledger_made" not in on_the_board
-    assert load_settings(bench.settings).ledger_made
+    assert load_settings(flashed_once.settings).ledger_made
     for data in ledger(files).values():
         record = bytes.fromhex(data)
         # An empty ledger by its format: no entries, nothing spent, a CRC-32 that fits.
         assert record[:2] == b"\x50\0"  # a yes
         assert record[22:36] == bytes(14)
         assert struct.unpack(">I", record[-4:])[0] == zlib.crc32(record[:-4])
-    assert bench.lines[0].endswith("MicroPython " + done.firmware)
-    assert "ledger: made, empty" in bench.lines
+    assert flashed_once.lines[0].endswith("MicroPython " + done.firmware)
+    assert "ledger: made, empty" in flashed_once.lines
 
 
-def test_flashing_again_leaves_the_ledger_as_it_was(used: Bench):
+def test_flashing_again_leaves_the_ledger_as_it_was_and_removes_stale_copies(used: Bench):
     experiment = experiment_json(name="room_temp", window="all")
     script = (
         "import ldp_client, json, main\n"
@@ -76,6 +80,7 @@ def test_flashing_again_leaves_the_ledger_as_it_was(used: Bench):
     with used.board() as board:
         assert on_board(board, script) == "18 1000000"
         before = used.contents()
+        on_board(board, "with open('/ldp_client.py', 'w') as f: f.write('raise SystemExit')")
         again = used.flash(board)
         assert used.contents() == before
         assert again.ledger == "kept"
@@ -106,13 +111,6 @@ def test_a_running_application_is_interrupted_and_replaced(used: Bench):
         assert board.wait_for(b"short runs", HANGS_S)
 
 
-def test_a_stale_copy_in_the_root_folder_is_removed(used: Bench):
-    with used.board() as board:
-        on_board(board, "with open('/ldp_client.py', 'w') as f: f.write('raise SystemExit')")
-        used.flash(board)
-        assert "/ldp_client.py" not in used.contents()
-
-
 def test_the_manifest_freezes_modules_that_exist(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT / "device")  # as whatever runs a manifest does
     calls: list[tuple[Any, ...]] = []
@@ -129,13 +127,6 @@ def test_the_manifest_freezes_modules_that_exist(monkeypatch: pytest.MonkeyPatch
 
 
 # --- What goes wrong: one line, and the board as it was -----------------------------------------
-
-
-def test_an_old_firmware_is_refused(bench: Bench):
-    with bench.board(firmware="1.22.2") as board:
-        assert bench.fails(board) == "the board has MicroPython 1.22.2: install 1.23 or later on it first"
-        assert bench.contents() == {}
-    assert not load_settings(bench.settings).ledger_made
 
 
 def test_a_port_that_is_not_there_is_named(bench: Bench):
@@ -203,17 +194,14 @@ def test_a_power_cut_at_a_first_flash_makes_no_ledger_and_wastes_no_id(
         assert bench.flash(board).ledger == "made"
 
 
-def test_a_small_file_system_is_said_before_anything_is_copied(bench: Bench):
+def test_a_small_file_system_is_said_before_anything_is_copied_and_where_it_fills_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
     with bench.board(flash_bytes=64 * 1024) as board:
         assert re.search(r"has \d+ KB free and \d+ KB are needed", bench.fails(board))
         assert bench.contents() == {}
-
-
-def test_a_file_system_that_fills_up_while_copying_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(flash_module, "_SPARE_BYTES", -1_000_000)
-    with bench.board(flash_bytes=64 * 1024) as board:
-        line = bench.fails(board, source=True)
-        assert "file system is full" in line
+        monkeypatch.setattr(flash_module, "_SPARE_BYTES", -1_000_000)
+        assert "file system is full" in bench.fails(board, source=True)
         assert bench.contents() == {}
     assert not load_settings(bench.settings).ledger_made
 
@@ -240,11 +228,7 @@ def test_the_asyncio_reporter_comes_with_an_application_that_names_it(bench: Ben
     own = bench.folder / "own.py"
     own.write_text("import async_reporter\n")
     settings = load_settings(bench.settings)
-    board = Board(
-        name="b", version=(1, 24, 0), mpy=0x1306, free_bytes=1, files={}, device_id=None,
-        ledger=False, entropy=True, umqtt=True, network=True, fat=False,
-    )  # fmt: skip
-    board.files.update({f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
+    board = dataclasses.replace(FINE, files={f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
     for main, comes in ((own, True), (None, False)):
         wanted = flash_module._wanted_files(board, settings, flash_module.Load(main=main), {})
         assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
@@ -266,22 +250,19 @@ def test_umqtt_is_bundled_and_known_by_its_hash(tmp_path: Path):
         umqtt_simple.bundled(tmp_path / "none")
 
 
-def test_a_board_without_umqtt_gets_one_without_a_network(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+def test_a_board_without_umqtt_gets_one_without_a_network(used: Bench, monkeypatch: pytest.MonkeyPatch):
     # Whatever would be downloaded goes through a proxy that is not there.
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    own = bench.folder / "umqtt" / "simple.py"
+    own = used.folder / "umqtt" / "simple.py"
     own.parent.mkdir()
     own.write_text("class MQTTClient:\n    pass\n")
     version = "import umqtt.simple as u; print(u.__file__, getattr(u, '__version__', None))"
-    with bench.board() as board:
-        bench.flash(board)
-        assert on_board(board, version) == "/lib/umqtt/simple.mpy 1.8.0"
+    with used.board() as board:
         # One of one's own takes its place, and its place only.
-        assert bench.flash(board, further=[str(own)], source=True).copied_bytes > 0
-        assert on_board(board, version) == "/lib/umqtt/simple.py None"
-        bench.flash(board)
-        assert on_board(board, version) == "/lib/umqtt/simple.mpy 1.8.0"
+        for further, comes in (([str(own)], "None"), ([], "1.8.0")):
+            assert used.flash(board, further=further).copied == ("/lib/umqtt/simple.mpy",)
+            assert on_board(board, version) == f"/lib/umqtt/simple.mpy {comes}"
 
 
 def test_missing_tools_are_said_with_the_command_that_brings_them(
@@ -295,31 +276,20 @@ def test_missing_tools_are_said_with_the_command_that_brings_them(
 
 
 def test_other_boards_are_refused():
-    fine = Board(
-        name="b", version=(1, 24, 0), mpy=0x1306, free_bytes=1, files={}, device_id=None,
-        ledger=False, entropy=True, umqtt=True, network=True, fat=False,
-    )  # fmt: skip
-    check_board(fine, wifi=True)
-    check_board(dataclasses.replace(fine, network=False), wifi=False)
+    check_board(FINE, wifi=True)
+    check_board(dataclasses.replace(FINE, network=False), wifi=False)
     for change, reason in (
         ({"version": ()}, "install MicroPython"),
+        ({"version": (1, 22, 2)}, "^the board has MicroPython 1.22.2: install 1.23 or later on it first$"),
         ({"free_bytes": None}, "no file system"),
         ({"entropy": False}, "os.urandom"),
         ({"network": False}, "no Wi-Fi.*Pico W, not Pico.*--main"),
     ):
         with pytest.raises(FlashError, match=reason):
-            check_board(dataclasses.replace(fine, **change), wifi=True)
+            check_board(dataclasses.replace(FINE, **change), wifi=True)
 
 
 # --- The ledger is nobody's to overwrite -----------------------------------------------------------
-
-
-def test_settings_of_another_board_are_refused(used: Bench):
-    other = used.new_settings("board2")
-    with used.board() as board:
-        before = used.contents()
-        assert "this board is board1 and the settings are board2's" in used.fails(board, other)
-        assert used.contents() == before
 
 
 def test_settings_that_made_a_ledger_make_no_second_one(used: Bench):
@@ -329,28 +299,26 @@ def test_settings_that_made_a_ledger_make_no_second_one(used: Bench):
         assert used.contents() == {}
 
 
-def test_a_lost_ledger_is_not_silently_replaced(used: Bench):
+def test_a_damaged_ledger_is_kept_as_it_is_and_a_lost_one_is_not_silently_replaced(used: Bench):
     with used.board() as board:
+        on_board(board, "for n in '01': open('/ldp/ledger' + n, 'wb').close()")
+        damaged = ledger(used.contents())
+        assert used.flash(board).ledger == "kept"
+        assert ledger(used.contents()) == damaged
         on_board(board, "import os\nfor n in os.listdir('/ldp'): os.remove('/ldp/' + n)")
         assert "its ledger is gone" in used.fails(board)
         assert ledger(used.contents()) == {}
         assert "its ledger is gone" in used.fails(board, used.new_settings("board2"))
 
 
-def test_a_damaged_ledger_is_kept_as_it_is(used: Bench):
-    with used.board() as board:
-        on_board(board, "for n in '01': open('/ldp/ledger' + n, 'wb').close()")
-        damaged = ledger(used.contents())
-        assert used.flash(board).ledger == "kept"
-        assert ledger(used.contents()) == damaged
-
-
 def test_the_board_itself_refuses_to_overwrite_a_ledger(used: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(flash_module, "check_ledger", lambda *args: True)
     before = ledger(used.contents())
+    mark_ledger(used.settings, load_settings(used.settings), False)
     with used.board() as board:
         assert "could not make its ledger (LedgerExists" in used.fails(board)
     assert ledger(used.contents()) == before
+    assert not load_settings(used.settings).ledger_made  # they have made none, and can still be used
 
 
 def test_what_a_power_cut_in_the_very_first_ledger_write_leaves_is_no_ledger(bench: Bench):
@@ -360,12 +328,14 @@ def test_what_a_power_cut_in_the_very_first_ledger_write_leaves_is_no_ledger(ben
     assert all(len(data) == 80 for data in ledger(bench.contents()).values())  # 40 bytes in hex
 
 
-def test_provisioning_again_needs_a_new_id_and_says_what_it_does(used: Bench):
+def test_settings_of_another_board_are_refused_and_provisioning_again_says_what_it_does(used: Bench):
+    new = used.new_settings("board2")
     with used.board() as board:
-        before = ledger(used.contents())
+        all_files = used.contents()
+        before = ledger(all_files)
+        assert "this board is board1 and the settings are board2's" in used.fails(board, new)
         assert "new device id" in used.fails(board, provision_again=True)
-        assert ledger(used.contents()) == before
-        new = used.new_settings("board2")
+        assert used.contents() == all_files
         assert used.flash(board, new, provision_again=True).ledger == "made again"
         assert "privacy bound" in used.lines[-1]
         after = ledger(used.contents())
@@ -527,34 +497,6 @@ def test_the_architecture_is_read_from_the_boards_own_number(mpy: int, name: str
     assert architecture(mpy) == name
 
 
-def test_modules_compile_for_both_boards_and_stay_small():
-    for mpy in (0x1306, 0x2B06):
-        sizes = [len(compile_mpy(ROOT / f"device/{m}.py", mpy, f"{m}.py")) for m in flash_module.MODULES]
-        assert all(300 < size < 20_000 for size in sizes)
+def test_a_firmware_that_loads_other_compiled_files_is_told_of_source():
     with pytest.raises(FlashError, match="--source"):
         compile_mpy(ROOT / "device" / "ldp_client.py", 5, "ldp_client.py")
-
-
-def test_a_board_on_a_pty_sleeps_resets_and_is_interrupted_as_a_board_is(bench: Bench):
-    with bench.board(sleep_scale=1e-3) as board:
-        assert on_board(board, "import machine; print(machine.reset_cause())") == "1"
-        command = [sys.executable, "-m", "mpremote", "connect", board.port]
-        program = "import machine\nprint('cause', machine.reset_cause())\n"
-        on_board(board, f"with open('/boot.py', 'w') as f: f.write({program!r})")
-        subprocess.run(
-            [*command, "exec", "--no-follow", "import machine; machine.deepsleep(90_000)"],
-            timeout=HANGS_S,
-            check=True,
-        )
-        assert board.wait_for(b"cause 4", HANGS_S)
-        assert board.sleeps_ms == [90_000]
-        # A failing program is exit status 1 and a traceback, as with a board.
-        done = subprocess.run(
-            [*command, "exec", "1/0"], capture_output=True, text=True, timeout=HANGS_S, check=False
-        )
-        assert done.returncode == 1
-        assert "ZeroDivisionError" in done.stdout + done.stderr
-        board.output = b""
-        board.power_cycle()
-        assert board.wait_for(b"cause 1", HANGS_S)
-        assert on_board(board, "print(6 * 7)") == "42"

@@ -4,17 +4,19 @@ import base64
 import dataclasses
 import functools
 import getpass
+import itertools
 import json
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from boards import experiment_payload
-from command_line import Run, hushmote, runner
+from command_line import Run, runner
 from cryptography import x509
 from fleet_broker import context, make_fleet, running, visit
 from fleet_servers import make_nats_fleet
@@ -37,16 +39,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def made(run: Run, *arguments: str) -> FleetFolder:
-    run(
-        "fleet",
-        "fl",
-        "--host",
-        "localhost",
-        "--set",
-        f"broker_user={getpass.getuser()}",
-        "--json",
-        *arguments,
-    )
+    user = ("--set", f"broker_user={getpass.getuser()}")
+    run("fleet", "fl", "--host", "localhost", *user, "--json", *arguments)
     return fleet_folder.find(Path("fl"))
 
 
@@ -337,7 +331,7 @@ def test_the_list_shows_boards_certificates_and_when_they_end(run: Run, store: S
 # --- Rotation -----------------------------------------------------------------------------------------
 
 
-def test_a_master_key_rotates_with_an_overlap_and_boards_keep_their_ids(run: Run):
+def test_a_master_key_rotates_with_an_overlap_a_signing_key_at_once_and_boards_keep_their_ids(run: Run):
     folder = made(run)
     run("device", "k3f9", "--folder", "fl")
     path = Path("fl/devices/k3f9.settings.json")
@@ -355,15 +349,10 @@ def test_a_master_key_rotates_with_an_overlap_and_boards_keep_their_ids(run: Run
     run("rotate", "master", "--finish", "--folder", "fl")
     assert keys_of(folder) == keys.FleetKeys((new,), before.signing)
     assert "no rotation" in run("rotate", "master", "--finish", "--folder", "fl", expect=1)
-
-
-def test_a_new_signing_key_leaves_the_master_keys_and_is_in_renewed_settings(run: Run):
-    folder = made(run)
-    run("device", "k3f9", "--folder", "fl")
-    before, board = keys_of(folder), settings("k3f9")
+    board = settings("k3f9")
     assert "flash" in run("rotate", "signing", "--folder", "fl")
     after = keys_of(folder)
-    assert after.masters == before.masters
+    assert after.masters == (new,)
     assert after.signing != before.signing
     run("rotate", "devices", "--folder", "fl")
     assert settings("k3f9").key == board.key
@@ -387,25 +376,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
-def test_a_folder_of_before_is_told_of_the_command_that_upgrades_it(run: Run):
-    made(run)
-    run("device", "k3f9", "--folder", "fl")
-    run("device", "k3f8", "--folder", "fl", "--password", expect=1)
-    as_before(Path("fl"))
-    for command in (("device", "k3f7"), ("rotate", "devices", "k3f9"), ("rotate", "master")):
-        assert "`hushmote provision upgrade`" in run(*command, "--folder", "fl", expect=1)
-    with pytest.raises(provision.ProvisionError, match="`hushmote provision upgrade`"):
-        settings("k3f9")
-
-
-def test_serve_on_the_keys_of_before_is_one_line_that_names_the_command(tmp_path: Path, run: Run):
-    made(run)
-    as_before(Path("fl"))
-    said = hushmote("serve", "--master-key", "fl/aggregator/master.key", cwd=tmp_path, expect=1)
-    assert "`hushmote provision upgrade`" in said
-
-
-def test_a_folder_of_before_is_upgraded_once_and_again_changes_nothing(run: Run):
+def test_a_folder_of_before_names_the_command_that_upgrades_it_once_and_again_changes_nothing(run: Run):
     folder = made(run)
     for device in ("k3f9", "k3f8"):
         run("device", device, "--folder", "fl")
@@ -414,6 +385,10 @@ def test_a_folder_of_before_is_upgraded_once_and_again_changes_nothing(run: Run)
     provision.mark_ledger(Path("fl/devices/k3f9.settings.json"), settings("k3f9"), True)
     old, before = keys_of(folder), settings("k3f9")
     as_before(Path("fl"))
+    for command in (("device", "k3f7"), ("rotate", "devices", "k3f9"), ("rotate", "master")):
+        assert "`hushmote provision upgrade`" in run(*command, "--folder", "fl", expect=1)
+    with pytest.raises(provision.ProvisionError, match="`hushmote provision upgrade`"):
+        settings("k3f9")
     said = run("upgrade", "far.settings.json", "--folder", "fl")
     assert "settings with a new announce key: 3 of 4" in said
     assert "refuses every experiment" in " ".join(said.split())
@@ -454,6 +429,32 @@ def test_keys_without_a_folder_are_upgraded_alike_and_those_in_the_environment_b
     assert "0 of 1" in run("upgrade", "k3f9.settings.json", "--folder", "fl")
 
 
+def killed(
+    monkeypatch: pytest.MonkeyPatch, names: Sequence[str], step: int, act: Callable[[], object]
+) -> bool:
+    """Whether an act came to its step-th call of these functions of os, counted from 0, and died there."""
+    left = step
+
+    def dying(call: Callable[..., Any]) -> Callable[..., Any]:
+        def one(*arguments: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                raise KeyboardInterrupt
+            return call(*arguments, **options)
+
+        return one
+
+    with monkeypatch.context() as patch:
+        for name in names:
+            patch.setattr(os, name, dying(getattr(os, name)))
+        try:
+            act()
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
 def test_an_upgrade_that_is_killed_anywhere_is_finished_by_the_next(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -463,40 +464,20 @@ def test_an_upgrade_that_is_killed_anywhere_is_finished_by_the_next(
         run("device", device, "--folder", "fl")
     old = keys_of(folder).masters
     as_before(Path("fl"))
-    calls = {name: getattr(os, name) for name in ("open", "replace", "fsync", "unlink")}
-    steps, finished = 0, False
-    while not finished:
-        trial = tmp_path / f"trial{steps}"
+    for step in itertools.count():
+        trial = tmp_path / f"trial{step}"
         shutil.copytree("fl", trial)
         paths = sorted(trial.glob("devices/*.settings.json"))
-        left = steps
-
-        def dying(name: str):
-            def killed(*arguments, **options):
-                nonlocal left
-                left -= 1
-                if left == -1:
-                    raise KeyboardInterrupt
-                return calls[name](*arguments, **options)
-
-            return killed
-
-        for name in calls:
-            monkeypatch.setattr(os, name, dying(name))
-        try:
-            rotation.upgrade(trial / "aggregator/master.key", paths)
-            finished = True
-        except KeyboardInterrupt:
-            steps += 1
-        finally:
-            for name, call in calls.items():
-                monkeypatch.setattr(os, name, call)
-        rotation.upgrade(trial / "aggregator/master.key", paths)
+        upgrade = functools.partial(rotation.upgrade, trial / "aggregator/master.key", paths)
+        died = killed(monkeypatch, ("open", "replace", "fsync", "unlink"), step, upgrade)
+        upgrade()
         new = keys_of(FleetFolder(trial, folder.fleet))
         assert new.masters == old
         wanted = {keys.public_key_bytes(new.signing).hex()}
         assert {provision.load_settings(path).announce_key for path in paths} == wanted
-    assert steps > 9
+        if not died:
+            break
+    assert step > 9
 
 
 # --- The authority and what it signs --------------------------------------------------------------------
@@ -529,25 +510,11 @@ def test_a_rotation_of_the_ca_that_was_killed_is_taken_up_again(
     folder = make(tmp_path / "fl")
     if finish:
         rotation.rotate_ca(folder, now_utc())
-    real, steps = os.replace, 0
-    while True:
-        steps, left = steps + 1, steps
-        trial = FleetFolder(tmp_path / f"trial{steps}", folder.fleet)
+    for step in itertools.count():
+        trial = FleetFolder(tmp_path / f"trial{step}", folder.fleet)
         shutil.copytree(folder.path, trial.path)
-
-        def replace(*paths: Path) -> None:
-            nonlocal left
-            if left == 0:
-                raise KeyboardInterrupt
-            left -= 1
-            real(*paths)
-
-        monkeypatch.setattr(os, "replace", replace)
-        try:
-            rotate(trial, now_utc())
+        if not killed(monkeypatch, ("replace",), step, functools.partial(rotate, trial, now_utc())):
             break
-        except KeyboardInterrupt:
-            monkeypatch.setattr(os, "replace", real)
         rotate(trial, now_utc())
         roots = [authority.common_name(c) for c in trial.certificates("broker/ca.pem")]
         assert roots == [s.name for s in trial.signers()]
@@ -557,7 +524,7 @@ def test_a_rotation_of_the_ca_that_was_killed_is_taken_up_again(
         if folder.fleet.broker == "nats":
             users = (trial.path / "broker/1/users.conf").read_text()
             assert all(f"urn:hushmote:aggregator_1:{c.serial}" in users for c in valid)
-    assert steps > 3
+    assert step > 2
 
 
 def test_a_broker_gets_a_new_certificate_and_other_names(run: Run):
@@ -573,7 +540,9 @@ def test_a_broker_gets_a_new_certificate_and_other_names(run: Run):
     assert folder.certificate("broker/broker.pem") == after
 
 
-def test_an_aggregators_old_certificate_opens_the_broker_until_the_rotation_is_finished(tmp_path: Path):
+def test_an_aggregators_old_certificate_opens_the_broker_until_the_end_and_a_further_one_has_its_rights(
+    tmp_path: Path,
+):
     folder = make_fleet(tmp_path / "fl")
     pem = folder.path / "aggregator/aggregator_1.pem"
     with running(folder) as broker:
@@ -585,22 +554,14 @@ def test_an_aggregators_old_certificate_opens_the_broker_until_the_rotation_is_f
             with visit(folder.fleet.port, tls) as aggregator:
                 assert aggregator.connected()
         rotation.finish_aggregator(folder, now_utc())
-        broker.reload()
-        with visit(folder.fleet.port, new) as aggregator:
-            assert aggregator.connected()
-        with visit(folder.fleet.port, old) as aggregator:
-            assert not aggregator.connected()
-
-
-def test_a_further_aggregator_has_the_rights_of_one_after_a_sighup(tmp_path: Path):
-    folder = make_fleet(tmp_path / "fl")
-    with running(folder) as broker:
         rotation.add_aggregator(folder, now_utc())
         broker.reload()
-        first, second = (context(folder, folder.path / f"aggregator/aggregator_{i}.pem") for i in (1, 2))
-        with visit(folder.fleet.port, first) as one, visit(folder.fleet.port, second) as two:
+        with visit(folder.fleet.port, old) as aggregator:
+            assert not aggregator.connected()
+        second = context(folder, folder.path / "aggregator/aggregator_2.pem")
+        with visit(folder.fleet.port, new) as one, visit(folder.fleet.port, second) as two:
             topic = f"hushmote/v1/{folder.fleet.fleet}/experiment/temp"
-            one.subscribe(topic)
+            assert one.subscribe(topic) == "Granted QoS 1"
             two.publish(topic, b"e")
             assert two.acknowledged == ["Success"]
 

@@ -35,43 +35,31 @@ def payload() -> bytes:
     return number_json(5, name="room_temp", mechanism="unary:Unary", high=50_000, budget=budget)
 
 
-def asked(bench: Bench, board, extra: str = "") -> str:
+def asked(board, first: str = "") -> str:
     """What a board says of an experiment that takes unary, and of what it could not import."""
-    script = f"PAYLOAD = {payload()!r}\n{ASK}"
-    return on_board(board, extra + script)
+    return on_board(board, f"{first}PAYLOAD = {payload()!r}\n{ASK}")
 
 
-def test_a_board_gets_a_file_of_ones_own_and_reports_by_it(bench: Bench):
-    with bench.board() as board:
-        done = bench.flash(board, further=[str(BOARD_FILE)])
-        files = bench.contents()
-        said = asked(bench, board)
-        assert bench.flash(board, further=[str(BOARD_FILE)]).copied == ()
-    assert "/lib/unary_board.mpy" in done.copied
-    assert json.loads(bytes.fromhex(files["/settings.json"]))["with"] == ["unary_board"]
-    assert json.loads(said.splitlines()[-1])["state"] == "reporting"
-    assert json.loads(said.splitlines()[-1])["reports"] == 1
-
-
-def test_a_board_without_it_refuses_by_name_and_says_so(used: Bench):
+def test_a_board_gets_a_file_of_ones_own_and_reports_by_it_and_refuses_by_name_without_it(used: Bench):
+    refusal = "no mechanism unary:Unary on this board"
     with used.board() as board:
-        said = asked(used, board).splitlines()
-    assert said[-2] == "refused no mechanism unary:Unary on this board"
-    line = json.loads(said[-1])
-    assert (line["state"], line["reason"]) == ("refused", "no mechanism unary:Unary on this board")
-
-
-def test_a_missing_or_broken_file_is_a_line_and_the_board_goes_on(bench: Bench):
-    remove = "import os\nos.remove('/lib/unary_board.mpy')\n"
-    broken = "with open('/lib/unary_board.py', 'w') as f: f.write('1 / 0')\n"
-    with bench.board() as board:
-        bench.flash(board, further=[str(BOARD_FILE)])
-        missing = asked(bench, board, remove)
-        fails = asked(bench, board, broken)
+        said = asked(board).splitlines()
+        assert said[-2] == f"refused {refusal}"
+        line = json.loads(said[-1])
+        assert (line["state"], line["reason"]) == ("refused", refusal)
+        done = used.flash(board, further=[str(BOARD_FILE)])
+        assert "/lib/unary_board.mpy" in done.copied
+        assert json.loads(bytes.fromhex(used.contents()["/settings.json"]))["with"] == ["unary_board"]
+        line = json.loads(asked(board).splitlines()[-1])
+        assert (line["state"], line["reports"]) == ("reporting", 1)
+        assert used.flash(board, further=[str(BOARD_FILE)]).copied == ()
+        missing = asked(board, "import os\nos.remove('/lib/unary_board.mpy')\n")
+        fails = asked(board, "with open('/lib/unary_board.py', 'w') as f: f.write('1 / 0')\n")
+    # A missing or a broken file is a line, and the board goes on.
     assert "hushmote: unary_board.py: ImportError: no module named 'unary_board': flash it again" in missing
     assert "hushmote: unary_board.py: ZeroDivisionError: divide by zero: flash it again" in fails
     for said in (missing, fails):
-        assert "no mechanism unary:Unary on this board" in said.splitlines()[-1]
+        assert refusal in said.splitlines()[-1]
 
 
 def test_what_enters_nothing_is_found_on_the_board_and_changes_nothing(used: Bench, tmp_path: Path):

@@ -109,7 +109,7 @@ def test_each_server_is_known_by_its_own_name_and_the_boards_common_one(servers:
             pass
 
 
-@pytest.mark.parametrize("shown", ["board", "aggregator", "another authority", "nothing"])
+@pytest.mark.parametrize("shown", ["aggregator", "another authority", "nothing"])
 def test_nobody_joins_the_servers_as_one_of_them(servers: FleetServers, tmp_path: Path, shown: str):
     """A fourth that has their configuration and a client's certificate."""
     program, folder = find_nats_server(), servers.folder
@@ -119,9 +119,7 @@ def test_nobody_joins_the_servers_as_one_of_them(servers: FleetServers, tmp_path
     text = text.replace('"home_1"', '"home_4"').replace('listen: "127.0.0.1', 'listen: "127.0.0.4')
     text = text.replace('http: "127.0.0.1', 'http: "127.0.0.4')
     pem = tmp_path / "4/broker.pem"
-    if shown == "board":
-        shutil.copy(folder.path / "devices/k3f9.pem", pem)
-    elif shown == "aggregator":
+    if shown == "aggregator":
         shutil.copy(aggregator(folder), pem)
     elif shown == "another authority":
         other = authority.new_authority(FLEET, now_utc())

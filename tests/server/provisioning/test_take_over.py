@@ -3,14 +3,13 @@
 from pathlib import Path
 
 from command_line import hushmote
-from cryptography import x509
 from take_over import let_boards_in, take_over
 
 from hushmote.server.provisioning.settings import load_settings
 
 
 def test_nats_servers_take_over_the_boards_of_a_fleet_on_mosquitto(tmp_path: Path):
-    """The old authority, the name that boards know, and its boards once they are let in."""
+    """Its boards, once they are let in, and none that was revoked; tests/whole/ has boards that report."""
 
     def run(*arguments: str) -> str:
         return hushmote(*arguments, cwd=tmp_path)
@@ -26,15 +25,8 @@ def test_nats_servers_take_over_the_boards_of_a_fleet_on_mosquitto(tmp_path: Pat
     )
     old, new = tmp_path / "old", tmp_path / "new"
     take_over(old, new, run)
-    ca = x509.load_pem_x509_certificate((old / "broker/ca.pem").read_bytes())
     for number in "123":
-        server = x509.load_pem_x509_certificate((new / f"broker/{number}/broker.pem").read_bytes())
-        server.verify_directly_issued_by(ca)
-        names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        assert "broker.example" in names.get_values_for_type(x509.DNSName)
-        users = (new / f"broker/{number}/users.conf").read_text()
-        assert "[STANDARD, MQTT]" in users
-        assert "urn:hushmote:desk:" not in users
+        assert "urn:hushmote:desk:" not in (new / f"broker/{number}/users.conf").read_text()
     let_boards_in(old, new, run)
     for number in "123":
         users = (new / f"broker/{number}/users.conf").read_text()

@@ -40,49 +40,46 @@ def scrape(url):
     return found
 
 
-def test_a_scrape_agrees_with_the_store(tmp_path):
+def test_a_scrape_agrees_with_the_store_and_health_follows_the_broker(tmp_path):
     messages, counts = crowd(300)
     rubbish = [("hushmote/v1/open/report/d1", b"x")] * 3 + [("hushmote/v1/away/report/d1", b"x")] * 2
-    with MosquittoBroker() as broker, running(tmp_path, broker) as (store, process, url):
-        process.ready()
-        before = scrape(url)
-        assert before["hushmote_reports_accepted_total"] == 0
-        assert "hushmote_since_commit_seconds" not in before
-        assert {key[1] for key in before if key[0] == "hushmote_reports_rejected_total"} == set(REASONS)
-        publish(broker, messages + messages[:50] + rubbish)
-        until(lambda: scrape(url)["hushmote_uncommitted_messages"] == 0, "an empty queue")
-        until(lambda: scrape(url)["hushmote_batch_reports_sum"] == 355, lambda: scrape(url))
-        found = scrape(url)
-        assert found["hushmote_reports_accepted_total"] == store.histogram("open", experiment().digest).sum()
-        rejected = {r: found["hushmote_reports_rejected_total", r] for r in REASONS}
-        assert {r: n for r, n in rejected.items() if n} == {
-            **store.rejects()["open"],
-            **store.rejects()[""],
-        }
-        assert found["hushmote_batches_total"] == found["hushmote_commit_seconds_count"] > 0
-        assert found["hushmote_batches_total"] == found["hushmote_batch_reports_count"]
-        assert 0 < found["hushmote_commit_seconds_sum"] < 60
-        assert found["hushmote_experiments_published"] == 1
-        assert found["hushmote_connected"] == found["hushmote_subscribed"] == 1
-        assert found["hushmote_commit_failures_total"] == found["hushmote_store_failing"] == 0
-        assert found["process_resident_memory_bytes"] > 1 << 20
-        assert get(url + "/other")[0] == 404
-    assert list(store.histogram("open", experiment().digest)) == counts
-
-
-def test_health_follows_the_broker(tmp_path):
     broker = MosquittoBroker(port=free_port())
-    with running(tmp_path, broker) as (_, process, url):
+    with running(tmp_path, broker) as (store, process, url):
         until(lambda: "no broker at" in process.log(), process.log)
         assert health(url) == (503, "not connected to the broker")
         with broker:
             process.ready()
-            until(lambda: health(url) == (200, None), lambda: health(url))
+            before = scrape(url)
+            assert before["hushmote_reports_accepted_total"] == 0
+            assert "hushmote_since_commit_seconds" not in before
+            assert {key[1] for key in before if key[0] == "hushmote_reports_rejected_total"} == set(REASONS)
+            publish(broker, messages + messages[:50] + rubbish)
+            until(lambda: scrape(url)["hushmote_uncommitted_messages"] == 0, "an empty queue")
+            until(lambda: scrape(url)["hushmote_batch_reports_sum"] == 355, lambda: scrape(url))
+            found = scrape(url)
+            assert (
+                found["hushmote_reports_accepted_total"] == store.histogram("open", experiment().digest).sum()
+            )
+            rejected = {r: found["hushmote_reports_rejected_total", r] for r in REASONS}
+            assert {r: n for r, n in rejected.items() if n} == {
+                **store.rejects()["open"],
+                **store.rejects()[""],
+            }
+            assert found["hushmote_batches_total"] == found["hushmote_commit_seconds_count"] > 0
+            assert found["hushmote_batches_total"] == found["hushmote_batch_reports_count"]
+            assert 0 < found["hushmote_commit_seconds_sum"] < 60
+            assert found["hushmote_experiments_published"] == 1
+            assert found["hushmote_connected"] == found["hushmote_subscribed"] == 1
+            assert found["hushmote_commit_failures_total"] == found["hushmote_store_failing"] == 0
+            assert found["process_resident_memory_bytes"] > 1 << 20
+            assert get(url + "/other")[0] == 404
+            assert health(url) == (200, None)
             broker.terminate()
             until(lambda: health(url) == (503, "not connected to the broker"), lambda: health(url))
             assert scrape(url)["hushmote_connected"] == 0
             broker.start()
             until(lambda: health(url) == (200, None), lambda: health(url))
+    assert list(store.histogram("open", experiment().digest)) == counts
 
 
 def test_health_follows_the_database(postgres, postgres_url):

@@ -39,9 +39,9 @@ class SoftwareBoard:
 
     interpreter: the command of a unix-port MicroPython with VfsLfs2. image: made blank, of flash_bytes, where
     there is none. wifi: "ssid:password" of the only access point in reach, ANY_WIFI for one of any name,
-    empty for a board without `network`. firmware: the version that `sys.implementation` shows, empty for the
-    true one. sleep_scale: real seconds per second of deep sleep. console: gets each line that a program
-    prints while no computer talks to the board, and one in brackets when it falls asleep.
+    empty for a board without `network`. sleep_scale: real seconds per second of deep sleep.
+    console: gets each line that a program prints while no computer talks to the board, and one in brackets
+    when it falls asleep.
     """
 
     def __init__(
@@ -51,7 +51,6 @@ class SoftwareBoard:
         *,
         flash_bytes: int = IMAGE_BYTES,
         wifi: str = "",
-        firmware: str = "",
         sleep_scale: float = 1.0,
         console: Callable[[str], None] | None = None,
     ) -> None:
@@ -60,7 +59,6 @@ class SoftwareBoard:
             self.image.write_bytes(b"\xff" * flash_bytes)
         self._interpreter = list(interpreter)
         self._wifi = wifi
-        self._firmware = firmware
         self._sleep_scale = sleep_scale
         self._console = console
         self.output = b""  # the last megabyte or so of what the board has sent
@@ -99,10 +97,6 @@ class SoftwareBoard:
         while text not in self.output and time.monotonic() < end:
             time.sleep(0.02)
         return text in self.output
-
-    def power_cycle(self) -> None:
-        """Take the power away and give it back."""
-        os.write(self._stop_w, b"p")
 
     # What follows runs in the thread.
 
@@ -155,7 +149,7 @@ class SoftwareBoard:
         while (left := end - time.monotonic()) > 0:
             ready = select.select([self._stop_r, self._host], [], [], left)[0]
             if self._stop_r in ready:
-                return ("POWER" if os.read(self._stop_r, 1) == b"p" else "OFF"), b""
+                return "OFF", b""
             sent = self._read_host() if ready else b""
             if b"\x03" in sent:
                 return "POWER", sent
@@ -167,7 +161,7 @@ class SoftwareBoard:
         Last comes what the computer sent to a board whose REPL was never reached.
         """
         status_r, status_w = os.pipe()
-        board = [str(self.image), mode, cause, self._wifi, self._firmware]
+        board = [str(self.image), mode, cause, self._wifi]
         try:
             log = open(self.image.with_suffix(".log"), "ab")  # noqa: SIM115 - the child's
             with log:
@@ -207,7 +201,7 @@ class SoftwareBoard:
         while True:
             ready = select.select(sources, [], [], 0.1 if held else None)[0]
             if self._stop_r in ready:
-                return ("power" if os.read(self._stop_r, 1) == b"p" else None), 0, b""
+                return None, 0, b""
             if status_r in ready:
                 said = os.read(status_r, 4096)
                 for state in re.findall(rb"B|I|R|S\d+", said):

@@ -160,17 +160,11 @@ class _Station:
 
 
 class SysModule:
-    """The `sys` module of a board: what it calls itself, its firmware's version; all else is real.
+    """The `sys` module of a board: what it calls itself; all else is real."""
 
-    version: such as "1.22.2", empty for the real one.
-    """
-
-    def __init__(self, version):
+    def __init__(self):
         real = sys.implementation
-        full = real.version
-        if version:
-            full = tuple(int(n) for n in version.split(".")) + ("",)  # noqa: RUF005 - no (*numbers, "") here
-        self.implementation = _Implementation(full, real._mpy, "board in software")
+        self.implementation = _Implementation(real.version, real._mpy, "board in software")
 
     def __getattr__(self, name):
         return getattr(sys, name)
@@ -185,10 +179,10 @@ class _Implementation:
         self._machine = machine
 
 
-def install(image, woke, access_point, version):
-    """Turn this process into a board; access_point and version may be empty."""
+def install(image, woke, access_point):
+    """Turn this process into a board; access_point may be empty."""
     mount(image)
     sys.modules["machine"] = MachineModule(woke)
     if access_point:
         sys.modules["network"] = NetworkModule(access_point)
-    sys.modules["sys"] = SysModule(version)
+    sys.modules["sys"] = SysModule()

@@ -130,8 +130,8 @@ def _serve(raw, scope):
 
 
 def main():
-    image, mode, cause, access_point, version = sys.argv[2:7]
-    hardware.install(image, cause == "SLEEP", access_point, version)
+    image, mode, cause, access_point = sys.argv[2:6]
+    hardware.install(image, cause == "SLEEP", access_point)
     raw = mode == "raw"
     scope = {"__name__": "__main__"}
     if cause == "SOFT":

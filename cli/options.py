@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
-from ..server.errors import UsageError, refusing, the_name
+from ..server.errors import NO_STORE, UsageError, refusing, the_name
 
 if TYPE_CHECKING:
     from ..server.store.store import Store
@@ -42,6 +43,17 @@ def check_there(file: Path) -> None:
     """Raise UsageError if there is no such file, before loading the code that would read it."""
     with refusing(UsageError, f"read {file}"):
         file.stat()
+
+
+def read_store(url: str) -> Store:
+    """Open a store to read it. One whose file is not there is refused before SQLAlchemy is loaded."""
+    file = Path(url.removeprefix("sqlite:///"))
+    missing = not (file.exists() or Path(f"{file}-wal").exists()) and file.parent.is_dir()
+    if url.startswith("sqlite:///") and missing and not re.search("[?]|memory:|///file:|/$", url):
+        raise UsageError(NO_STORE.format(file, "path"))
+    from ..server.store.store import Store
+
+    return Store(url, read_only=True)
 
 
 def the_fleet(store: Store, name: str | None) -> str:

@@ -32,6 +32,8 @@ door's bodies `BodyRefused` and `NoPayload`. The board's own are LDPError and wh
 import contextlib
 from collections.abc import Iterator, Sequence
 
+NO_STORE = "there is no store at {}: publish an experiment first, or correct the {}"
+
 
 class HushmoteError(Exception):
     """The base of all errors but the board's own, LDPError.

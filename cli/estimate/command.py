@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ...server.errors import the_name
 from .. import output
-from ..options import command
+from ..options import command, read_store
 from ..output import PICTURES
 from .options import EstimateOptions
 
@@ -15,15 +15,13 @@ def _estimate(options: EstimateOptions) -> None:
     --trend shows how the fleet changed, --against what differs from another window, fleet or version. A
     picture shows all that was asked for, or else the histogram.
     """
-    from ...server.store.store import Store  # here, and run below: a mistake waits for no more
-
     outputs = output.checked(options.outputs, ".csv", ".json", *PICTURES)
-    with Store(options.store, read_only=True) as store:
+    with read_store(options.store) as store:
         fleet = the_name("fleet", options.fleet, tuple(store.fleets()), "in this store")
         versions = store.experiments(fleet)
         names = sorted({version.experiment.name for version in versions})
         the_name("experiment", options.name, names, f"in fleet {fleet}")
-        from .run import run
+        from .run import run  # here: a mistake waits for no more than it needs
 
         run(replace(options, fleet=fleet, outputs=[*outputs]), store, versions)
 

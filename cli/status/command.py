@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from ..broker import FILE, URLS
-from ..options import DEFAULT_STORE, AggregatorUrl, AsJson, PolicyFile, StoreUrl
+from ..options import DEFAULT_STORE, AggregatorUrl, AsJson, PolicyFile, StoreUrl, read_store
 
 
 def status_command(
@@ -26,9 +26,7 @@ def status_command(
 
         if live(store, aggregator, broker or policy_file, as_json=as_json):
             return
-    from ...server.store.store import Store  # here, and run below: a mistake waits for no more
-
-    with Store(store, read_only=True) as opened:
-        from .run import run
+    with read_store(store) as opened:
+        from .run import run  # here: a mistake waits for no more than it needs
 
         run(opened, aggregator, broker, policy_file, as_json=as_json, verbose=verbose)

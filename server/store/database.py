@@ -29,7 +29,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from .. import private_file
-from ..errors import HushmoteError
+from ..errors import NO_STORE, HushmoteError
 from . import open_files, read_only, schema
 
 BUSY_TIMEOUT_S = 10
@@ -169,9 +169,7 @@ class Database:
         if os.path.isdir(path):
             raise StoreError(f"cannot open {path}: it is a folder; a store is a file")
         if not create and not os.path.exists(path):
-            raise StoreAbsent(
-                f"there is no store at {path}: publish an experiment first, or correct the path"
-            )
+            raise StoreAbsent(NO_STORE.format(path, "path"))
         if not os.path.exists(path) and os.path.exists(f"{path}-wal"):
             raise StoreAbsent(  # SQLite would remove the -wal
                 f"{path} is missing and its -wal is there: put it back, restore a backup, "
@@ -186,9 +184,7 @@ class Database:
         """Return the version that was there, once the schema is this version's."""
         version = self._schema_version(connection)
         if version is None and not create:
-            raise StoreAbsent(
-                f"there is no store at {self.where}: publish an experiment first, or correct the URL"
-            )
+            raise StoreAbsent(NO_STORE.format(self.where, "URL"))
         if version is None or (upgrade and version < schema.VERSION):
             if self._dialect == "postgresql":
                 # If two start at once, the second one finds what the first one made.

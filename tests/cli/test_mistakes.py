@@ -17,15 +17,16 @@ from hushmote.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "scipy", "sqlalchemy", "matplotlib", "pydantic", "paho", "cryptography", "uvicorn"}
+# Runs one line after another, and prints below what each prints the names of the modules loaded by then.
 LOADED = """
-import sys
+import contextlib, sys
 from hushmote.__main__ import main
-sys.argv = ["hushmote", *sys.argv[1:]]
-try:
-    main()
-finally:
+for line in sys.argv[1:]:
+    sys.argv = ["hushmote", *line.split()]
+    with contextlib.suppress(SystemExit):
+        main()
     print()
-    print(*sys.modules)
+    print("LOADED", *sys.modules)
 """
 
 
@@ -42,11 +43,10 @@ def start(*arguments: str, cwd: Path, program: tuple[str, ...] = ("-m", "hushmot
     )
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("-h",)])
-def test_help_and_version_load_no_command(arguments: tuple[str, ...], tmp_path: Path):
-    loaded = modules(*arguments, cwd=tmp_path)
-    assert not HEAVY & {name.partition(".")[0] for name in loaded}
-    assert not {"hushmote.simulator", "rich.progress", "rich.markdown"} & loaded
+def test_help_and_version_load_no_command(tmp_path: Path):
+    for loaded in modules("--help", "--version", "-h", cwd=tmp_path):
+        assert not HEAVY & {name.partition(".")[0] for name in loaded}
+        assert not {"hushmote.simulator", "rich.progress", "rich.markdown"} & loaded
 
 
 PICTURES = {"matplotlib", "pandas"}
@@ -62,42 +62,44 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("line", "not_loaded"),
-    [
-        ("estimate --help", NUMBERS),
-        ("simulate --help", NUMBERS),
-        ("simulate nothing.toml", NUMBERS),
-        ("experiment show nothing.toml", NUMBERS),
-        ("experiment add nothing.toml", NUMBERS),
-        ("plan --devices x", NUMBERS),
-        ("serve --rate none", {*NUMBERS, "paho", "cryptography"}),
-        ("status --nothing", {*NUMBERS, "rich.live"}),
-        ("flash", NUMBERS),
-        ("estimate nothing --store sqlite:///nothing.sqlite", OF_A_STORE),
-        ("status --store sqlite:///nothing.sqlite", OF_A_STORE),
-    ],
-)
-def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(
-    line: str, not_loaded: set[str], tmp_path: Path
-):
-    assert not not_loaded & modules(*line.split(), cwd=tmp_path)
+def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(tmp_path: Path):
+    lines = (
+        "estimate --help",
+        "simulate --help",
+        "mechanisms --help",
+        "simulate nothing.toml",
+        "experiment show nothing.toml",
+        "experiment add nothing.toml",
+        "plan --devices x",
+        "serve --rate none",
+        "status --nothing",
+        "estimate nothing --store sqlite:///nothing.sqlite",
+        "status --store sqlite:///nothing.sqlite",
+    )
+    late = {*NUMBERS, "paho", "cryptography", "rich.live"}
+    *each, of_flash = modules(*lines, "flash", cwd=tmp_path)
+    for line, loaded in zip(lines, each, strict=True):
+        assert not late & loaded, line
+    assert not NUMBERS & of_flash
 
 
 def test_answers_load_no_other_database_and_of_scipy_the_compiled_functions_alone(tmp_path: Path):
     store = f"sqlite:///{tmp_path / 'store.sqlite'}"
     room = ROOT / "examples/room_temp.toml"
     hushmote("simulate", str(room), "--devices", "300", "--days", "3", "--to", store, cwd=tmp_path)
+    (refused,) = modules(f"estimate nothing --store {store}", cwd=tmp_path)
+    assert not OF_A_STORE & refused
     for line in ("status", "estimate room_temp"):
-        loaded = modules(*line.split(), "--store", store, cwd=tmp_path)
+        (loaded,) = modules(f"{line} --store {store}", cwd=tmp_path)
         assert "scipy.special._ufuncs" in loaded
         assert not (WHOLE | PICTURES) & loaded
 
 
-def modules(*arguments: str, cwd: Path) -> set[str]:
-    """Names of the modules that a command has loaded when it ends."""
-    run = start(*arguments, cwd=cwd, program=("-c", LOADED), stdout=subprocess.PIPE)
-    return set(run.communicate()[0].splitlines()[-1].split())
+def modules(*lines: str, cwd: Path) -> list[set[str]]:
+    """Names of the modules that one process has loaded after each of these lines."""
+    run = start(*lines, cwd=cwd, program=("-c", LOADED), stdout=subprocess.PIPE)
+    printed = run.communicate()[0].splitlines()
+    return [set(line.split()) for line in printed if line.startswith("LOADED ")]
 
 
 def test_the_version_is_the_package_s(tmp_path: Path):

@@ -44,11 +44,12 @@ def together(
     return frame.answer("change", after, final, reports=before.reports + after.reports, **fields)
 
 
-def change_row(name: str, before: Told, after: Told, confidence: float) -> ChangeRow:
-    """One statistic of both sides, and after less before, with the p of no change."""
+def change_row(name: str, before: Told, after: Told, confidence: float, p: float | None = None) -> ChangeRow:
+    """One statistic of both sides, and after less before, with the p of no change, worked out if None."""
     change = _less(after, before)
     low, high = change.interval(confidence)
-    return ChangeRow(name, change.value, low, high, before=before.value, after=after.value, p=change.p)
+    p = change.p if p is None else p
+    return ChangeRow(name, change.value, low, high, before=before.value, after=after.value, p=p)
 
 
 def _less(after: Told, before: Told) -> Difference | Apart:
@@ -91,9 +92,8 @@ def changed_readings(
     halves = _halves([before, after]) if quantiles else None
     for q in quantiles:
         sides = moments.BinQuantile(before, q), moments.BinQuantile(after, q)
-        rows.append(
-            _by_shares_below(change_row(quantile_name(q), *sides, frame.confidence), q, halves, frame)
-        )
+        row = change_row(quantile_name(q), *sides, frame.confidence, p=1.0)
+        rows.append(_by_shares_below(row, q, halves, frame))
     return together(before, after, rows, frame, quantity="reading")
 
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -220,8 +219,10 @@ def listing(asked: Asked, domain: int, epsilon: int, own: tuple[str, ...] = ()) 
     ]
     listed.sort(key=lambda one: one.variance)
     chosen = next(one for one in listed if one.word == auto.mechanism)
-    peers = sorted((p for p in PEERS if p.asked == asked), key=_least_first(asked, domain, epsilon))
-    return Listing(asked, domain, epsilon, tuple(listed), chosen, tuple(peers))
+    shares = population(asked, domain)
+    peers = (peer for peer in PEERS if peer.asked == asked)
+    by_error = sorted(peers, key=lambda peer: peer.variance(shares, epsilon / MICRO))
+    return Listing(asked, domain, epsilon, tuple(listed), chosen, tuple(by_error))
 
 
 def _plain(word: str, asked: Asked, domain: int, epsilon: int) -> Iterator[Choice]:
@@ -272,8 +273,3 @@ def besides(found: Sequence[Listing], own: Sequence[str] = ()) -> dict[str, str]
     """Return the words of the registry and of your own that no listing has, with a description of each."""
     shown = {one.word for each in found for one in each.listed}
     return {word: about(class_of(word)).what for word in (*MECHANISMS, *own) if word not in shown}
-
-
-def _least_first(asked: Asked, domain: int, epsilon: int) -> Any:
-    shares = population(asked, domain)
-    return lambda peer: peer.variance(shares, epsilon / MICRO)

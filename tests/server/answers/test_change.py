@@ -13,6 +13,7 @@ from hushmote.server import estimate as estimates
 from hushmote.server.answers import change, moments
 from hushmote.server.answers.answer import Frame
 from hushmote.server.answers.rows import ChangeRow, TrendRow
+from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.estimate.fisher import fisher
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError, Statistic, mean
@@ -73,16 +74,16 @@ def test_a_quantiles_p_value_agrees_with_its_interval():
             row = changes(change.changed_readings(a, b, [0.5], Frame(confidence=confidence)))[2]
             assert (row.p < 1 - confidence) == (not row.low < 0 < row.high)
             assert row.low <= row.value <= row.high
+        assert change.moved_quantile(a, b, 0.5) == (row.value, row.p)
 
 
 MEDIANS = number(64, 2)
 
 
-def median_change(moved: float, reports: int, rng: np.random.Generator) -> ChangeRow:
-    """The median's change between two fleets whose medians are so many bins apart."""
+def medians(moved: float, reports: int, rng: np.random.Generator) -> list[Estimates]:
+    """Two fleets whose medians are so many bins apart."""
     centre = 31.5 + rng.random()  # anywhere between two edges
-    before, after = (draw(MEDIANS, bell(64, centre + by, 8), reports, rng) for by in (0, moved))
-    return changes(change.changed_readings(before, after, [0.5]))[2]
+    return [draw(MEDIANS, bell(64, centre + by, 8), reports, rng) for by in (0, moved)]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,8 @@ def test_a_median_that_moved_is_found_as_often_as_its_reports_can_tell(
     """100 pairs each, found in no fewer than a power of 0.74 leaves with chance 1e-10 (44 of 100). Where one
     side's interval has to leave the other's, 10 and 36 of 100 are found."""
     rng = np.random.default_rng(11)
-    rows = [median_change(moved, reports, rng) for _ in range(pairs)]
+    fleets = (medians(moved, reports, rng) for _ in range(pairs))
+    rows = [changes(change.changed_readings(*pair, [0.5]))[2] for pair in fleets]
     assert sum(row.p < 0.05 for row in rows) >= stats.binom.ppf(1e-10, pairs, power)
     assert not any(row.low < 0 < row.high for row in rows if row.p < 0.05)
 
@@ -103,7 +105,8 @@ def test_a_median_that_did_not_move_is_rarely_called_moved():
     """400 pairs: as many p below 5 % as 5.5 % exceed with chance 1e-10 (of 20 edges, that of the least p is
     below in twice as many)."""
     rng = np.random.default_rng(12)
-    p = [median_change(0, 2_000, rng).p for _ in range(400)]
+    pairs = (medians(0, 2_000, rng) for _ in range(400))
+    p = [change.moved_quantile(before, after, 0.5)[1] for before, after in pairs]
     assert sum(x < 0.05 for x in p) <= stats.binom.isf(1e-10, 400, 0.055)
 
 

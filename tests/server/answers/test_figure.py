@@ -1,4 +1,4 @@
-"""The style of all pictures: labels never collide, headings fit, dates are to scale, settings stay."""
+"""The style of all pictures: labels never collide, headings fit, settings stay."""
 
 import io
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backend_bases import RendererBase
-from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -67,18 +66,10 @@ def test_a_heading_is_no_wider_than_its_panel(monkeypatch):
     assert len(shown) == 4
 
 
-def test_dates_stand_to_scale():
+def test_windows_are_moments_and_all_of_them_together_is_none():
     moments = figure.moments_of(["2026-11-03", "2026-11-04", "2026-11-14T06"])
-    assert moments is not None
     assert moments == [datetime(2026, 11, 3), datetime(2026, 11, 4), datetime(2026, 11, 14, 6)]
     assert figure.moments_of(["2026-11-03", "all"]) is None
-    with figure.figure(None) as (made, (axes,)):
-        figure.intervals(axes, moments, [1, 2, 3], [0, 1, 2], [2, 3, 4])
-        figure.date_axis(axes.xaxis)
-    made.savefig(io.BytesIO(), format="png")
-    assert np.diff(axes.lines[0].get_xdata(orig=False)) == pytest.approx(np.diff(date2num(moments)))
-    texts = [label.get_text() for label in axes.get_xticklabels()]
-    assert any("Nov" in text for text in texts)
 
 
 def test_many_points_are_a_line_in_a_band_and_few_have_error_bars():

@@ -77,6 +77,7 @@ def test_dates_of_a_trend_are_to_scale_and_of_many_labels_the_largest_are_drawn(
     lines = [line for line in axes.lines if len(line.get_xdata()) == 3]  # type: ignore[arg-type]
     expected = np.diff(date2num([np.datetime64(day) for day in days]))
     assert np.diff(np.asarray(lines[0].get_xdata(orig=False))) == pytest.approx(expected)
+    assert any("Nov" in label.get_text() for label in axes.get_xticklabels())
 
 
 def test_a_comparison_names_both_sides_and_marks_what_the_many_rows_take_away():

@@ -202,7 +202,6 @@ ZCDP = 'theorem = "zcdp"\nepsilon = 8\ndelta = 1e-6'
         ('theorem = "zcdp"\nepsilon = 8\ndelta = 1', "delta is a number from 0 to below 1, not 1"),
         ('theorem = "zcdp"\nepsilon = 8\ndelta = -1e-6', "delta is a number from 0 to below 1, not -1e-06"),
         ('theorem = "basic"\nepsilon = 8\nreports = 0', "reports is a whole number from 1"),
-        ('theorem = "basic"\nepsilon = 8\nreports = -3', "reports is a whole number from 1"),
         ('theorem = "basic"\nepsilon = 8\nreports = 2.5', "budget.reports must be a whole number, not 2.5"),
         (f"{ZCDP}\nreports = 8", "allows 7 reports of ε = 0.5 within .*: for 8 reports, ε is at most 0.476"),
         ('theorem = "basic"\nepsilon = 0.4', "allows no report of ε = 0.5 within 0.4: lower the report's"),

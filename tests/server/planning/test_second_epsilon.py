@@ -18,9 +18,13 @@ MONTHS = Rhythm(3600, 90 * 86_400)
 
 
 @pytest.mark.parametrize(
-    ("question", "domain"), [(Question("frequency"), 2), (Question("frequency"), 16), (Question(), 24)]
+    ("question", "domain", "wanted", "devices"),
+    [
+        (Question("frequency"), 2, 0.05, 26_000),
+        (Question("frequency"), 16, 0.05, 26_000),
+        (Question(), 24, 0.5, 2_000),
+    ],
 )
-@pytest.mark.parametrize(("wanted", "devices"), [(0.05, 26_000), (0.5, 2_000)])
 def test_the_answer_keeps_the_wanted_epsilon_and_the_next_step_does_not(
     question: Question, domain: int, wanted: float, devices: int
 ) -> None:

@@ -133,8 +133,8 @@ def levels_of(choice: Choice, domain: int, epsilon: int) -> list[Level]:
     return list(Experiment.parse(payload).levels)
 
 
-@pytest.mark.parametrize("epsilon", [500_000, 2_000_000, 4_000_000])
-@pytest.mark.parametrize("domain", [16, 100, 128])
+@pytest.mark.parametrize("epsilon", [500_000, 4_000_000])
+@pytest.mark.parametrize("domain", [16, 100])
 @pytest.mark.parametrize("workload", [ALL_RANGES, PREFIXES, Workload.of([(0, 5), (3, 16)])])
 def test_stated_variance_is_the_mean_over_the_workload(domain: int, epsilon: int, workload: Workload) -> None:
     """Against every covariance of every level; what is averaged in the formula may cost 5 %."""
@@ -206,8 +206,8 @@ def test_where_codes_bind_so_much_variance_is_saved(epsilon: int, times: float) 
 
 
 @pytest.mark.parametrize("workload", [ALL_RANGES, PREFIXES, Workload.of([(0, 10), (30, 60)])])
-@pytest.mark.parametrize("epsilon", [500_000, 1_000_000, 4_000_000])
-@pytest.mark.parametrize("domain", [64, 100, 257])
+@pytest.mark.parametrize("epsilon", [500_000, 4_000_000])
+@pytest.mark.parametrize("domain", [64, 257])
 def test_chosen_tree_beats_every_fanout_with_equal_weights(
     domain: int, epsilon: int, workload: Workload
 ) -> None:
@@ -234,8 +234,8 @@ def test_reports_go_where_they_tell_about_the_workload() -> None:
     assert choice.variance < 0.5 * oracle.choose(256, 1_000_000, ALL_RANGES).variance
 
 
-@pytest.mark.parametrize("epsilon", [1_000, 500_000, 2_000_000, 16_000_000])
-@pytest.mark.parametrize("domain", [3, 4, 5, 17, 100, 4097, 1 << 20])
+@pytest.mark.parametrize("epsilon", [1_000, 2_000_000, 16_000_000])
+@pytest.mark.parametrize("domain", [3, 5, 17, 4097, 1 << 20])
 def test_every_choice_makes_levels_that_a_board_accepts(domain: int, epsilon: int) -> None:
     flat = oracle.choose(domain, epsilon, FREQUENCIES)
     Level(epsilon, domain, dict(flat.parameters).get("g", domain), 1, 0, 1)

@@ -61,8 +61,8 @@ def test_large_domains_are_without_bias(bins: int, reach: int, epsilon: int):
     assert np.abs(off).max() < 1e-9 * max(1.0, np.abs(weights).max() / 1e5)
 
 
-@pytest.mark.parametrize("epsilon", [50_000, 500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000])
-@pytest.mark.parametrize("bins", [3, 4, 16, 33, 64, 100])
+@pytest.mark.parametrize("epsilon", [50_000, 1_000_000, 8_000_000])
+@pytest.mark.parametrize("bins", [3, 4, 33, 64])
 def test_the_reach_is_the_best_of_all(bins: int, epsilon: int):
     reach, variance = best_reach(bins, epsilon)
     each = [even_variance(bins, epsilon, b) for b in range(2 * bins)]

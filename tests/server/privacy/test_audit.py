@@ -111,14 +111,17 @@ def test_the_bound_is_above_the_truth_no_more_often_than_said(name):
 
 
 def test_the_shipped_client_passes_on_every_runtime_that_is_here():
-    """4,000 draws of each input on CPython, 500 elsewhere; false alarms: 1e-10 each, of up to 48."""
+    """4,000 draws of each input on CPython, 500 of three mechanisms elsewhere; false alarms: 1e-10 each, of
+    at most 40."""
     for runtime in audit_runtimes.found():
+        here = runtime == CPYTHON
+        shapes = SHAPES.values() if here else [SHAPES[name] for name in ("rr", "olh", "hh")]
         for whole in (False, True):
-            draws = 4_000 if runtime == CPYTHON else 500
-            for finding in audit(CLIENT, *SHAPES.values(), whole=whole, draws=draws, runtime=runtime):
+            draws = 4_000 if here else 500
+            for finding in audit(CLIENT, *shapes, whole=whole, draws=draws, runtime=runtime):
                 assert finding.private, finding
                 # Two million draws would show 0.99 of it; here, with error 1e-10, that something was seen.
-                assert runtime != CPYTHON or finding.lower > 0.3 * finding.nominal
+                assert not here or finding.lower > 0.3 * finding.nominal
                 assert finding.fit > 1e-12, finding
 
 

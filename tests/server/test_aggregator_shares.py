@@ -44,6 +44,9 @@ def accepted(process):
     return int(line.split("stopped: ")[1].split()[0])
 
 
+@pytest.mark.parametrize(
+    "store_url", [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"], indirect=True
+)
 def test_a_member_that_is_killed_and_returns_a_thousand_reports_later_has_lost_none(store_url, store):
     messages, counts = crowd(1200)
     first, second = messages[:200], messages[200:]

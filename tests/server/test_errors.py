@@ -1,6 +1,5 @@
 """The tree of errors in server/errors.py is the one that there is."""
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import hushmote.server.errors as errors
 
 ROOT = Path(__file__).parents[2]
+CLASS = re.compile(r"^ *class (\w+)\(([^)]*)\):", re.MULTILINE)
 ROOMS = ("server", "simulator", "studies", "cli", "web")
 
 
@@ -25,11 +25,10 @@ def drawn() -> Iterator[tuple[str, str]]:
 
 def test_every_error_that_is_drawn_has_the_base_that_it_has_there():
     bases = {
-        node.name: {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+        name: {base.strip().rpartition(".")[2] for base in listed.split(",")}
         for room in ROOMS
         for path in (ROOT / room).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
+        for name, listed in CLASS.findall(path.read_text(encoding="utf-8"))
     }
     tree = dict(drawn())
     assert len(tree) > 35

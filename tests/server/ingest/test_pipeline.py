@@ -13,7 +13,7 @@ from hushmote.server.ingest.pipeline import FleetRules
 from hushmote.server.ingest.rate_limit import HOUR_S, RateLimit
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.check import check
-from hushmote.server.store.number_set import MOST_CONTAINERS, NumberSet
+from hushmote.server.store.number_set import MOST_CONTAINERS
 from hushmote.server.wire import keys, report, topics
 
 KEY_A = keys.device_key(MASTER, "keyed", "a")
@@ -179,18 +179,6 @@ def test_a_set_of_numbers_full_of_gaps_stops_growing_and_silences_no_board(store
     assert check(store).violations == ()
 
 
-def test_no_gap_is_closed_that_may_wait_for_a_member_of_a_group_that_is_away(store):
-    exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
-    mine, others = range(2, 4000, 2), range(1, 4000, 2)
-    messages = [sent("a", report.encode(exp, n, 0)) for n in mine]
-    assert take(store, *messages) == (len(mine), {})
-    back = [sent("a", report.encode(exp, n, 0)) for n in others]
-    assert take(store, *back) == (len(others), {})
-    ((_, _, found),) = store.seen("open")
-    assert found == NumberSet(len(mine) + len(others))
-    assert check(store).violations == ()
-
-
 def test_every_kind_of_bad_report_has_its_reason(store):
     exp = experiment()
     key = keys.device_key(MASTER, "keyed", "a")
@@ -299,11 +287,6 @@ def test_a_fleet_with_keys_needs_the_master_key(store):
     assert set(ingest.fleets(store, names=["open"])) == {"open"}
 
 
-def test_reports_of_a_withdrawn_experiment_are_still_counted(store):
-    store.withdraw_experiment("open", "temp")
-    assert take(store, sent("a", report.encode(experiment(), 1, 0))) == (1, {})
-
-
 @pytest.mark.parametrize(("kind", "text"), [("hour", "2026-11-21T14"), ("day", "2026-11-21"), ("all", "all")])
 def test_windows_are_of_arrival_in_utc(kind, text):
     assert ingest.window(kind, NOW) == text
@@ -331,13 +314,6 @@ def test_random_topics_and_payloads_never_raise_and_each_is_accounted_for(store,
     tally = ingest.ingest(store, messages, fleets, NOW)
     assert tally.accepted + sum(tally.rejected.values()) == len(messages)
     assert {reason for _, reason in tally.rejected} <= set(ingest.REASONS)
-
-
-@given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=30))
-def test_screening_alone_needs_no_store(messages):
-    candidates, rejects = ingest.screen(messages, {"open": FleetRules("open")}, NOW.date())
-    assert candidates == []
-    assert rejects.total() == len(messages)
 
 
 def test_a_master_key_of_before_a_rotation_is_as_right_as_the_one_in_force():

@@ -6,8 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from sqlalchemy import event
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store, StoreError, VersionRefused, postgresql
 from hushmote.server.store.check import check
-from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import report, topics
 
 NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
@@ -75,47 +72,6 @@ def test_aggregators_that_get_the_same_reports_in_any_order_count_each_once(stor
     found = check(store)
     assert found.violations == ()
     assert found.reports == len(distinct)
-
-
-PATHS = f"{Path(__file__).parent}:{Path(__file__).parents[2] / 'support'}"
-PROCESS = """
-import datetime, sys
-sys.path[:0] = sys.argv[1].split(':')
-from test_postgresql import NOW, message
-from hushmote.server.ingest import pipeline as ingest
-from hushmote.server.store import Store
-step = int(sys.argv[3])
-accepted = 0
-with Store(sys.argv[2], create=False) as store:
-    fleets = ingest.fleets(store)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for number in range(1, 11):
-        batch = [message(f"d{i}", number) for i in range(200)][::step]
-        accepted += ingest.ingest(store, batch, fleets, NOW).accepted
-print(accepted, flush=True)
-"""
-
-
-def test_two_processes_that_count_the_same_batches_in_opposite_order_count_them_once(store, postgres_url):
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS, PATHS, postgres_url, step],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for step in ("1", "-1")
-    ]
-    for w in workers:
-        assert w.stdout is not None
-        assert w.stdout.readline() == "ready\n"
-    totals = [int(w.communicate("go\n", timeout=WAIT_S)[0]) for w in workers]
-    assert [w.returncode for w in workers] == [0, 0]
-    assert sum(totals) == 2000
-    assert check(store).violations == ()
-    assert store.histogram("home", EXP.digest).sum() == 2000
-    assert {numbers for _, _, numbers in store.seen("home")} == {NumberSet(10)}
 
 
 def test_a_deadlock_is_a_store_error_and_the_batch_counts_once_when_it_is_tried_again(store, postgres):
@@ -206,20 +162,18 @@ def test_stores_that_are_opened_at_once_make_the_schema_once(postgres_url):
 # Durable, and never silent
 
 
-@pytest.mark.parametrize(
-    ("default", "ours"), [("off", "on"), ("local", "on"), ("on", "on"), ("remote_apply", "remote_apply")]
-)
-def test_commits_wait_for_the_disk_whatever_the_server_s_default(postgres, postgres_url, default, ours):
+def test_commits_wait_for_the_disk_whatever_the_server_s_default(postgres, postgres_url):
     name = postgres_url.rpartition("/")[2]
-    postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = {default}")
-    with psycopg.connect(postgres.dsn(name)) as plain:
-        assert plain.execute("SHOW synchronous_commit").fetchone() == (default,)
-    with Store(postgres_url) as store:
-        assert setting(store, "synchronous_commit") == ours
-        store.engine.dispose()  # what is connected later is set the same
-        assert setting(store, "synchronous_commit") == ours
-        with store.writing() as connection:
-            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == ours
+    for default, ours in (("off", "on"), ("local", "on"), ("on", "on"), ("remote_apply", "remote_apply")):
+        postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = {default}")
+        with psycopg.connect(postgres.dsn(name)) as plain:
+            assert plain.execute("SHOW synchronous_commit").fetchone() == (default,)
+        with Store(postgres_url) as store:
+            assert setting(store, "synchronous_commit") == ours
+            store.engine.dispose()  # what is connected later is set the same
+            assert setting(store, "synchronous_commit") == ours
+            with store.writing() as connection:
+                assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == ours
 
 
 def test_a_lock_that_another_holds_fails_the_batch_and_not_for_ever(store, postgres, monkeypatch):

@@ -13,21 +13,30 @@ from hushmote.server.store import Store, StoreError, postgresql
 from hushmote.simulator.broker import MosquittoBroker
 
 
-@pytest.fixture
-def cluster():
+@pytest.fixture(scope="module")
+def server():
     with Cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture
+def cluster(server):
+    """A database server of this module's own; it runs again for the next test."""
+    yield server
+    if server.pid is None:
+        server.start()
+
+
+@pytest.fixture(scope="module")
 def broker():
     with MosquittoBroker() as broker:
         yield broker
 
 
-def made(cluster):
+@pytest.fixture(scope="module")
+def url(server):
     """The URL of a store that holds something."""
-    url = cluster.url(cluster.create())
+    url = server.url(server.create())
     with Store(url) as store:
         ask_fleet(store, "open", experiment())
     return url
@@ -41,8 +50,7 @@ def waits(process, url):
     until(lambda: f"no answer from {url} yet: waiting for it, 120 s at most" in process.log(), process.log)
 
 
-def test_an_aggregator_waits_for_a_database_server_that_is_not_there_yet(cluster, broker):
-    url = made(cluster)
+def test_an_aggregator_waits_for_a_database_server_that_is_not_there_yet(cluster, url, broker):
     cluster.stop()
     with served(*arguments(url, broker)) as process:
         waits(process, url)
@@ -52,8 +60,7 @@ def test_an_aggregator_waits_for_a_database_server_that_is_not_there_yet(cluster
         assert process.end() == 0
 
 
-def test_an_aggregator_waits_for_a_database_server_that_is_starting_up(cluster, broker):
-    url = made(cluster)
+def test_an_aggregator_waits_for_a_database_server_that_is_starting_up(cluster, url, broker):
     cluster.stop()
     # A standby that takes no connections refuses them as any server does that has not recovered yet: 57P03.
     cluster.hold_at_the_start()
@@ -71,8 +78,9 @@ def test_an_aggregator_waits_for_a_database_server_that_is_starting_up(cluster, 
         starting.join()
 
 
-def test_a_database_server_that_never_starts_is_one_line_after_the_patience(cluster, monkeypatch, caplog):
-    url = made(cluster)
+def test_a_database_server_that_never_starts_is_one_line_after_the_patience(
+    cluster, url, monkeypatch, caplog
+):
     cluster.stop()
     monkeypatch.setattr(postgresql, "PATIENCE_S", 0.1)
     with pytest.raises(StoreError, match=rf"^cannot use {re.escape(url)}: .*refused[^\n]*$"):

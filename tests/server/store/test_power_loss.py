@@ -51,7 +51,8 @@ def test_no_power_cut_takes_what_was_acknowledged_or_counts_it_twice(
 )
 def test_the_replay_finds_a_mistake(name: str, mistake: tuple[str, ...], found: str, tmp_path: Path):
     states = cuts(recorded(name, tmp_path / "disk", *mistake))
-    failures = (WORKLOADS[name].failure(cut, tmp_path / "after") for cut in states)
+    told = (cut for cut in states if cut.acknowledged)  # before, nothing can be missed
+    failures = (WORKLOADS[name].failure(cut, tmp_path / "after") for cut in told)
     assert any(failure is not None and found in failure for failure in failures)
 
 

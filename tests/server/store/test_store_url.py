@@ -12,7 +12,6 @@ from served import add_fleet, served, with_setting
 
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.backup import backup
-from hushmote.simulator.broker import MosquittoBroker
 
 START, TAIL = "sEcReT", "tAiL"
 LONELY = "127.0.0.1:1"  # where nobody listens
@@ -58,7 +57,7 @@ def test_a_strange_url_is_one_line_without_its_password_and_leaves_no_file(url, 
 
 
 @pytest.mark.parametrize("command", ["status --store", "store upgrade", "store merge", "serve --store"])
-@pytest.mark.parametrize("url", [STRANGE[0], STRANGE[7], STRANGE[11]])
+@pytest.mark.parametrize("url", [STRANGE[0], STRANGE[7]])
 def test_no_command_tells_a_password_either(url, command, tmp_path: Path):
     more = ["copy"] if command.endswith("merge") else []
     assert is_discreet(hushmote(*command.split(), url, *more, cwd=tmp_path, expect=1))
@@ -181,19 +180,6 @@ def test_new_files_of_a_store_are_their_owner_s_alone_whatever_the_umask(umask, 
     hushmote("store", "merge", "sqlite:///a.sqlite", "sqlite:///b.sqlite", cwd=door)
     assert set(modes(door).values()) == {0o600}
     assert {"a.sqlite", "b.sqlite", "copy.sqlite"} <= set(modes(door))
-
-
-@pytest.mark.parametrize("umask", [0], indirect=True)
-def test_a_served_store_and_a_demo_s_are_their_owner_s_alone(umask, tmp_path: Path):
-    with MosquittoBroker() as broker:
-        options = ("--store", f"sqlite:///{tmp_path}/s.sqlite", "--broker", f"mqtt://127.0.0.1:{broker.port}")
-        with served(*options) as process:
-            process.ready()
-            assert set(modes(tmp_path).values()) == {0o600}
-            assert process.end() == 0
-    hushmote("demo", "--devices", "500", "--json", cwd=tmp_path)
-    assert len(modes(tmp_path / "out")) >= 1
-    assert set(modes(tmp_path).values()) == {0o600}
 
 
 def test_the_mode_of_a_file_that_is_there_is_left_as_it_is(tmp_path: Path):

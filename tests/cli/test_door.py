@@ -68,12 +68,15 @@ def broker():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_door_ends_in_good_order_and_says_nothing_of_whom_it_served(broker, number):
+def test_it_is_asked_by_its_own_names_ends_in_good_order_and_says_nothing_of_whom_it_served(broker, number):
     port = free_port()
-    url = f"mqtt://127.0.0.1:{broker.port}"
-    with running_door("--broker", url, "--http", f"127.0.0.1:{port}") as process:
+    arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}")
+    with running_door(*arguments, "--origin", "https://board.example") as process:
         # Nobody counts at this broker, so that the answer is 503; what matters here is that one comes.
         assert post(port, REPORTS[0], "secret-device") == 503
+        assert post(port, REPORTS[0], Host="evil.example") == 403
+        assert post(port, REPORTS[0], Origin="https://evil.example") == 403
+        assert post(port, REPORTS[0], Origin="https://board.example") == 503
         assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
         idle = http.client.HTTPConnection("127.0.0.1", port)
         idle.connect()
@@ -99,15 +102,6 @@ def test_beyond_this_machine_it_asks_for_the_token(broker, tmp_path):
         assert post(port, REPORTS[0], Authorization=f"Bearer {TOKEN}", Host="door.example") == 503
     with running_door(*arguments, "--open"):
         assert post(port, REPORTS[0], Host="door.example") == 503
-
-
-def test_on_this_machine_it_is_asked_by_its_own_names(broker):
-    port = free_port()
-    arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}")
-    with running_door(*arguments, "--origin", "https://board.example"):
-        assert post(port, REPORTS[0], Host="evil.example") == 403
-        assert post(port, REPORTS[0], Origin="https://evil.example") == 403
-        assert post(port, REPORTS[0], Origin="https://board.example") == 503
 
 
 def test_without_a_broker_it_goes_on_and_says_why():

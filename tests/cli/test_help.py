@@ -26,6 +26,7 @@ def test_a_page_is_whole_at_80_columns(path: str):
     command, shown = ALL[path]
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
+    assert not path or "-h, --help" in shown
     assert letters(command.help) in letters(shown)
     for param in command.params:
         assert param.help, f"{path}: {param.name} says nothing"
@@ -34,11 +35,9 @@ def test_a_page_is_whole_at_80_columns(path: str):
         assert letters(member.help.partition("\n\n")[0]) in letters(shown)
 
 
-@pytest.mark.parametrize("path", [p for p in ALL if p])
+@pytest.mark.parametrize("path", ["estimate", "store", "store erase"])
 def test_h_is_help(path: str, tmp_path: Path):
-    text = hushmote(*path.split(), "-h", cwd=tmp_path)
-    assert text == hushmote(*path.split(), "--help", cwd=tmp_path)
-    assert "-h, --help" in text
+    assert hushmote(*path.split(), "-h", cwd=tmp_path).rstrip() == ALL[path][1]
 
 
 def test_examples_are_of_commands_that_exist():

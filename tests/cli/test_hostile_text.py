@@ -37,15 +37,8 @@ rule = "count"
 cap = 2
 """
 
-STATUS = {
-    "locked": "[/locked] \x1b[2J",
-    "consent": True,
-    "sum": 0,
-    "squares": 0,
-    "pending": 0,
-    "experiments": {},
-    "refused": {},
-}
+STATUS = {"locked": "[/locked] \x1b[2J", "consent": True, "sum": 0, "squares": 0, "pending": 0}
+STATUS |= {"experiments": {}, "refused": {}}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +65,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+FEW = ("mode.toml", "--devices", "2000", "--population")
+PLAN = ("--devices", "1000", "--epsilon", "1", "--values")
+
+
 def calm(text: str) -> bool:
     return not STEERING & set(text)
 
@@ -95,46 +92,17 @@ def calm(text: str) -> bool:
         ("experiment", ("add", "mode.toml", "--fleet", "new", "--open"), "mode"),
         ("ledger", (), "mode"),
         ("ledger", ("--status", "status.json"), "[/locked]"),
-        (
-            "simulate",
-            ("mode.toml", "--devices", "2000", "--population", "weights:1:1:1:1:1:1:1:1"),
-            LABELS[0],
-        ),
-        (
-            "simulate",
-            ("mode.toml", "--devices", "2000", "--population", "zipf:1", "--range", LABELS[0]),
-            LABELS[0],
-        ),
-        ("simulate", ("mode.toml", "--devices", "2000", "--population", "file:people.csv:x"), ""),
+        ("simulate", (*FEW, "weights:1:1:1:1:1:1:1:1"), LABELS[0]),
+        ("simulate", (*FEW, "zipf:1", "--range", LABELS[0]), LABELS[0]),
+        ("simulate", (*FEW, "file:people.csv:x"), ""),
         ("epsilon", ("mode.toml",), ""),
         ("epsilon", ("mode.toml", "--about", LABELS[0]), LABELS[0]),
-        ("plan", ("--devices", "1000", "--epsilon", "1", "--values", ",".join(LABELS)), ""),
-        (
-            "plan",
-            (
-                "--devices",
-                "1000",
-                "--epsilon",
-                "1",
-                "--values",
-                "8",
-                "--low",
-                "0",
-                "--high",
-                "8",
-                "--unit",
-                UNIT,
-            ),
-            "",
-        ),
+        ("plan", (*PLAN, ",".join(LABELS)), ""),
+        ("plan", (*PLAN, "8", "--low", "0", "--high", "8", "--unit", UNIT), ""),
     ],
 )
 def test_what_somebody_else_wrote_is_shown_as_it_is_and_steers_nothing(
-    command,
-    arguments,
-    shows,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    command, arguments, shows, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     run: Run = runner(command, folder, monkeypatch)
     several_fleets = command in ("estimate", "ledger") and "--status" not in arguments

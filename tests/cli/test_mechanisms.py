@@ -3,7 +3,6 @@
 import json
 import math
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typer.testing import CliRunner
 
 from hushmote.cli.mechanisms.command import mechanisms_command
 from hushmote.cli.mechanisms.tables import points
+from hushmote.cli.options import understood
 from hushmote.device import ldp_client
 from hushmote.server import mechanisms
 from hushmote.server.answers import tables as show
@@ -29,6 +29,7 @@ from hushmote.server.planning.listing import ASKED, listing, workload_of
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 app = typer.Typer()
+understood(mechanisms_command)
 app.command()(mechanisms_command)
 
 
@@ -155,12 +156,3 @@ def test_mistakes_are_one_line(line: str, said: str):
     done = CliRunner().invoke(app, shlex.split(line))
     assert isinstance(done.exception, UsageError)
     assert str(done.exception) == said
-
-
-def test_help_loads_no_numpy():
-    code = (
-        "import sys; from hushmote.cli import main; sys.argv = ['hushmote', 'mechanisms', '--help']\n"
-        "try: main.main()\nexcept SystemExit: print('numpy' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "False"

@@ -71,11 +71,8 @@ def test_what_a_simulation_writes_is_never_overwritten_unasked(folder: Path):
     arguments = ("simulate", "door.toml", "--devices", "500", "--seed", "1")
     files = ("--output", "a.csv", "--output", "a.json", "--output", "a.png")
     told = hushmote(*arguments, *files, cwd=folder)
-    assert [line for line in told.splitlines() if "written" in line] == [
-        "written: a.csv",
-        "written: a.json",
-        "written: a.png",
-    ]
+    written = [line for line in told.splitlines() if "written" in line]
+    assert written == ["written: a.csv", "written: a.json", "written: a.png"]
     shown = json.loads((folder / "a.json").read_text())
     assert shown == json.loads(hushmote(*arguments, "--json", cwd=folder))
     assert (shown["epsilon"], shown["reports"], shown["spent"]) == (2, 1000, 500)
@@ -125,17 +122,8 @@ def test_a_store_can_be_asked_with_the_commands_that_are_printed(folder: Path, f
     (folder / file).write_text(
         f'window = "{window}"\n' + text.replace('window = "all"\n', ""), encoding="utf-8"
     )
-    told = hushmote(
-        "simulate",
-        file,
-        "--to",
-        "sqlite:///hushmote.sqlite",
-        "--days",
-        "5",
-        "--devices",
-        "3000",
-        cwd=folder,
-    )
+    fleet = ("simulate", file, "--to", "sqlite:///hushmote.sqlite", "--days", "5")
+    told = hushmote(*fleet, "--devices", "3000", cwd=folder)
     assert max(len(line) for line in told.splitlines() if not line.startswith("  hushmote ")) <= 80
     commands = [line.split() for line in told.splitlines() if line.startswith("  hushmote ")]
     assert len(commands) == (2 if window == "all" else 4)
@@ -143,8 +131,7 @@ def test_a_store_can_be_asked_with_the_commands_that_are_printed(folder: Path, f
         hushmote(*command[1:], cwd=folder)
     sound = hushmote("store", "check", "sqlite:///hushmote.sqlite", cwd=folder)
     assert "hushmote.sqlite is sound" in sound
-    again = ("simulate", file, "--to", "sqlite:///hushmote.sqlite", "--days", "5")
-    assert "has reports of" in hushmote(*again, cwd=folder, expect=1)
+    assert "has reports of" in hushmote(*fleet, cwd=folder, expect=1)
 
 
 def test_a_seed_repeats_the_days(folder: Path):

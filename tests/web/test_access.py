@@ -8,7 +8,6 @@ import datetime
 import html
 import http.client
 import json
-import os
 import re
 import socket
 import subprocess
@@ -21,7 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from boards import ask_fleet, experiment
-from browser import browsing, paged
+from browser import paged
 from command_line import hushmote
 from running import WAIT_S
 from statements import KEPT
@@ -131,17 +130,14 @@ BEHIND = (
 
 
 class TestToken:
-    @pytest.mark.parametrize("path", BEHIND)
-    @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "OPTIONS"])
-    def test_everything_is_behind_it(self, locked, path, method):
-        status, _, body = ask(locked, path, method)
-        assert status == 401
-        assert b"home" not in body.replace(b"/v1/home/experiment", b"").replace(b"/home/temp", b"")
-
-    def test_nicegui_s_own_files_too(self, locked):
+    def test_everything_is_behind_it(self, locked):
         from nicegui import __version__
 
-        assert ask(locked, f"/_nicegui/{__version__}/static/nicegui.js")[0] == 401
+        for path in (*BEHIND, f"/_nicegui/{__version__}/static/nicegui.js"):
+            for method in ("GET", "HEAD", "POST", "PUT", "OPTIONS"):
+                status, _, body = ask(locked, path, method)
+                assert status == 401, (method, path)
+                assert b"home" not in body.replace(b"/v1/home/experiment", b"").replace(b"/home/temp", b"")
 
     def test_a_websocket_too(self, locked):
         assert handshake(locked) == 403
@@ -206,19 +202,18 @@ class TestToken:
         form = f"token={token}".encode()
         assert ask(locked, "/login", "POST", form)[0] in (401, 429)
 
-    def test_a_person_types_it_once(self, locked, tmp_path):
-        with browsing(tmp_path) as browser:
-            browser.open(locked + "/plan")
-            browser.says("This page needs a token.")
-            browser.find("[name=token]").send_keys("wrong")
-            browser.named("Open the page").click()
-            browser.says("That is not this page's token.")
-            browser.find("[name=token]").send_keys(TOKEN)
-            browser.named("Open the page").click()
-            browser.says("updated ")
-            assert browser.driver.current_url == locked + "/plan"
-            browser.open(locked)
-            browser.says("Fleet home")
+    def test_a_person_types_it_once(self, locked, browser):
+        browser.open(locked + "/plan")
+        browser.says("This page needs a token.")
+        browser.find("[name=token]").send_keys("wrong")
+        browser.named("Open the page").click()
+        browser.says("That is not this page's token.")
+        browser.find("[name=token]").send_keys(TOKEN)
+        browser.named("Open the page").click()
+        browser.says("updated ")
+        assert browser.driver.current_url == locked + "/plan"
+        browser.open(locked)
+        browser.says("Fleet home")
 
 
 COUNTED, DEVICE = 48_123, "k3f9x1q7d2"
@@ -458,17 +453,6 @@ class TestStart:
         assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
         assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "")))
 
-    def test_a_broker_that_the_environment_names_is_told_without_its_password(self, store, tmp_path):
-        command = [sys.executable, "-m", "hushmote", "page", "--store", store, "--http", "127.0.0.1:0"]
-        named = os.environ | {"HUSHMOTE_BROKER": "mqtt://me:secret@127.0.0.1:9"}
-        page = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=named)
-        with page:
-            assert page.stdout is not None
-            lines = [page.stdout.readline(), page.stdout.readline()]
-            page.kill()
-        assert lines[0].startswith("the page is at http://127.0.0.1:")
-        assert lines[1] == "its board in the browser reports to mqtt://127.0.0.1:9 (HUSHMOTE_BROKER)\n"
-
     def test_without_nicegui_it_says_how_to_get_it(self):
         script = (
             "import sys; sys.modules['nicegui'] = None; sys.argv = ['hushmote', 'page'];"
@@ -496,7 +480,7 @@ class TestCrowd:
             b"nonsense\r\n\r\n",
             b"POST /v1/home/report/d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\nxx",
         ]
-        with paged(store) as page:
+        with paged(store, "--fleet", "home") as page:
             address = ("127.0.0.1", urlsplit(page).port)
             end = time.monotonic() + 5
             sent = [0] * 4
@@ -516,8 +500,7 @@ class TestCrowd:
             assert sum(sent) > 1000
             assert drawn_again(page), "the page does not draw again"
             assert handshake(page) == 101
-            pid = _listening(address[1])
-            assert _resident_mib(pid) < 600
+            assert resident_mib(store, "--fleet") < 600
 
     def test_many_sockets_are_too_many(self, store):
         """The page closes one that says nothing after some seconds: until then all of these must be open."""
@@ -535,31 +518,21 @@ class TestCrowd:
             assert ask(page)[0] == 200
 
 
-def _listening(port):
-    """The process id of a page that listens at a port, by the command line's own child."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                for fd in (entry / "fd").iterdir():
-                    link = os.readlink(fd)
-                    if link.startswith("socket:") and _is_listening(link[8:-1], port):
-                        return int(entry.name)
-    raise AssertionError(port)
+def resident_mib(*words):
+    """The memory of the one process that was started with these words, which no other one was."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if set(words) <= set(command.read_text().split("\0")):
+                found = re.search(r"VmRSS:\s+(\d+) kB", command.with_name("status").read_text())
+                assert found is not None
+                return int(found[1]) / 1024
+    raise AssertionError(words)
 
 
-def _is_listening(inode, port):
-    """Whether a socket is the one that listens there."""
-    return any(
-        line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" and line.split()[9] == inode
-        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
-    )
-
-
-def _resident_mib(pid):
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError(pid)
+def test_without_a_broker_the_board_counts_in_the_browser(page):
+    config = json.loads(ask(page, "/board/config.json")[2])
+    assert (config["door"], config["result"], config["home"]) == (None, None, "/")
+    assert ask(page, "/v1/home/experiment")[0] == 404
 
 
 def test_a_result_is_a_document_and_what_is_not_there_a_sentence(page):

@@ -22,7 +22,6 @@ from selenium.webdriver.common.keys import Keys
 from hushmote.device.ldp_client import Client, Experiment, provision
 from hushmote.device.preview import preview
 from hushmote.server.wire.report import decode
-from hushmote.server.words.epsilon import belief
 
 ROOT = Path(__file__).parents[2]
 NAMES = [json.loads(one["payload"])["name"] for one in json.loads(make_board_examples.examples())]
@@ -170,23 +169,26 @@ def is_silent(page: BoardPage) -> None:
     assert (page.call("state")["sum"], page.browser.script(SLOTS, PLACE)) == before
 
 
-@pytest.mark.parametrize("answers", [(), ("no",), ("yes", "no")], ids=" then ".join)
-def test_a_board_that_nobody_said_yes_to_is_silent_and_stays_so(silent: BoardPage, answers: tuple[str, ...]):
+def test_a_board_that_nobody_said_yes_to_is_silent_and_stays_so(silent: BoardPage):
+    def stays(title: str) -> None:
+        silent.open()
+        silent.asked()
+        silent.says("consent-title", title)
+
     numbers = [bytes.fromhex(text)[5] for text in silent.browser.script(SLOTS, PLACE)]
     assert numbers == [1, 2]  # the ledger is as it was made: nobody's yes was taken back from it
-    for answer in answers:
-        silent.click(answer)
     is_silent(silent)
-    silent.open()
-    silent.asked()
-    silent.says("consent-title", "You do not take part" if answers else "Will you take part?")
+    stays("Will you take part?")
     is_silent(silent)
-    silent.click("yes")
-    assert decode(silent.report()).number == 1
-    silent.open()
-    silent.asked()
-    silent.says("consent-title", "You take part")
-    assert decode(silent.report()).number == 2
+    for number in (1, 2):
+        silent.click("no")
+        is_silent(silent)
+        stays("You do not take part")
+        is_silent(silent)
+        silent.click("yes")
+        assert decode(silent.report()).number == number
+        stays("You take part")
+    assert decode(silent.report()).number == 3
 
 
 @pytest.mark.parametrize(("answer", "refused"), [("no", "slot"), ("yes", "slot"), ("yes", "board")])
@@ -502,23 +504,22 @@ def test_a_typing_error_spends_nothing(page: BoardPage):
     assert page.text("step-index") == "11 (21 to 22)"
 
 
-@pytest.mark.parametrize("name", NAMES[2:])
-def test_answers_that_are_no_numbers_are_chosen(page: BoardPage, name: str):
-    page.choose("experiment", name)
-    exp = Experiment.parse(PAYLOADS[NAMES.index(name)])
-    page.browser.until(lambda: page.browser.find("input[type=radio]"))
-    page.ready()
-    assert not page.browser.find("#report").is_enabled()  # an answer that nobody gave
-    page.click("send")
-    page.says("crowd-said", "Choose a reading above first.")
-    page.pick(exp.domain - 1)
-    assert decode(page.report()).digest == exp.digest
-    assert page.text("step-index").startswith(
-        f"{exp.domain - 1} ({'yes' if exp.type == 'bool' else 'other'})"
-    )
-    page.fill("many", 30)
-    page.click("send")
-    page.says("crowd-said", "30 of 30")
+def test_answers_that_are_no_numbers_are_chosen(page: BoardPage):
+    for name in NAMES[2:]:
+        page.choose("experiment", name)
+        exp = Experiment.parse(PAYLOADS[NAMES.index(name)])
+        page.says("consent-title", "Will you take part in this, too?")
+        page.ready()
+        assert not page.browser.find("#report").is_enabled()  # an answer that nobody gave
+        page.click("send")
+        page.says("crowd-said", "Choose a reading above first.")
+        page.pick(exp.domain - 1)
+        assert decode(page.report()).digest == exp.digest
+        last = "yes" if exp.type == "bool" else "other"
+        assert page.text("step-index").startswith(f"{exp.domain - 1} ({last})")
+        page.fill("many", 30)
+        page.click("send")
+        page.says("crowd-said", "30 of 30")
 
 
 def test_the_page_loads_every_file_of_a_mechanism():
@@ -532,12 +533,6 @@ def test_every_vector_agrees_in_the_browser(page: BoardPage):
     files = [ROOT / "tests" / name for name in ("vectors.json", "vectors_further.json")]
     cases = sum(line.startswith("{") and len(line) > 2 for file in files for line in file.open())
     page.says("vectors-said", f"{cases} vectors agree, bit for bit")
-
-
-def test_beliefs_are_those_of_the_server(page: BoardPage):
-    for micro in (1_000, 250_000, 1_000_000, 2_000_000, 4_000_000, 6_800_000, 16_000_000):
-        said = page.module("words.js", "return m.belief(a[0])", micro)
-        assert said == belief(micro / 1e6)
 
 
 def test_what_strangers_wrote_stays_text(page: BoardPage, ask: Callable[..., object]):
@@ -557,35 +552,32 @@ def test_what_strangers_wrote_stays_text(page: BoardPage, ask: Callable[..., obj
     assert page.browser.driver.title != "1"
 
 
-@pytest.mark.parametrize(("payload", "kind"), [(TEXT, "text"), (PAIR, "pair")], ids=("text", "pair"))
-def test_what_the_page_has_no_field_for_is_refused_by_name(
-    page: BoardPage, ask: Callable[..., object], payload: bytes, kind: str
-):
-    ask({"title": kind, "payload": payload.decode()})
+def test_what_the_page_has_no_field_for_is_refused_by_name(page: BoardPage, ask: Callable[..., object]):
+    kinds = {"text": TEXT, "pair": PAIR}
+    ask(*({"title": kind, "payload": payload.decode()} for kind, payload in kinds.items()))
     page.open(fresh=True)
-    name = json.loads(payload)["name"]
-    said = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
-    page.says("trouble-text", said)
-    assert not page.browser.find("#measure").is_displayed()
+    for kind, payload in kinds.items():
+        name = json.loads(payload)["name"]
+        page.browser.until(lambda name=name: page.browser.find(f'#experiment option[value="{name}"]'))
+        page.choose("experiment", name)
+        said = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
+        page.says("trouble-text", said)
+        assert not page.browser.find("#measure").is_displayed()
 
 
-def test_a_keyed_fleet_is_refused_in_a_sentence(page: BoardPage, ask: Callable[..., object]):
+def test_a_keyed_fleet_is_refused_in_a_sentence(page: BoardPage):
     # As long as a signed experiment: the JSON, a zero byte, a serial number, a signature.
-    row = {"title": "keyed", "payload": PAYLOADS[0].decode()}
-    ask(row)
-    page.open(fresh=True)
-    page.ready()
     signed = (
         "m.board.to.payload = async () => new Uint8Array([...new TextEncoder().encode(a[0]), 0, ...a[1]])"
     )
-    page.module("main.js", signed, row["payload"], [7] * 68)
+    page.module("main.js", signed, PAYLOADS[0].decode(), [7] * 68)
     page.choose("experiment", NAMES[0])
     page.says("trouble-text", "a browser has no device key")
     assert not page.browser.find("#measure").is_displayed()
 
 
 def test_it_is_read_at_any_width_in_light_and_dark_and_by_keyboard(page: BoardPage):
-    for width, dark in ((360, True), (360, False), (1440, True), (1440, False)):
+    for width, dark in ((360, True), (1440, False)):
         page.browser.resize(width, dark=dark)
         page.report()
         page.fill("many", 20)

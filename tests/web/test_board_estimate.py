@@ -1,4 +1,4 @@
-"""The browser's estimates against those of the server, on the same counts, in a real Chromium."""
+"""The browser's estimates and beliefs against those of the server, in a real Chromium."""
 
 from collections.abc import Iterator
 
@@ -11,6 +11,7 @@ from experiments import experiment_json, number_json
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import mechanism_of
+from hushmote.server.words.epsilon import belief
 
 pytestmark = pytest.mark.slow
 
@@ -72,3 +73,9 @@ def test_what_is_too_large_or_a_tree_is_only_counted(page: BoardPage):
         for one in (tree, large, small, mean, designed)
     ]
     assert can == [False, False, True, False, False]
+
+
+def test_beliefs_are_those_of_the_server(page: BoardPage):
+    for micro in (1_000, 250_000, 1_000_000, 2_000_000, 4_000_000, 6_800_000, 16_000_000):
+        said = page.module("words.js", "return m.belief(a[0])", micro)
+        assert said == belief(micro / 1e6)

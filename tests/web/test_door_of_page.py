@@ -49,10 +49,3 @@ def test_a_report_goes_through_the_page_into_the_store_and_onto_it(store):
             until(lambda: json.loads(ask(page, "/api/visitors/temp.json")[1])["reports"] == 3, "not counted")
             foreign = BYTES | {"Origin": "https://evil.example"}
             assert ask(page, "/v1/visitors/report/one", "POST", b"x", foreign)[0] == 403
-
-
-def test_without_a_broker_the_board_counts_in_the_browser(store):
-    with paged(f"sqlite:///{store.where}") as page:
-        config = json.loads(ask(page, "/board/config.json")[1])
-        assert (config["door"], config["result"], config["home"]) == (None, None, "/")
-        assert ask(page, "/v1/visitors/experiment")[0] == 404

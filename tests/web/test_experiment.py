@@ -315,6 +315,7 @@ def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Br
     browser.until(lambda: " of the fleet, between " in browser.text_of("share"))
     browser.open(f"{page}/nothing")
     browser.says("No experiment nothing in fleet home")
+    assert not [word for word in ("Traceback", "Error") if word in browser.text]
     drawn(browser, f"{page}/leaving")
     with Store(filled.url) as store:
         store.withdraw_experiment("home", "leaving")

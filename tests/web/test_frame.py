@@ -1,5 +1,6 @@
 """The frame of the page in a real Chromium: navigation, colours, states of the store, what has no place."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -35,21 +36,28 @@ def page(tmp_path_factory):
         yield page
 
 
+def is_dark(browser) -> bool:
+    return browser.script("return document.body.classList.contains('body--dark')")
+
+
 FRAMED = (*(path for _, path in VIEWS if path != "/board/"), "/nowhere")
 
 
 def test_views_have_the_frame_at_360_and_at_1440_px_in_light_and_in_dark(browser, page):
     for path in FRAMED:
+        browser.resize(1440)
+        browser.open(page + path)
+        browser.find("#frame-views")
+        browser.settled()
         for width, dark in ((1440, False), (360, True)):
             browser.resize(width, dark=dark)
-            browser.open(page + path)
-            browser.find("#frame-views")
-            browser.settled()
-            assert browser.overflow() <= 0, path
+            browser.until(lambda dark=dark: is_dark(browser) == dark, path)
+            browser.until(lambda: browser.overflow() <= 0, path)
             assert len(browser.driver.find_elements("css selector", "main")) == 1
             assert len(browser.driver.find_elements("css selector", "h1")) == 1
-            assert browser.script("return document.body.classList.contains('body--dark')") == dark
             assert [e for e in browser.errors() if "404" not in e] == []
+        assert "Traceback" not in browser.text
+    browser.says("There is nothing at this address.")
 
 
 def test_navigation_by_keyboard_alone(browser, page):
@@ -75,17 +83,14 @@ def test_navigation_by_keyboard_alone(browser, page):
 
 
 def test_colours_are_kept_by_the_browser(browser, page):
-    def dark():
-        return browser.script("return document.body.classList.contains('body--dark')")
-
     browser.open(page)
     browser.find("#frame-colours option[value=dark]").click()
-    browser.until(dark)
+    browser.until(lambda: is_dark(browser))
     browser.open(page + "/plan")
-    browser.until(dark)
+    browser.until(lambda: is_dark(browser))
     assert browser.find("#frame-colours").get_attribute("value") == "dark"
     browser.find("#frame-colours option[value=auto]").click()
-    browser.until(lambda: not dark())
+    browser.until(lambda: not is_dark(browser))
 
 
 def test_a_store_that_comes_goes_and_is_too_old(browser, tmp_path, url):
@@ -145,17 +150,6 @@ def test_a_sentence_begins_with_a_capital_letter_unless_a_name_does(words, shown
     assert sentence(words) == shown
 
 
-def test_an_address_that_is_none_and_a_view_that_fails_are_sentences(browser, page):
-    browser.open(page + "/nowhere")
-    browser.says("There is nothing at this address.")
-    assert "Traceback" not in browser.text
-    browser.open(page + "/experiment/home/none")
-    browser.find("#frame-views")
-    browser.settled()
-    assert "Traceback" not in browser.text
-    assert "Error" not in browser.text
-
-
 # Of each view what is there while nothing is known, and what it says once it is.
 SLOW = (
     ("/", "reports a day"),
@@ -200,16 +194,20 @@ def test_a_page_whose_process_has_ended_says_so(browser, url):
     browser.says("The page's process does not answer. What you see is of ")
 
 
-def test_nothing_is_written_where_it_was_started(tmp_path, url):
+def test_it_says_where_it_is_and_its_broker_without_a_password_and_writes_nothing_there(tmp_path, url):
     """NiceGUI would keep things in the working folder, and prints a banner."""
     Store(url).close()
     folder = tmp_path / "here"
     folder.mkdir()
     command = [sys.executable, "-m", "hushmote", "page", "--store", url, "--http", "127.0.0.1:0"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    named = os.environ | {"HUSHMOTE_BROKER": "mqtt://me:secret@127.0.0.1:9"}
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=named
+    )
     assert process.stdout is not None
+    assert process.stdout.readline().startswith("the page is at http://127.0.0.1:")
     said = process.stdout.readline()
-    assert said.startswith("the page is at http://127.0.0.1:")
+    assert said == "its board in the browser reports to mqtt://127.0.0.1:9 (HUSHMOTE_BROKER)\n"
     process.terminate()
     out, _ = process.communicate(timeout=600)
     assert out == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from accessibility import barriers
-from browser import browsing, paged
+from browser import paged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from selenium.webdriver.common.keys import Keys
@@ -244,12 +244,11 @@ def test_a_search_that_nobody_waits_for_ends():
 
 
 @pytest.fixture(scope="module")
-def plan_page(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("plan")
-    url = f"sqlite:///{folder / 'store.sqlite'}"
+def page(tmp_path_factory):
+    url = f"sqlite:///{tmp_path_factory.mktemp('plan') / 'store.sqlite'}"
     Store(url).close()
-    with paged(url) as page, browsing(folder) as browser:
-        yield page, browser
+    with paged(url) as page:
+        yield page
 
 
 def said(browser) -> str:
@@ -266,8 +265,7 @@ def typed(browser, name: str, text: str) -> None:
     field.send_keys(text)
 
 
-def test_sliders_move_the_answer_by_keyboard(plan_page):
-    page, browser = plan_page
+def test_sliders_move_the_answer_by_keyboard(page, browser):
     browser.open(f"{page}/plan")
     assert "20,000 devices" in said(browser)
     browser.find("input[type=range][aria-label='Devices']").send_keys(Keys.ARROW_RIGHT)
@@ -290,12 +288,10 @@ def test_sliders_move_the_answer_by_keyboard(plan_page):
             "return [r.top, r.bottom - window.innerHeight]"
         )
         assert top >= 0 >= bottom, y
-    browser.resize(1440)
     assert not browser.errors()
 
 
-def test_impossible_plans_and_wild_numbers_are_one_line(plan_page):
-    page, browser = plan_page
+def test_impossible_plans_and_wild_numbers_are_one_line(page, browser):
     browser.open(f"{page}/plan")
     said(browser)
     for text, line in (
@@ -314,8 +310,7 @@ def test_impossible_plans_and_wild_numbers_are_one_line(plan_page):
     assert not browser.errors()
 
 
-def test_the_file_downloads_and_is_an_experiment(plan_page):
-    page, browser = plan_page
+def test_the_file_downloads_and_is_an_experiment(page, browser):
     browser.open(f"{page}/plan")
     said(browser)
     browser.named("one of some labels", "[role=radio]").click()
@@ -341,4 +336,3 @@ def test_the_file_downloads_and_is_an_experiment(plan_page):
     assert run(f"hushmote experiment show {path}").exit_code == 0
     browser.resize(360)
     browser.until(lambda: browser.overflow() <= 0, "it is too wide")
-    browser.resize(1440)

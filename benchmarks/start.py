@@ -39,7 +39,7 @@ REVOKED = 10_000
 BUDGETS_S = {"--help": 0.15, "status": 0.7, "estimate": 1.0}
 REFUSAL_S = 0.3
 REFUSALS = ("plan --devices x", "serve --nothing", "flash", "estimate nothing")
-REFUSALS += ("experiment show nothing.toml", "simulate nothing.toml")
+REFUSALS += ("experiment show nothing.toml", "simulate nothing.toml", "status --store sqlite:///no.sqlite")
 
 
 def make_store(url: str, devices: int) -> int:

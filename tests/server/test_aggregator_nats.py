@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 import nats
 import pytest
@@ -244,8 +245,9 @@ def test_a_consumer_that_somebody_deletes_is_made_again_and_the_log_says_what_th
 
 
 def test_a_consumer_that_would_lose_reports_is_not_pulled_from(store, one):
-    odd = ({"headers_only": True}, {"inactive_threshold": 60.0}, {"mem_storage": True}, {"max_deliver": 3})
-    usual = {"ack_policy": AckPolicy.EXPLICIT, "filter_subject": report_subject()}
+    odd: list[dict[str, Any]] = [{"headers_only": True}, {"inactive_threshold": 60.0}, {"mem_storage": True}]
+    odd.append({"max_deliver": 3})
+    usual: dict[str, Any] = {"ack_policy": AckPolicy.EXPLICIT, "filter_subject": report_subject()}
     with running(store, one, client_id="first"):  # the stream is the servers' own: MQTT makes it
         for i, options in enumerate(odd):
             config = ConsumerConfig(durable_name=f"odd{i}", **usual | options)

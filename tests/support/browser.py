@@ -126,7 +126,7 @@ class Browser:
                     raise
             if time.monotonic() > end:
                 raise AssertionError(f"{what}\n{self.text[-3000:]}\n{self.errors()}")
-            time.sleep(0.05)
+            time.sleep(0.1)  # a look takes the driver and the browser some 20 ms of CPU
 
     def says(self, words: str) -> None:
         """Return once the words are to be seen."""

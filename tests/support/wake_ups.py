@@ -32,6 +32,9 @@ class Air:
     def experiment(self, name: str, payload: bytes) -> None:
         self.retained[topics.experiment_topic(FLEET, name).encode()] = payload
 
+    def reports(self) -> list[bytes]:
+        return [payload for topic, payload in self.messages if b"/report/" in topic]
+
     # network
 
     def WLAN(self, interface: int) -> "Air":

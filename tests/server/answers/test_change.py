@@ -96,7 +96,7 @@ def test_a_median_that_moved_is_found_as_often_as_its_reports_can_tell(
     side's interval has to leave the other's, 10 and 36 of 100 are found."""
     rng = np.random.default_rng(11)
     fleets = (medians(moved, reports, rng) for _ in range(pairs))
-    rows = [changes(change.changed_readings(*pair, [0.5]))[2] for pair in fleets]
+    rows = [changes(change.changed_readings(before, after, [0.5]))[2] for before, after in fleets]
     assert sum(row.p < 0.05 for row in rows) >= stats.binom.ppf(1e-10, pairs, power)
     assert not any(row.low < 0 < row.high for row in rows if row.p < 0.05)
 

@@ -47,10 +47,9 @@ def check_there(file: Path) -> None:
 
 def read_store(url: str) -> Store:
     """Open a store to read it. One whose file is not there is refused before SQLAlchemy is loaded."""
-    file = Path(url.removeprefix("sqlite:///"))
-    missing = not (file.exists() or Path(f"{file}-wal").exists()) and file.parent.is_dir()
-    if url.startswith("sqlite:///") and missing and not re.search("[?]|memory:|///file:|/$", url):
-        raise UsageError(NO_STORE.format(file, "path"))
+    plain = re.fullmatch("sqlite:///([^?:]+)", url)  # of any other URL, Database says what is wrong
+    if plain and not (file := Path(plain[1])).exists() and file.parent.is_dir():
+        raise UsageError(NO_STORE.format(plain[1], "path"))
     from ..server.store.store import Store
 
     return Store(url, read_only=True)

@@ -92,21 +92,22 @@ def changed_readings(
     halves = _halves([before, after]) if quantiles else None
     for q in quantiles:
         sides = moments.BinQuantile(before, q), moments.BinQuantile(after, q)
-        row = change_row(quantile_name(q), *sides, frame.confidence, p=1.0)
-        rows.append(_by_shares_below(row, q, halves, frame))
+        p, fewer = _quantile_p(sides[1].value - sides[0].value, q, halves)
+        row = change_row(quantile_name(q), *sides, frame.confidence, p)
+        rows.append(_by_shares_below(row, fewer, frame))
     return together(before, after, rows, frame, quantity="reading")
 
 
-def _by_shares_below(row: ChangeRow, q: float, halves: Sequence[Halves] | None, frame: Frame) -> ChangeRow:
-    """A quantile's change with the p of shares_below(), and an interval that says the same."""
-    (p, fewer), low, high = _quantile_p(row.value, q, halves), row.low, row.high
-    if p >= 1 - frame.confidence:
+def _by_shares_below(row: ChangeRow, fewer: float, frame: Frame) -> ChangeRow:
+    """A quantile's change with an interval that says the same as its p; fewer: see _quantile_p()."""
+    low, high = row.low, row.high
+    if row.p >= 1 - frame.confidence:
         low, high = min(low, 0.0), max(high, 0.0)
     elif fewer > 0:
         low = max(low, 0.0)
     else:
         high = min(high, 0.0)
-    return replace(row, low=low, high=high, p=p)
+    return replace(row, low=low, high=high)
 
 
 def _quantile_p(rise: float, q: float, halves: Sequence[Halves] | None) -> tuple[float, float]:

@@ -479,13 +479,22 @@ def test_readings_of_ones_own_are_taken_in_turn_and_mistakes_are_said(page: Boar
     page.click("send")
     page.says("crowd-said", "“1e999” is not a reading.")
     page.fill("own", "12,5; 18.5")
-    page.fill("many", 40)
+    page.fill("many", 200)  # of fewer, no interval may be short enough to be shown
     page.click("send")
-    page.says("crowd-said", "40 of 40")
-    page.says("few", "40 reports are too few to say much.")
+    page.says("crowd-said", "200 of 200")
+    page.says("compared", "intervals hold the truth")
     cells = [row.text.split() for row in page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")]
     truth = {row[0]: row[-2] for row in cells}
     assert (truth["12"], truth["18"], truth["20"]) == ("50.0", "50.0", "0.0")
+
+
+def test_few_reports_are_said_to_be_few(page: BoardPage):
+    same = "00" * 9 + "02"  # of one code, so that the intervals of all others are short
+    told = f"for (let n = 0; n < 40; n++) m.board.view.add(2, '{same}'); return m.board.view.refresh()"
+    page.module("main.js", told)
+    said = "40 reports are too few to say much. Estimates are right on average; those of few reports scatter"
+    page.says("few", said)
+    page.says("few", "Shares that these reports tell too little about are not shown.")
 
 
 def test_a_typing_error_spends_nothing(page: BoardPage):

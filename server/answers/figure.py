@@ -28,7 +28,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 from matplotlib.transforms import Bbox
 
 from ..errors import UsageError, refusing
-from ..plain_text import shortened
+from ..plain_text import shortened, visible
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -87,8 +87,9 @@ _EVERY_DAYS, _MOST_DATES = (1, 2, 7, 14, 28), 12
 class Picture(Figure):
     """A figure that a notebook shows where a cell ends with it; those of pyplot it knows, others not.
 
-    Its texts are shown as they are: a label with two $ is no formula. No two labels of an axis collide:
-    where all have no room, every second, third, ... is shown. A heading wider than its panel becomes smaller.
+    Its texts are shown as they are: a label with two $ is no formula, and a control character its escape. No
+    two labels of an axis collide: where all have no room, every second, third, ... is shown. A heading wider
+    than its panel becomes smaller.
     """
 
     _drawing = False
@@ -100,7 +101,7 @@ class Picture(Figure):
             return
         with rc_context(STYLE):  # for ticks, which are made while they are drawn
             for text in self.findobj(Text):
-                text.set(parse_math=False)
+                text.set(parse_math=False, text=visible(text.get_text()))
             self._drawing = True
             hidden: list[Text] = []
             try:
@@ -286,7 +287,7 @@ def moments_of(windows: Sequence[str]) -> list[datetime.datetime] | None:
 def named_rows(axes: Axes, names: Sequence[str]) -> npt.NDArray[np.int_]:
     """Write names beside rows from the top down, long ones shortened; return the rows' places."""
     at = np.arange(len(names))[::-1]
-    shown = ["\n".join(shortened(line, _LONGEST_NAME) for line in name.splitlines()) for name in names]
+    shown = ["\n".join(shortened(visible(line), _LONGEST_NAME) for line in name.splitlines()) for name in names]
     axes.set_yticks(at, shown)
     axes.set_ylim(-0.7, len(names) - 0.3)
     return at

@@ -497,6 +497,25 @@ def test_few_reports_are_said_to_be_few(page: BoardPage):
     page.says("few", "Shares that these reports tell too little about are not shown.")
 
 
+def test_a_reading_that_waits_for_its_coin_is_no_answer_to_a_question_chosen_meanwhile(
+    page: BoardPage, ask: Callable[..., object]
+):
+    once = json.loads(PAYLOADS[0]) | {"every": 1 << 24}
+    other = json.loads(PAYLOADS[0]) | {"name": "other"}
+    ask(*({"title": one["name"], "payload": json.dumps(one)} for one in (once, other)))
+    page.open(fresh=True)
+    page.ready()
+    for name in ("other", once["name"], "other"):
+        page.choose("experiment", name)
+        shown = "return m.board.exp.name"
+        page.browser.until(lambda name=name: page.module("main.js", shown) == name, name)
+        page.ready()
+        if name == once["name"]:
+            page.click("until")
+    page.report()
+    page.says("left", "3 of 4 reports are left.")
+
+
 def test_a_typing_error_spends_nothing(page: BoardPage):
     for text in ("2 1", "1e3", "1,2,3", ""):
         page.fill("reading", text)

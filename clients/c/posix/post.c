@@ -287,6 +287,8 @@ static int run(struct hushmote_port *port, long seconds) {
         else if (hushmote_posix_wait(&posix, open && ready ? STDIN_FILENO : -1, 50))
             open = read_more();
     }
+    if (!open && input_used > 0 && status.consent == HUSHMOTE_YES)
+        fprintf(stderr, "hushmote-post: the last line has no end and may be cut, so it was not taken\n");
     hushmote_reporter_close(&reporter);
     (void)print_status();
     mosquitto_destroy(posix.mqtt);

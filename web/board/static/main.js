@@ -182,12 +182,14 @@ function whyNone(now) {
 async function reportReading(patient) {
   if (!agreed()) return;
   asked = null;
-  const value = board.input.value();
+  const [exp, value] = [board.exp, board.input.value()];
   let [answer, readings] = [null, 0];
   do {
-    answer = board.call('report', board.exp.name, value);
+    if (readings && readings % 20 === 0) await pause(0);
+    if (board.exp !== exp) return; // another question was chosen meanwhile, and this is no answer to it
+    answer = board.call('report', exp.name, value);
     board.state = answer.state;
-    if (++readings % 20 === 0) await pause(0);
+    readings++;
   } while (patient && !answer.report && onlyTheCoin(board));
   const { index, report } = answer;
   showState();

@@ -1,9 +1,8 @@
 """Boards that all come back at once: the simulation beside the real reporter and a real broker.
 
-    python benchmarks/arrival.py [--quick] [--again]
+    python benchmarks/arrival.py [--quick]
 
-300 and 200 boards, mosquitto and a NATS server: ten minutes. --quick: 60 boards, mosquitto. --again: only
-simulates anew what was measured.
+300 and 200 boards, mosquitto and a NATS server: ten minutes. --quick: 60 boards, mosquitto.
 
 The boards are the shipped AsyncReporter with its own back-off and time-outs, in one process; the broker
 speaks TLS 1.2 with certificates on either side. So that a few hundred boards are too many for it, a
@@ -36,7 +35,7 @@ from hushmote.studies.power_cut import Boards, Server, simulate, spread_for
 
 POLICY = {"sum": 8_000_000, "squares": 0, "epsilon": 1_000_000}
 POLICY |= {"rules": ("sum",), "experiments": ("room_temp",)}
-SHARES = {"half_s": 0.5, "most_s": 0.9, "all_s": 1.0}  # of the boards that are connected
+SHARES = {"half_s": 0.5, "all_s": 1.0}  # of the boards that are connected
 MOST_S = 900.0
 BACKLOG = {"mosquitto": 100, "nats 1": None}  # of listen(); NATS takes connections from it at any time
 
@@ -107,15 +106,14 @@ def simulated(server: Server, count: int, spread: int | None) -> dict[str, float
     times = {name: [run.share_s(share) for run in runs] for name, share in SHARES.items()}
     found = {name: float(np.median(of)) for name, of in times.items()}
     found |= {"all_s_low": min(times["all_s"]), "all_s_high": max(times["all_s"])}
-    found["attempts"] = float(np.mean([run.attempts.mean() for run in runs]))
-    return found | {"work": float(np.mean([run.busy.sum() for run in runs])) / (count * server.board_s)}
+    return found | {"attempts": float(np.mean([run.attempts.mean() for run in runs]))}
 
 
 def compare(kind: str, count: int, load_s: float, certificates: Certificates) -> list[dict]:
     """Rows of one broker. load_s: seconds for which all boards keep it busy."""
     rows = []
     context = certificates.context()
-    with broker(kind, certificates) as (ports, pids, _):
+    with broker(kind, certificates) as (_, ports, pids):
         alone = asyncio.run(arrive(reporters(count // 2, ports[0], context), pids))
         cost = alone["cpu_s"] / (count // 2)
         hello = min(1e-6 * asyncio.run(hello_us(ports[0], pids, context, count // 2)), 0.9 * cost)
@@ -125,30 +123,17 @@ def compare(kind: str, count: int, load_s: float, certificates: Certificates) ->
             with limited(pids, share):
                 more = {} if spread is None else {"spread_s": spread}
                 real = asyncio.run(arrive(reporters(count, ports[0], context, **more), pids))
-            real["work"] = real.pop("cpu_s") / (count * cost)
             rows.append(
                 {"broker": kind, "boards": count, "way": way, "spread_s": spread, "cost_us": 1e6 * cost}
                 | {"hello_us": 1e6 * hello, "share_of_a_core": share}
-                | {f"real_{key}": value for key, value in real.items()}
+                | {f"real_{key}": value for key, value in real.items() if key != "cpu_s"}
                 | {f"simulated_{key}": value for key, value in simulated(server, count, spread).items()}
                 | {"load_average": os.getloadavg()[0]}
             )
     return rows
 
 
-def again() -> list[dict]:
-    """The rows that were measured, simulated anew."""
-    rows = read("arrival.json")["rows"]
-    for row in rows:
-        server = server_of(row["broker"], row["cost_us"] / 1e6, row["hello_us"] / 1e6, row["share_of_a_core"])
-        said = simulated(server, row["boards"], row["spread_s"])
-        row |= {f"simulated_{key}": value for key, value in said.items()}
-    return rows
-
-
 def arrivals(options: Options) -> list[dict]:
-    if options.again:
-        return again()
     # The first size chose the order in which the simulated brokers work; the second checks it.
     cases = [(kind, *size) for size in ((300, 40.0), (200, 25.0)) for kind in BACKLOG]
     with tempfile.TemporaryDirectory() as folder:
@@ -160,4 +145,4 @@ def arrivals(options: Options) -> list[dict]:
 if __name__ == "__main__":
     if not core_parts.possible():
         sys.exit(f"skipped: {core_parts.NEEDS}")
-    run(__doc__, "arrival.json", {"rows": arrivals}, again={"action": "store_true"})
+    run(__doc__, "arrival.json", {"rows": arrivals})

@@ -24,8 +24,7 @@ from brokers import publish
 from paho.mqtt.enums import CallbackAPIVersion
 from results_file import Options, run
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
-
+# isort: split
 import boards as wire  # pyright: ignore[reportMissingImports]
 import chaos_run  # pyright: ignore[reportMissingImports]
 from chaos_boards import Board, Encoded  # pyright: ignore[reportMissingImports]

@@ -26,6 +26,10 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from published import payload
+from results_file import memory_mib
+
+# isort: split
+from postgres import Cluster
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.aggregator import Aggregator, Counting
@@ -37,9 +41,6 @@ from hushmote.server.wire.limits import BATCH_REPORTS
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker, free_port
 from hushmote.simulator.nats_servers import NatsServers
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
-from postgres import Cluster
 
 FLEET = "bench"
 MASTER = bytes(range(32))
@@ -53,17 +54,35 @@ _DEADLINE_S = 240.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
+class SecureNatsServers(NatsServers):
+    """NATS servers with TLS for boards. tls: a line for it, empty without."""
+
+    tls = ""
+
+    def _lines(self, number: int) -> str:
+        return super()._lines(number).replace("mqtt { ", f"mqtt {{ {self.tls}", 1)
+
+
 @contextmanager
-def brokers(kind: str) -> Iterator[tuple[int | str, list[int], list[int]]]:
-    """A broker: what an aggregator is told, the servers' MQTT ports and process ids."""
+def brokers(
+    kind: str, settings: tuple[str, ...] = NO_SAVING, ca: Path | None = None, own: Path | None = None
+) -> Iterator[tuple[int | str, list[int], list[int]]]:
+    """A broker: what an aggregator is told, the servers' MQTT ports and process ids.
+
+    settings: of mosquitto. ca, own: certificates, with which it asks boards for theirs; None without TLS.
+    """
     if kind == "mosquitto":
-        with MosquittoBroker(settings=NO_SAVING) as broker:
+        lines = (f"cafile {ca}", f"certfile {own}", f"keyfile {own}", "require_certificate true")
+        with MosquittoBroker(settings=settings if own is None else (*lines, *settings)) as broker:
             assert broker.pid is not None
             yield broker.port, [broker.port], [broker.pid]
         return
-    count = int(kind.split()[1].rstrip(","))
-    with NatsServers(count, sync="always" if "always" in kind else "2m") as servers:
-        pids = [pid for i in range(count) if (pid := servers.pid(i)) is not None]
+    servers = SecureNatsServers(int(kind.split()[1].rstrip(",")), sync="always" if "always" in kind else "2m")
+    if own is not None:
+        files = f"cert_file: '{own}', key_file: '{own}', ca_file: '{ca}'"
+        servers.tls = f"tls {{ {files}, verify: true, timeout: 60 }}, "
+    with servers:
+        pids = [pid for i in range(len(servers.nodes)) if (pid := servers.pid(i)) is not None]
         yield servers.url, [node.mqtt for node in servers.nodes], pids
 
 
@@ -336,11 +355,3 @@ class Process:
         return sum(
             map(float, re.findall(rf"^{name}(?:{{.*}})? (\S+)$", self.get("/metrics")[1], re.MULTILINE))
         )
-
-
-def memory_mib(pid: int | str = "self", field: str = "VmRSS") -> float:
-    """Resident memory of a process, or with VmHWM its peak.
-
-    Not getrusage(): its most includes what the parent had when it made this process.
-    """
-    return int(Path(f"/proc/{pid}/status").read_text().partition(f"{field}:")[2].split()[0]) / 1024

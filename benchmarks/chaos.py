@@ -21,8 +21,7 @@ from typing import Any
 
 from results_file import Options, run
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
-
+# isort: split
 import chaos_run  # pyright: ignore[reportMissingImports]
 from chaos_plan import Setting, plan  # pyright: ignore[reportMissingImports]
 from chaos_verdict import Verdict  # pyright: ignore[reportMissingImports]

@@ -1,27 +1,32 @@
-"""How often a board that sleeps wakes up and connects: device/main.py's real wake-ups, its Wi-Fi counted.
+"""How often a board that sleeps wakes up and connects, and what that takes of an ESP32's battery in a year.
 
     python benchmarks/connections.py              a year, hourly: half a minute
     python benchmarks/connections.py --quick      ten days
+    python benchmarks/connections.py --awake-s 2 --connected-s 5
 
-Every wake-up is a start, as on an ESP32: a new client on the same flash, the shipped generator on os.urandom.
-The experiment's budget does not end.
+device/main.py's real wake-ups, its Wi-Fi counted. Every wake-up is a start, as on an ESP32: a new client on
+the same flash, the shipped generator on os.urandom. The experiment's budget does not end. The energy is
+arithmetic on the inputs below, each with its source.
 """
 
-import argparse
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-import results_file
+from results_file import Options, options, show
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
-
+# isort: split
 from enumeration import memory
 from experiments import number_json
 from wake_ups import Air, install, provisioned
 
 from hushmote.device import main as application
+
+YEAR_H = 365 * 24
+SLEEP_MA = 0.010  # deep sleep, RTC timer and memory: ESP32 Series Datasheet, power consumption by power modes
+AWAKE_MA = 50  # radio off, 240 MHz, 30 to 68: the same table
+RADIO_MA = 100  # receiving, 95 to 100: the same datasheet, RF power consumption
+PICO_SLEEP_MA = 1.5  # lightsleep(5000): MicroPython's pull request 8832
 
 
 def count(every: int, hours: int) -> tuple[int, int, int]:
@@ -46,14 +51,23 @@ def count(every: int, hours: int) -> tuple[int, int, int]:
     return wake_ups, air.connections, len(air.reports())
 
 
-def rows(options: argparse.Namespace) -> list[dict]:
-    hours, found = (10 if options.quick else 365) * 24, []
-    for every in (1, 10, 90, 1000):
-        wake_ups, connections, reports = count(every, hours)
-        row = {"every": every, "wake_ups": wake_ups, "connections": connections, "reports": reports}
-        found.append(row | {"a_day": wake_ups / hours * 24, "fewer_by": hours / wake_ups})
-    return found
+def year_mah(wake_ups: float, connections: float, asked: Options) -> dict[str, float]:
+    """What a year takes asleep, awake and with the radio on."""
+    awake, radio = AWAKE_MA * asked.awake_s / 3600, RADIO_MA * asked.connected_s / 3600
+    parts = {"sleep": SLEEP_MA * YEAR_H, "awake": awake * wake_ups, "radio": radio * connections}
+    return parts | {"all": sum(parts.values()), "a_report": awake + radio}
 
 
 if __name__ == "__main__":
-    results_file.show("a reading an hour: once each had a wake-up", rows(results_file.options(__doc__)))
+    awake_s = {"type": float, "default": 1, "help": "of a wake-up, without radio: assumed"}
+    connected_s = {"type": float, "default": 3, "help": "of a connection: assumed"}
+    asked = options(__doc__, awake_s=awake_s, connected_s=connected_s)
+    hours, rows, energy = YEAR_H * 10 // 365 if asked.quick else YEAR_H, [], {}
+    for every in (1, 10, 90, 1000):
+        wake_ups, connections, reports = count(every, hours)
+        row = {"every": every, "wake_ups": wake_ups, "connections": connections, "reports": reports}
+        rows.append(row | {"a_day": wake_ups / hours * 24, "fewer_by": hours / wake_ups})
+        for way, starts in ((f"every = {every}", wake_ups), (f"{every}, a wake-up for each reading", hours)):
+            energy[way] = year_mah(starts * YEAR_H / hours, connections * YEAR_H / hours, asked)
+    show("a reading an hour: once each had a wake-up", rows)
+    show(f"mAh a year; a Pico W's light sleep takes {PICO_SLEEP_MA * YEAR_H:,.0f}", energy)

@@ -108,6 +108,13 @@ def mean_over_ranges(error: Floats, width: int = 1) -> float:
     return float((total - (error**2).sum()) / (number - len(error)))
 
 
+def variance_over_ranges(variances: Callable[[Floats], Floats], domain: int) -> float:
+    """Mean variance over all ranges; variances: of statistics, weights of the values, shape (domain, n)."""
+    prefixes = np.triu(np.ones((domain, domain)))
+    *single, total = variances(np.column_stack([prefixes, prefixes.sum(axis=1)]))
+    return float(((domain + 1) * sum(single) - total) / (domain * (domain + 1) / 2))
+
+
 # --- Coverage -------------------------------------------------------------------------------------
 
 

@@ -11,9 +11,8 @@ import multiprocessing
 import time
 
 import numpy as np
-from brokers import memory_mib
 from published import experiment
-from results_file import Options, run
+from results_file import Options, memory_mib, run
 
 from hushmote.server.estimate import estimate
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-from draws import POPULATIONS, Tally, clear_quantiles, count_intervals, counts, shares
-from interval_coverage import EPSILONS, Configuration, asked, covered
+from draws import POPULATIONS, Tally, clear_quantiles, count_intervals, counts, shares, variance_over_ranges
+from interval_coverage import EPSILONS, Configuration, asked, covered, rates
 from published import experiment
 from results_file import Options, run
 
@@ -59,9 +59,9 @@ def coverage(options: Options) -> dict:
     for design, epsilon, reports, name in cases:
         fleets = 2 if options.quick else 4 if (design, epsilon) == SLOW else FLEETS
         todo.append((Weighed(design, DOMAIN, epsilon, reports, name), fleets))
-    found = covered(todo, KINDS, options)
-    result = {"fleets": FLEETS, "pooled": found.coverage(KINDS), "configurations": len(todo) * len(KINDS)}
-    return result | {"drawn_anew": sum(len(kinds) for _, kinds in found.low), "below": found.again}
+    pooled, low, again = covered(todo, KINDS, options)
+    result = {"fleets": FLEETS, "pooled": rates(pooled, KINDS), "configurations": len(todo) * len(KINDS)}
+    return result | {"drawn_anew": sum(map(len, low)), "below": again}
 
 
 # --- Gain -----------------------------------------------------------------------------------------
@@ -73,12 +73,11 @@ def true_variances(e: Estimates, f: np.ndarray) -> tuple[float, float]:
         assert isinstance(part, Estimate)
         decoded = part.decoded
         decoded.__dict__["shares"] = decoded.mechanism.law(f)  # what moments are taken over
-    prefixes = np.triu(np.ones((len(f), len(f))))
-    both = np.column_stack([prefixes, prefixes.sum(axis=1)])
-    *single, total = np.square(e.linear_many(both).stderr)
-    points = len(f) + 1
-    over_ranges = (points * sum(single) - total) / (points * (points - 1) / 2)
-    return float(np.mean(np.square(e.linear_many(np.eye(len(f))).stderr))), float(over_ranges)
+
+    def variances(statistics: np.ndarray) -> np.ndarray:
+        return np.square(e.linear_many(statistics).stderr)
+
+    return float(np.mean(variances(np.eye(len(f))))), variance_over_ranges(variances, len(f))
 
 
 def ordinary(exp: Experiment, histogram: np.ndarray) -> Estimate:

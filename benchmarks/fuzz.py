@@ -13,22 +13,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 from random import Random
 
-from results_file import Options, run
+from results_file import Options, memory_mib, run
 
 from hushmote.server.store import Store
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
-
+# isort: split
 import fuzz_inputs as fuzz
 import fuzz_requests
-
-
-def memory_mib() -> float:
-    """This process's resident memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
 def fuzzed(options: Options) -> dict:

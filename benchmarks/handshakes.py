@@ -20,17 +20,17 @@ import datetime
 import os
 import ssl
 import tempfile
-import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
+from brokers import brokers
 from cryptography.hazmat.primitives.serialization import Encoding
-from results_file import Options, run
+from results_file import Options, memory_mib, run
 
+from hushmote.device.async_reporter import _packet, _text
+from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.provisioning import authority
-from hushmote.simulator.broker import MosquittoBroker
-from hushmote.simulator.nats_servers import NatsServers
 
 FLEET = "home"
 EXPERIMENT = b'{"v":1,"name":"room_temp"}'.ljust(420)  # as long as a signed one of a tree is
@@ -45,10 +45,9 @@ def cpu_s(pids: list[int]) -> float:
     return sum(int(path.read_text().split()[0]) for path in threads) / 1e9
 
 
-def memory(pids: list[int]) -> int:
+def memory(pids: list[int]) -> float:
     """Bytes of these processes that are in memory and their own."""
-    lines = [Path(f"/proc/{pid}/status").read_text().splitlines() for pid in pids]
-    return 1024 * sum(int(line.split()[1]) for own in lines for line in own if line.startswith("RssAnon"))
+    return 2**20 * sum(memory_mib(pid, "RssAnon") for pid in pids)
 
 
 class Certificates:
@@ -73,44 +72,10 @@ class Certificates:
         return context
 
 
-class SecureNatsServers(NatsServers):
-    """The same servers, with TLS for boards."""
-
-    def __init__(self, count: int, tls: str) -> None:
-        super().__init__(count)
-        self._tls = tls
-
-    def _lines(self, number: int) -> str:
-        return super()._lines(number).replace("mqtt { ", f"mqtt {{ {self._tls}", 1)
-
-
-@contextmanager
 def broker(kind: str, certificates: Certificates | None):
-    """The broker's MQTT ports, its processes, and the port of NATS or None."""
-    c = certificates
-    if kind == "mosquitto":
-        names = {} if c is None else {"cafile": c.ca, "certfile": c.broker, "keyfile": c.broker}
-        lines = [f"{key} {path}" for key, path in names.items()] + ["require_certificate true"] * bool(c)
-        with MosquittoBroker(settings=(*lines, "max_connections -1")) as own:
-            assert own.pid is not None
-            yield [own.port], [own.pid], None
-        return
-    tls = "" if c is None else f"tls {{ cert_file: '{c.broker}', key_file: '{c.broker}', ca_file: '{c.ca}', "
-    tls += "verify: true, timeout: 60 }, " * bool(c)
-    with SecureNatsServers(int(kind.split()[1]), tls) as servers:
-        pids = [servers.pid(i) for i in range(len(servers.nodes))]
-        yield [n.mqtt for n in servers.nodes], [pid for pid in pids if pid is not None], servers.nodes[0].nats
-
-
-def _text(data: bytes) -> bytes:
-    return len(data).to_bytes(2, "big") + data
-
-
-def packet(head: int, body: bytes) -> bytes:
-    """An MQTT packet; its length is below 16,384."""
-    size = len(body)
-    length = bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
-    return bytes([head]) + length + body
+    """A context with a broker for many boards, with TLS where there are certificates."""
+    files = () if certificates is None else (certificates.ca, certificates.broker)
+    return brokers(kind, ("max_connections -1",), *files)
 
 
 class Board:
@@ -125,7 +90,7 @@ class Board:
     async def connect(self, port: int, context: ssl.SSLContext | None) -> None:
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         body = _text(b"MQTT") + bytes((4, self._flags)) + (3600).to_bytes(2, "big") + _text(self.name)
-        await self._exchange(packet(0x10, body + _text(self.status) + _text(b"offline")), 0x20)
+        await self._exchange(_packet(0x10, body + _text(self.status) + _text(b"offline")), 0x20)
 
     async def _exchange(self, data: bytes, answer: int) -> None:
         self.writer.write(data)
@@ -138,15 +103,15 @@ class Board:
             body = await self.reader.readexactly(size)
             if head & 0xF6 == 0x32:  # a message at QoS 1
                 at = 2 + int.from_bytes(body[:2], "big")
-                self.writer.write(packet(0x40, body[at : at + 2]))
+                self.writer.write(_packet(0x40, body[at : at + 2]))
             if head & 0xF0 == answer:
                 return
 
     async def subscribe(self, qos: int, topic: bytes = EXPERIMENT_TOPIC) -> None:
-        await self._exchange(packet(0x82, b"\0\1" + _text(topic) + bytes([qos])), 0x90)
+        await self._exchange(_packet(0x82, b"\0\1" + _text(topic) + bytes([qos])), 0x90)
 
     async def publish(self, topic: bytes, content: bytes, *, retain: bool = True) -> None:
-        await self._exchange(packet(0x32 | retain, _text(topic) + b"\0\2" + content), 0x40)
+        await self._exchange(_packet(0x32 | retain, _text(topic) + b"\0\2" + content), 0x40)
 
     async def online(self) -> None:
         await self.publish(self.status, b"online")
@@ -176,18 +141,19 @@ async def each(boards: list[Board], what) -> None:
     await asyncio.gather(*(one() for _ in range(_AT_ONCE)))
 
 
-async def keep_reports(port: int, context: ssl.SSLContext | None, nats_port: int | None) -> None:
+async def keep_reports(where: int | str, context: ssl.SSLContext | None) -> None:
     """Let the broker keep reports for an aggregator that is away."""
-    if nats_port is None:
+    if isinstance(where, int):
         aggregator = Board(-1, 0x2C)
-        await aggregator.connect(port, context)
+        await aggregator.connect(where, context)
         await aggregator.subscribe(1, f"hushmote/v1/{FLEET}/report/+".encode())
         await aggregator.close()
         return
     import nats
     from nats.js.api import AckPolicy, ConsumerConfig
 
-    client = await nats.connect(f"nats://127.0.0.1:{nats_port}")
+    host, port, _ = parse_nats_url(where).servers[0]
+    client = await nats.connect(f"nats://{host}:{port}")
     kept = ConsumerConfig(durable_name="aggregator", ack_policy=AckPolicy.EXPLICIT)
     kept.filter_subject = "$MQTT.msgs.hushmote.v1.*.report.*"
     await client.jetstream().add_consumer("$MQTT_msgs", kept)
@@ -195,13 +161,13 @@ async def keep_reports(port: int, context: ssl.SSLContext | None, nats_port: int
 
 
 async def measure(
-    ports: list[int], pids: list[int], nats_port: int | None, context, count: int, qos: int
+    where: int | str, ports: list[int], pids: list[int], context, count: int, qos: int
 ) -> dict[str, float]:
     """Processor µs of each step of a connection, and bytes of one that stands."""
     first = Board(count)
     await first.connect(ports[0], context)
     await first.publish(EXPERIMENT_TOPIC, EXPERIMENT)
-    await keep_reports(ports[0], context, nats_port)
+    await keep_reports(where, context)
     boards = [Board(i) for i in range(count)]
     found: dict[str, float] = {"connections": count}
     ways = {board.name: ports[i % len(ports)] for i, board in enumerate(boards)}
@@ -211,16 +177,11 @@ async def measure(
     steps |= {"status": Board.online, "ping": Board.ping, "report": Board.reports}
     for name, what in steps.items():
         per = 5 if name in ("ping", "report") else 1
-        before, start = cpu_s(pids), time.perf_counter()
+        before = cpu_s(pids)
         await each(boards, what)
-        found[f"{name}_per_s"] = count * per / (time.perf_counter() - start)
         await asyncio.sleep(1)  # what a server does after its answer is the connection's as well
         found[f"{name}_us"] = 1e6 * (cpu_s(pids) - before) / (count * per)
         found[f"{name}_bytes"] = (memory(pids) - empty) / count
-        if name == "connect":
-            before = cpu_s(pids)
-            await asyncio.sleep(3)
-            found["idle_us_per_s"] = 1e6 * (cpu_s(pids) - before) / count / 3
     for board in (first, *boards):
         await board.close()
     return found
@@ -274,9 +235,9 @@ async def hello_us(port: int, pids: list[int], context: ssl.SSLContext, count: i
 def measured(kind: str, tls: bool, qos: int, count: int, certificates: Certificates) -> dict:
     """One row."""
     context = certificates.context() if tls else None
-    with broker(kind, certificates if tls else None) as (ports, pids, nats):
+    with broker(kind, certificates if tls else None) as (where, ports, pids):
         row = {"broker": kind, "tls": tls, "qos": qos}
-        row |= asyncio.run(measure(ports, pids, nats, context, count, qos))
+        row |= asyncio.run(measure(where, ports, pids, context, count, qos))
         if context is not None:
             row["hello_us"] = asyncio.run(hello_us(ports[0], pids, context, min(count, 500)))
             row |= asyncio.run(handshake(ports[0], context))
@@ -297,7 +258,7 @@ def rows(options: Options) -> list[dict]:
 def retained(options: Options) -> list[dict]:
     found = []
     for kind, count in product(BROKERS, (2_000, 4_000) if options.quick else (10_000, 20_000)):
-        with broker(kind, None) as (ports, pids, _):
+        with broker(kind, None) as (_, ports, pids):
             size = asyncio.run(retained_bytes(ports[0], pids, count))
         found.append({"broker": kind, "boards": count, "bytes": size})
     return found

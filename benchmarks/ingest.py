@@ -6,9 +6,9 @@ A fleet with keys has sent one authenticated report of each device, at QoS 1, wh
 Then those that count connect at once, each in a process of its own, and drain what waits. Nobody publishes
 meanwhile: the publishers take no share of the cores.
 
-bare, KIND: a subscriber that only counts and acknowledges, and the whole aggregator on SQLite (WAL,
-synchronous=FULL), which decodes, checks tags, deduplicates, counts, commits, then acknowledges. In turn, from
-the subscription to the last message; on mosquitto by paho, on NATS servers by nats-py's pull consumer.
+bare: a paho subscriber of mosquitto that only counts and acknowledges, and the whole aggregator on SQLite
+(WAL, synchronous=FULL), which decodes, checks tags, deduplicates, counts, commits, then acknowledges. In
+turn, from the subscription to the last message.
 sqlite, postgresql: 1, 2 and 4 members of a shared subscription of mosquitto, on one store. CPU seconds are
 those of all servers, of all aggregators and of the database. What the cores of this machine hide is modelled
 from them, see modelled().
@@ -18,40 +18,45 @@ members: the same on NATS servers beside mosquitto, on PostgreSQL with fsync on.
 parts: on three servers, where each aggregator has a tenth of a core and no more. So the machine has cores to
 spare for four of them, and servers and database have their relation to one another as on a machine with ten
 times as many: what two and four hinder each other at the consumer and in the store shows.
+publishing: the store has ten experiments with 30 days each. `--publish` looks once in the time;
+`--publish-live 1` works them out all the time, in the process that `hushmote serve` uses. Three rounds;
+medians of the ratios to the same round without. CPU seconds are the aggregator's own process's. Where others
+use the machine only these can be compared.
 
-Writes benchmarks/results/ingest.json, ingest_scale.json and ingest_nats.json.
+Writes benchmarks/results/ingest.json, ingest_scale.json, ingest_nats.json and publishing.json.
 """
 
-import asyncio
+import datetime
 import multiprocessing
 import tempfile
-import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-import brokers as common
 import numpy as np
 from brokers import (
     FLEET,
     SHARE,
     Reports,
     aggregate,
+    bare,
     brokers,
-    counted,
     cpu_s,
     database,
     drain,
+    fill,
     publish,
+    set_up,
 )
+from published import payload
 from results_file import Options, run
 
-from hushmote.server.ingest.broker_url import parse_nats_url
+from hushmote.server.results.publication import Publication
+from hushmote.server.results.publisher import Publisher
 from hushmote.server.store import Store
-from hushmote.server.wire.limits import BATCH_REPORTS
-from hushmote.server.wire.subjects import STREAM, report_subject
+from hushmote.simulator import vectorised
 
 PUBLISHERS = 3
 MEMBERS = {"nats 3, sync always": (1,), "nats 3": (1, 2, 4), "mosquitto": (1, 2, 4), "nats 1": (1,)}
@@ -85,7 +90,7 @@ def measure(
             """CPU seconds of each server of the broker so far."""
             return np.array([cpu_s(pid) for pid in pids])
 
-        common.set_up(url, reports.payload)
+        set_up(url, reports.payload)
         drain(aggregate, where, 0, url, SHARE, members=members)
         before = busy()
         seconds = published(ports, reports.messages(np.random.default_rng().permutation(count), 1))
@@ -134,47 +139,16 @@ def parts(options: Options) -> Row:
         return {"of a core": PART, "rounds": [{k: one(k) for k in (1, 2, 4)} for _ in range(rounds)]}
 
 
-# --- Beside a bare subscriber ---------------------------------------------------------------------
+# --- Beside a bare subscriber, and with results that are published -----------------------------------
 
 
-def bare(where: int | str, out: Connection, number: int) -> None:
-    """Only count what comes, on NATS servers by a pull consumer."""
-    if isinstance(where, int):
-        common.bare(where, out, number)
-        return
-    import nats
-    from nats.js.api import AckPolicy, ConsumerConfig
-
-    seen, subscribed, stopped = 0, threading.Event(), threading.Event()
-    kept = ConsumerConfig(durable_name="bare", ack_policy=AckPolicy.EXPLICIT, max_ack_pending=100_000)
-    kept.filter_subject = report_subject(FLEET)
-
-    async def pull() -> None:
-        nonlocal seen
-        servers = parse_nats_url(where).servers
-        client = await nats.connect([f"nats://{host}:{port}" for host, port, _ in servers])
-        await client.jetstream().add_consumer(STREAM, kept)
-        subscription = await client.jetstream().pull_subscribe_bind("bare", STREAM)
-        subscribed.set()
-        while not stopped.is_set():
-            with suppress(TimeoutError):
-                for message in await subscription.fetch(BATCH_REPORTS, timeout=0.2):
-                    await message.ack()
-                    seen += 1
-        await client.flush()
-        await client.close()
-
-    run = lambda: asyncio.run(pull())  # noqa: E731
-    out.send({"cpu_s": counted(out, run, stopped.set, lambda: seen, subscribed.is_set)})
-
-
-def beside_bare(kind: str, options: Options) -> Row:
+def beside_bare(options: Options) -> Row:
     """The aggregator and the bare subscriber, in turn, and the median of their ratios."""
-    reports, rows = made(options, 100_000 if kind == "mosquitto" else 0), list[Row]()
+    reports, rows = made(options, 100_000), list[Row]()
     count = len(reports.names)
-    with tempfile.TemporaryDirectory() as folder, brokers(kind) as (where, ports, _):
+    with tempfile.TemporaryDirectory() as folder, brokers("mosquitto") as (where, ports, _):
         url = f"sqlite:///{folder}/store.sqlite"
-        common.set_up(url, reports.payload)
+        set_up(url, reports.payload)
         # Both subscribe once, so that the broker keeps what comes while they are away.
         drain(aggregate, where, 0, url)
         drain(bare, where, 0)
@@ -189,6 +163,52 @@ def beside_bare(kind: str, options: Options) -> Row:
     return {"reports": count, "rounds": rows, "ratio": ratio}
 
 
+WAYS = ("without", "--publish", "--publish-live 1")
+
+
+def serving(port: int, out: Connection, number: int, url: str, way: str) -> None:
+    """Run an aggregator that publishes."""
+    with ExitStack() as stack:
+        retained = None
+        if way != "without":
+            publication = Publication(live_s=1.0 if "live" in way else None)
+            publisher = stack.enter_context(Publisher(url, publication))
+            retained = lambda: publisher.retained  # noqa: E731
+        aggregate(port, out, number, url, retained=retained)
+
+
+def with_days(url: str, rng: np.random.Generator) -> None:
+    """Add nine other experiments to a store, each with 30 days of reports."""
+    today = datetime.datetime.now(datetime.UTC).date()
+    days = [str(today - datetime.timedelta(days)) for days in range(1, 31)]
+    with Store(url) as store:
+        for i in range(9):
+            other = store.add_experiment(FLEET, payload("hh", 256, 1_000_000, name=f"other{i}", window="day"))
+            drawn = (vectorised.codes(other, rng.integers(0, 256, 1000), rng) for _ in days)
+            fill(store, FLEET, [], dict(zip(days, map(np.bincount, drawn), strict=True)), name=other.name)
+
+
+def publishing(options: Options) -> Row:
+    reports, rows, number = made(options, 50_000), list[Row](), 0
+    count = len(reports.names)
+    with tempfile.TemporaryDirectory() as folder, brokers("mosquitto") as (where, ports, _):
+        url = f"sqlite:///{folder}/store.sqlite"
+        set_up(url, reports.payload)
+        with_days(url, np.random.default_rng(1))
+        drain(serving, where, 0, url, "without")  # it subscribes
+        for _ in range(1 if options.quick else 3):
+            row = {}
+            for way in WAYS:
+                number += 1
+                publish(ports[0], reports.messages(np.arange(count), number))
+                drained = drain(serving, where, count, url, way)
+                row |= {f"{way}: per_s": count / drained["seconds"], f"{way}: cpu_s": drained["cpu_s"]}
+            rows.append(row)
+    over = lambda way, key: np.median([row[f"{way}: {key}"] / row[f"without: {key}"] for row in rows])  # noqa: E731
+    ratios = {way: {key: over(way, key) for key in ("per_s", "cpu_s")} for way in WAYS}
+    return {"devices": count, "rounds": rows, "ratios": ratios}
+
+
 def made(options: Options, usual: int = 0) -> Reports:
     """A fleet's reports: as many as usual, or as are asked for."""
     return Reports(2_000 if options.quick else usual or options.reports)
@@ -197,8 +217,8 @@ def made(options: Options, usual: int = 0) -> Reports:
 if __name__ == "__main__":
     reports = {"type": int, "default": 60_000, "help": "of each case on NATS servers"}
     which = {kind: partial(beside_mosquitto, kind) for kind in ("sqlite", "postgresql")}
-    which |= {"members": members, "parts": parts}
-    which |= {f"bare, {kind}": partial(beside_bare, kind) for kind in ("mosquitto", "nats 1", "nats 3")}
+    which |= {"members": members, "parts": parts, "bare": beside_bare, "publishing": publishing}
     files = dict.fromkeys(("sqlite", "postgresql"), "ingest_scale.json")
-    files |= {"bare, mosquitto": "ingest.json"}
-    run(__doc__, "ingest_nats.json", which, files=files, reports=reports)
+    files |= {"bare": "ingest.json", "publishing": "publishing.json"}
+    keys = {"bare": "bare, mosquitto", "publishing": ""}
+    run(__doc__, "ingest_nats.json", which, files=files, keys=keys, reports=reports)

@@ -157,20 +157,19 @@ def mapped(crew: Workers, function: Callable, cases: list, *more: object) -> lis
         return list(crew.map(function, cases, *more, advance=lambda case: bar.advance(task)))
 
 
-@dataclass(frozen=True)
-class Found:
-    """pooled: all together, and by population, N, ε and design. low: configurations that were drawn again."""
-
-    pooled: dict[str, Tally]
-    low: list[tuple[Configuration, list[str]]]
-    again: list[dict]
-
-    def coverage(self, kinds: Sequence[str]) -> dict[str, dict[str, float]]:
-        return {name: {kind: tally.of(kind) for kind in kinds} for name, tally in self.pooled.items()}
+def rates(pooled: dict[str, Tally], kinds: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Coverage by group and kind."""
+    return {name: {kind: tally.of(kind) for kind in kinds} for name, tally in pooled.items()}
 
 
-def covered(todo: list[tuple[Configuration, int]], kinds: Sequence[str], options: Options) -> Found:
-    """Draw all fleets; what fell below 92 % again, the lowest first, unless it is to be quick."""
+def covered(
+    todo: list[tuple[Configuration, int]], kinds: Sequence[str], options: Options
+) -> tuple[dict[str, Tally], list[list[str]], list[dict]]:
+    """Draw all fleets; what fell below 92 % again, the lowest first, unless it is to be quick.
+
+    Returns all together, and by population, N, ε and design; the kinds of each configuration that fell below;
+    and what was drawn again.
+    """
     until, seeds = time.time() + 60 * options.minutes, np.random.SeedSequence(20_262).spawn(2 * len(todo))
     cases = [(*case, seed) for case, seed in zip(todo, seeds, strict=False)]
     pooled, low, again_ = defaultdict(Tally), [], []
@@ -185,20 +184,20 @@ def covered(todo: list[tuple[Configuration, int]], kinds: Sequence[str], options
         if not options.quick:
             doubtful = [(*case, seed) for case, seed in zip(low, seeds[len(todo) :], strict=False)]
             again_ = [row for some in mapped(crew, again, doubtful, until) for row in some]
-    return Found(pooled, low, sorted(again_, key=lambda row: row["coverage"]))
+    return pooled, [wrong for _, wrong in low], sorted(again_, key=lambda row: row["coverage"])
 
 
 def coverage(options: Options) -> dict:
     start, todo = time.perf_counter(), list(configurations(1 / 10 if options.quick else 1.0))
-    found = covered(todo, KINDS, options)
-    table = found.coverage(KINDS)
+    pooled, low, drawn_again = covered(todo, KINDS, options)
+    table = rates(pooled, KINDS)
     columns = ("all", *POPULATIONS)
     show("95 % intervals that hold", [{"of": k} | {n: table[n][k] for n in columns} for k in KINDS])
     result = {"seconds": time.perf_counter() - start, "confidence": 0.95, "discrete": DISCRETE}
-    result |= {"configurations": len(todo), "below_at_first": len(found.low)}
-    result["pairs"] = {kind: int(found.pooled["all"][kind][1]) for kind in KINDS}
+    result |= {"configurations": len(todo), "below_at_first": len(low)}
+    result["pairs"] = {kind: int(pooled["all"][kind][1]) for kind in KINDS}
     thin = mixture(np.random.default_rng(1), 20 if options.quick else 200)
-    return result | {"coverage": table, "drawn_again": found.again, "thin": thin}
+    return result | {"coverage": table, "drawn_again": drawn_again, "thin": thin}
 
 
 def asked() -> dict[str, Any]:

@@ -23,7 +23,7 @@ are all words, or all but so many of the most common, whose slots are then unkno
 lack. The error is the root mean square over rows; noise and hash are what theory says of each:
 sqrt(q (1 - q) / N) / (p - q), and the root of the sum of f^2 / m over the words that are not listed
 (hash_of_all: over all, as for a list of one word). Coverage is of intervals of 95 % for the population's
-shares: of all rows, of the ten most common that are listed, of all other words together.
+shares: of all rows, and of all other words together.
 
 Writes benchmarks/results/labels.json and, of the third, candidates.json.
 """
@@ -31,7 +31,6 @@ Writes benchmarks/results/labels.json and, of the third, candidates.json.
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -199,21 +198,6 @@ def alike(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
     return [names[i] for i in rng.permutation(len(names))], zipf(len(names), 0.8)
 
 
-def equal(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-    """More texts than are handed on, all of 0.57 %."""
-    return words(FEW_LETTERS, 176, rng), np.full(176, 1 / 176)
-
-
-def hidden(heavy: int, share: float, own: int = 20, own_share: float = 0.03) -> Population:
-    """Texts of one share beside heavier ones of other letters, which no candidate explains."""
-
-    def drawn(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-        names = words(FEW_LETTERS, own, rng) + words(FEW_LETTERS.upper(), heavy, rng)
-        return names, np.array([own_share] * own + [share] * heavy)
-
-    return drawn
-
-
 FLEETS: tuple[tuple[str, Population | None, int, float, int], ...] = (
     ("Zipf 1.2", by_zipf, 26_000, 4.0, FEW_SLOTS),
     ("Zipf 1.2", by_zipf, 10**6, 2.0, FEW_SLOTS),
@@ -221,11 +205,6 @@ FLEETS: tuple[tuple[str, Population | None, int, float, int], ...] = (
     ("beginnings alike", alike, 10**5, 4.0, FEW_SLOTS),
     ("all different", None, 26_000, 4.0, FEW_SLOTS),
     ("all different", None, 10**6, 4.0, FEW_SLOTS),
-    ("176 equal", equal, 10**6, 4.0, SLOTS),
-    ("8 hidden of 5 %", hidden(8, 0.05), 300_000, 4.0, FEW_SLOTS),
-    ("40 hidden of 2 %", hidden(40, 0.02, 5, 0.04), 300_000, 4.0, FEW_SLOTS),
-    ("3 hidden of 25 %", hidden(3, 0.25, 25, 0.01), 300_000, 4.0, FEW_SLOTS),
-    ("20 hidden of 5 %", hidden(20, 0.05, 0), 300_000, 4.0, FEW_SLOTS),
 )
 
 
@@ -292,70 +271,54 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
 
 # --- Lists ----------------------------------------------------------------------------------------
 
-_TOP = 10
-
-
-@dataclass(frozen=True)
-class Case:
-    """Words with a Zipf exponent, how many of the most common are not listed, slots, reports and ε."""
-
-    words: int
-    exponent: float
-    unlisted: int
-    slots: int
-    reports: int
-    epsilon: float
-
-
+# Words with a Zipf exponent, how many of the most common are not listed, slots, reports and ε.
 CASES = (
-    Case(10_000, 1.0, 0, 65_536, 100_000, 2.0),
-    Case(10_000, 1.2, 0, 65_536, 100_000, 2.0),
-    Case(10_000, 1.1, 1, 65_536, 100_000, 2.0),
-    Case(10_000, 1.1, 10, 65_536, 1_000_000, 4.0),
-    Case(1_000, 1.1, 5, 4_096, 20_000, 1.0),
-    Case(200, 1.1, 5, 256, 20_000, 2.0),
-    Case(200, 1.1, 1, 1_024, 1_000, 2.0),
+    (10_000, 1.0, 0, 65_536, 100_000, 2.0),
+    (10_000, 1.2, 0, 65_536, 100_000, 2.0),
+    (10_000, 1.1, 1, 65_536, 100_000, 2.0),
+    (10_000, 1.1, 10, 65_536, 1_000_000, 4.0),
+    (1_000, 1.1, 5, 4_096, 20_000, 1.0),
+    (200, 1.1, 5, 256, 20_000, 2.0),
+    (200, 1.1, 1, 1_024, 1_000, 2.0),
 )
 
 
-def measured(case: Case, fleets: int, rng: np.random.Generator) -> dict[str, float]:
+def measured(
+    count: int, exponent: float, unlisted: int, slots: int, reports: int, epsilon: float, quick: bool
+) -> dict[str, float]:
     """Errors and coverage over fleets, each with a salt of its own."""
-    mechanism = chosen_fields(case.slots, round(case.epsilon * 1e6), FREQUENCIES)
-    names = [f"word {i}" for i in range(case.words)]
-    f = zipf(case.words, case.exponent)
+    mechanism = chosen_fields(slots, round(epsilon * 1e6), FREQUENCIES)
+    names, f = [f"word {i}" for i in range(count)], zipf(count, exponent)
+    fleets, rng = max(2, min(400, 600_000 // count) // (10 if quick else 1)), np.random.default_rng(20)
     squares, seconds, covered, rare = [], [], Tally(), 0.0
     for fleet in range(fleets):
-        e = made({"type": "text", "salt": f"salt {fleet}", "slots": case.slots}, mechanism, case.epsilon)
-        slots = np.fromiter(map(e.bucket, names), np.int64, case.words)
-        held = np.bincount(slots, rng.multinomial(case.reports, f), case.slots).astype(np.int64)
+        e = made({"type": "text", "salt": f"salt {fleet}", "slots": slots}, mechanism, epsilon)
+        places = np.fromiter(map(e.bucket, names), np.int64, count)
+        held = np.bincount(places, rng.multinomial(reports, f), slots).astype(np.int64)
         histogram = vectorised.histogram(e, held, rng)
         start = time.perf_counter()
-        shares = shares_of(estimate(e, histogram), place(names[case.unlisted :], [e]))
+        shares = shares_of(estimate(e, histogram), place(names[unlisted:], [e]))
         seconds.append(time.perf_counter() - start)
-        truth = np.bincount(shares.candidates.row, f[case.unlisted :], shares.candidates.rows)
+        truth = np.bincount(shares.candidates.row, f[unlisted:], shares.candidates.rows)
         low, high = shares.listed.interval()
-        top = shares.candidates.row[:_TOP]
         squares.append(np.mean((shares.listed.value - truth) ** 2))
         covered.count("coverage", (low, high), truth)
-        covered.count("top", (low[top], high[top]), truth[top])
-        covered.count("others", shares.others.interval(), f[: case.unlisted].sum())
+        covered.count("others", shares.others.interval(), f[:unlisted].sum())
         rare = mechanism_of(e).decode(np.ones(e.code_count, np.int64)).rare_variance() * e.code_count
     return {
+        "fleets": fleets,
         "error": float(np.sqrt(np.mean(squares))),
-        "noise": float(np.sqrt(rare / case.reports)),
-        "hash": float(np.sqrt((f[: case.unlisted] ** 2).sum() / case.slots)),
-        "hash_of_all": float(np.sqrt((f**2).sum() / case.slots)),
-        **{kind: covered.of(kind) for kind in ("coverage", "top", "others")},
+        "noise": float(np.sqrt(rare / reports)),
+        "hash": float(np.sqrt((f[:unlisted] ** 2).sum() / slots)),
+        "hash_of_all": float(np.sqrt((f**2).sum() / slots)),
+        **{kind: covered.of(kind) for kind in ("coverage", "others")},
         "seconds": float(np.median(seconds)),
     }
 
 
 def lists(options: Options) -> list[dict]:
-    rng, rows = np.random.default_rng(20), []
-    for case in CASES:
-        fleets = max(2, min(400, 600_000 // case.words) // (10 if options.quick else 1))
-        rows.append(asdict(case) | {"fleets": fleets} | measured(case, fleets, rng))
-    return rows
+    names = ("words", "exponent", "unlisted", "slots", "reports", "epsilon")
+    return [dict(zip(names, case, strict=True)) | measured(*case, options.quick) for case in CASES]
 
 
 def conditions(_: Options) -> dict[str, int]:

@@ -16,10 +16,7 @@ Writes benchmarks/results/linkage.json.
 """
 
 import datetime
-import sys
 from collections import Counter, defaultdict
-from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from published import payload
@@ -32,7 +29,7 @@ from hushmote.server.store import Store
 from hushmote.server.wire import report, topics
 from hushmote.simulator import vectorised
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+# isort: split
 from postgres import Cluster, find_postgres  # pyright: ignore[reportMissingImports]
 
 FLEET = "home"
@@ -41,18 +38,7 @@ PAYLOAD = payload("grr", 64, 1_000_000, budget={"rule": "sum", "cap": 1_000_000}
 ROWS = text("SELECT d.device, h.code FROM dedupe d LEFT JOIN histogram h ON d.xmin = h.xmin")
 
 
-@dataclass(frozen=True)
-class Linked:
-    """Shares of the devices whose code each observer gets right by its best guess, or knows for sure."""
-
-    batch: int
-    devices: int
-    rows_guessed: float
-    journal_guessed: float
-    journal_certain: float
-
-
-def measure(cluster: Cluster, batch: int, devices: int, rng: np.random.Generator) -> Linked:
+def measure(cluster: Cluster, batch: int, devices: int, rng: np.random.Generator) -> dict:
     """Ingest in batches and let both observers guess."""
     with Store(cluster.url(cluster.create())) as store:
         store.add_fleet(FLEET, keyed=False)
@@ -66,7 +52,8 @@ def measure(cluster: Cluster, batch: int, devices: int, rng: np.random.Generator
                 candidates[device] |= set() if code is None else {code}
     # Without a candidate any of the 64 is as good a guess as another.
     chances = [(sent[d] in f) / len(f) if f else 1 / exp.code_count for d, f in candidates.items()]
-    return Linked(batch, devices, float(np.mean(chances)), guessed / devices, certain / devices)
+    row = {"batch": batch, "devices": devices, "rows_guessed": float(np.mean(chances))}
+    return row | {"journal_guessed": guessed / devices, "journal_certain": certain / devices}
 
 
 def journal(store: Store, exp: Experiment, sent: dict[str, int], batch: int) -> tuple[int, int]:
@@ -94,7 +81,7 @@ def linked(options: Options) -> list[dict]:
     if options.quick:
         sizes = {1: 200, 10: 1000}
     with Cluster() as cluster:
-        return [asdict(measure(cluster, batch, devices, rng)) for batch, devices in sizes.items()]
+        return [measure(cluster, batch, devices, rng) for batch, devices in sizes.items()]
 
 
 if __name__ == "__main__":

@@ -14,20 +14,19 @@ coverage       95 % intervals of the mean: of a window, of two versions with oth
                of all rows lies outside of the band that is printed with a chance below 1e-9.
 distributions  error of all ranges of the distribution from the same codes: ems and smooth of the square wave,
                smooth of a tree. 256 values, ε = 1, 100,000 reports, 40 fleets.
-times          from a histogram to a mean with its interval; the choice of a mechanism for it.
+times          from a histogram to a mean with its interval.
 
 Peers: one bit (Duchi, Jordan, Wainwright, JASA 2018), piecewise (Wang et al., ICDE 2019). Writes its parts of
 benchmarks/results/means.json; --quick draws a tenth.
 """
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from draws import Tally, band, counts_by_law, estimates, mean_and_error, mean_over_ranges
-from results_file import CONSOLE, Options, run
+from results_file import CONSOLE, Options, least_cpu_s, run
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
@@ -40,7 +39,6 @@ from hushmote.server.estimate.statistic import difference
 from hushmote.server.experiments.payload import experiment_over
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.choose import choose, designs
-from hushmote.server.mechanisms.sw import best_reach
 from hushmote.server.mechanisms.workload import ALL_RANGES, MEAN, PREFIXES, Workload
 
 DOMAINS = (16, 64, 256, 1024, 4096)
@@ -126,9 +124,8 @@ def table(options: Options) -> list[Row]:
                 row |= {kind: deviation(tree, shares) for kind, tree in trees.items()}
                 row |= {"one_bit": one_bit(epsilon, shares), "piecewise": piecewise(epsilon, shares)}
                 row |= {"mechanism": wave.mechanism, "sw": deviation(wave, shares), "codes": wave.code_count}
-                row["none"] = math.sqrt(spread(shares)[1])
-                row["reports_saved"] = (min(row["ranges"], row["quantiles"]) / row["sw"]) ** 2
-                rows.append(row | {"reports_saved_best_tree": (row["tree"] / row["sw"]) ** 2})
+                saved = (min(row["ranges"], row["quantiles"]) / row["sw"]) ** 2
+                rows.append(row | {"none": math.sqrt(spread(shares)[1]), "reports_saved": saved})
     return rows
 
 
@@ -247,22 +244,14 @@ def distributions(options: Options) -> list[Row]:
 
 
 def times(options: Options) -> list[Row]:
-    """Seconds, the best of several."""
+    """Processor seconds, the least of several."""
     rows = []
-    for domain in (64, 1024) if options.quick else (64, 1024, 4096, 65_536):
-        for cached in (choose, designs, best_reach):
-            cached.cache_clear()
-        start = time.perf_counter()
-        wave = made_for(MEAN, domain, 1.0)
-        row: Row = {"domain": domain, "epsilon": 1.0, "choice": time.perf_counter() - start}
-        for name, experiment in (("sw", wave), ("tree", made_for(PREFIXES, domain, 1.0))):
+    for domain in (64, 1024) if options.quick else (64, 1024, 4096):
+        row: Row = {"domain": domain, "epsilon": 1.0}
+        for name, of in (("sw", made_for(MEAN, domain, 1.0)), ("tree", made_for(PREFIXES, domain, 1.0))):
             even = np.full(domain, 1 / domain)
-            histogram = counts_by_law(experiment, even, 1_000_000, np.random.default_rng(1))
-            row[name] = math.inf
-            for _ in range(5):
-                start = time.perf_counter()
-                moments.mean(estimate(experiment, histogram)).interval()
-                row[name] = min(row[name], time.perf_counter() - start)
+            histogram = counts_by_law(of, even, 1_000_000, np.random.default_rng(1))
+            row[name] = least_cpu_s(lambda of=of, h=histogram: moments.mean(estimate(of, h)).interval(), 5)
         rows.append(row)
     return rows
 

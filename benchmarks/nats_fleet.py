@@ -12,16 +12,14 @@ Writes benchmarks/results/nats_fleet.json.
 import datetime
 import re
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
-from brokers import memory_mib
 from paho.mqtt.enums import CallbackAPIVersion
-from results_file import Options, run
+from results_file import Options, memory_mib, run
 
 from hushmote.server.ingest.tls import client_context
 from hushmote.server.provisioning import nats
@@ -29,7 +27,7 @@ from hushmote.server.provisioning.fleet_folder import FleetFolder, now_utc
 from hushmote.server.provisioning.journal import Credential
 from hushmote.simulator.nats_servers import find_nats_server
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+# isort: split
 from fleet_servers import FleetServers, make_nats_fleet, serving  # pyright: ignore[reportMissingImports]
 
 CONNECTIONS = 15

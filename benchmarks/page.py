@@ -22,7 +22,6 @@ Writes benchmarks/results/page.json.
 import ast
 import asyncio
 import contextlib
-import json
 import multiprocessing
 import re
 import subprocess
@@ -37,11 +36,9 @@ from urllib.parse import urlencode
 import aiohttp
 import numpy as np
 import socketio
-from brokers import NO_SAVING, Reports, aggregate, cpu_s, drain, memory_mib, publish
-from results_file import Options, run
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.support.wait import WebDriverWait
+from brokers import NO_SAVING, Reports, aggregate, cpu_s, drain, publish
+from browser import Browser
+from results_file import ROOT, Options, memory_mib, run
 
 from hushmote.server.aggregator import Counting
 from hushmote.server.answers.finding import find
@@ -60,13 +57,7 @@ _IDLE = "return performance.getEntriesByType('navigation')[0].loadEventEnd"
 def filled(folder: Path, boards: int) -> str:
     """A store with the reports of so many boards; returns its URL."""
     url, file = f"sqlite:///{folder / 'store.sqlite'}", folder / "room_temp.toml"
-    fields = {"name": "room_temp", "purpose": "How warm are bedrooms at night?", "unit": "°C", "bins": 1024}
-    fields |= {"owner": "heating@example.org", "type": "number", "low": -14, "high": 50, "epsilon": 1.0}
-    lines = [
-        f"{key} = {json.dumps(value)}" for key, value in (fields | {"every": 90, "window": "day"}).items()
-    ]
-    lines += ["expires = 2099-12-31", "[budget]", 'rule = "sum"', "cap = 4.0"]
-    file.write_text("\n".join(lines), encoding="utf-8")
+    file.write_text((ROOT / "examples" / file.name).read_text().replace("bins = 256", "bins = 1024"))
     command = [sys.executable, "-m", "hushmote", "simulate", str(file), "--to", url]
     subprocess.run([*command, "--devices", str(boards)], check=True, stdout=subprocess.DEVNULL)
     return url
@@ -84,14 +75,9 @@ def paged(url: str) -> Iterator[tuple[str, int]]:
 
 def first_view(url: str, done: str) -> float:
     """Seconds that a Chromium with an empty cache takes until a script returns a number, ms."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = "/usr/bin/chromium"
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1440,900"):
-        options.add_argument(argument)
-    with webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver")) as driver:
-        driver.get("about:blank")
-        driver.get(url)
-        return WebDriverWait(driver, 60, 0.05).until(lambda d: d.execute_script(done)) / 1000
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(Browser(Path(folder))) as browser:
+        browser.open(url)
+        return browser.until(lambda: browser.script(done), "it is not drawn") / 1000
 
 
 def finding_cpu_s(url: str, commits: int) -> list[float]:
@@ -136,21 +122,21 @@ async def _reader(base: str, path: str, stop: asyncio.Event, ready: asyncio.Sema
     return updates
 
 
-async def _readers(base: str, path: str, talk: Connection) -> None:
-    stop, ready = asyncio.Event(), asyncio.Semaphore(0)
-    tasks = [asyncio.create_task(_reader(base, path, stop, ready)) for _ in range(READERS)]
-    for _ in tasks:
-        await ready.acquire()
-    await asyncio.sleep(3)
-    talk.send(None)
-    await asyncio.to_thread(talk.recv)
-    stop.set()
-    talk.send(await asyncio.gather(*tasks))
-
-
 def readers(base: str, path: str, talk: Connection) -> None:
     """A process of READERS readers: says when they are there, stays until told, sends their updates."""
-    asyncio.run(_readers(base, path, talk))
+
+    async def run() -> None:
+        stop, ready = asyncio.Event(), asyncio.Semaphore(0)
+        tasks = [asyncio.create_task(_reader(base, path, stop, ready)) for _ in range(READERS)]
+        for _ in tasks:
+            await ready.acquire()
+        await asyncio.sleep(3)
+        talk.send(None)
+        await asyncio.to_thread(talk.recv)
+        stop.set()
+        talk.send(await asyncio.gather(*tasks))
+
+    asyncio.run(run())
 
 
 def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
@@ -159,28 +145,24 @@ def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
     with Store(url) as store:
         store.add_experiment(FLEET, reports.payload)
     context = multiprocessing.get_context("spawn")
-    path = f"/experiment/{FLEET}/bench"
     with MosquittoBroker(settings=NO_SAVING) as broker:
         drain(_open, broker.port, 0, url)
         for number in range(1, 2 * rounds + 1):
-            with_readers = number % 4 in (2, 3)
             publish(broker.port, reports.messages(np.arange(messages), number))
-            here, there = context.Pipe()
-            watching = context.Process(target=readers, args=(base, path, there))
-            if with_readers:
+            updates, (here, there) = [], context.Pipe()
+            watching = context.Process(target=readers, args=(base, f"/experiment/{FLEET}/bench", there))
+            if number % 4 in (2, 3):
                 watching.start()
                 there.close()  # so that its end is seen
                 here.recv()
             drained = drain(_open, broker.port, messages, url)
-            row = {"readers": READERS if with_readers else 0, "per_s": messages / drained["seconds"]}
-            row["cpu_s"] = drained["cpu_s"]
-            if with_readers:
+            if watching.pid:
                 here.send(None)
                 updates = here.recv()
                 watching.join(30)
-                row |= {"updates_of_each_reader": float(np.median(updates))}
                 assert min(updates) > 1, "a reader saw nothing of it"
-            rows.append(row)
+            row = {"readers": len(updates), "per_s": messages / drained["seconds"], "cpu_s": drained["cpu_s"]}
+            rows.append(row | ({"updates_of_each_reader": float(np.median(updates))} if updates else {}))
     return rows
 
 
@@ -194,22 +176,21 @@ def measured(options: Options) -> dict:
         boards, messages, rounds, views = (100_000, 5_000, 1, 1)
     with tempfile.TemporaryDirectory() as name:
         url = filled(Path(name), boards)
+        view = f"experiment/{FLEET}/room_temp?rows=1024"
+        seen = {}
+        for key, where, done in (("tiles", "", _TOLD), ("first_view", view, _DRAWN)):
+            with paged(url) as (base, pid):
+                first, *more = (first_view(f"{base}/{where}", done) for _ in range(1 + views))
+                seen[key] = {"just_started_s": first, "after_that_s": more}
+        seen["tiles"]["finding_cpu_s"] = finding_cpu_s(url, views)
         with paged(url) as (base, pid):
-            tiles: dict = {"just_started_s": first_view(base, _TOLD)}
-            tiles["after_that_s"] = [first_view(base, _TOLD) for _ in range(views)]
-        tiles["finding_cpu_s"] = finding_cpu_s(url, views)
-        with paged(url) as (base, pid):
-            view = f"{base}/experiment/{FLEET}/room_temp?rows=1024"
-            first: dict = {"just_started_s": first_view(view, _DRAWN)}
-            first["after_that_s"] = [first_view(view, _DRAWN) for _ in range(views)]
             nothing = f"{base}/experiment/{FLEET}/nothing"
-            first["a_word_s"] = [first_view(nothing, _IDLE) for _ in range(views)]
-            page = {"mib": memory_mib(pid)}
-            before = cpu_s(pid)
+            seen["first_view"]["a_word_s"] = [first_view(nothing, _IDLE) for _ in range(views)]
+            page, before = {"mib": memory_mib(pid)}, cpu_s(pid)
             rows = drains(url, base, messages, rounds)
             page |= {"mib_with_readers": memory_mib(pid), "cpu_s_during_drains": cpu_s(pid) - before}
     alone, beside = (np.median([r["per_s"] for r in rows if bool(r["readers"]) == x]) for x in (False, True))
-    about = {"boards": boards, "messages": messages, "tiles": tiles, "first_view": first, "drains": rows}
+    about = {"boards": boards, "messages": messages, **seen, "drains": rows}
     return about | {"ratio": float(beside / alone), "page": page}
 
 

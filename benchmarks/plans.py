@@ -7,12 +7,11 @@ Questions of a value, a range (all, of a width, a list) and a quantile, at state
 for; as many devices as the plan asks for at ±0.5 to ±3 %. A fleet is asked at one of the places that the
 question is about, in the population that is stated there. Its levels' numbers of reports are drawn, then its
 histogram of classes of codes from the channel's exact law, and the estimate is made of that with the
-estimator's own weights for these numbers; three fleets of each plan also go through estimate() itself. The
-squared error is taken in parts of the variance that is predicted at the fleet's place.
+estimator's own weights for these numbers, to which tests/contracts holds estimate() itself. The squared error
+is taken in parts of the variance that is predicted at the fleet's place.
 Writes benchmarks/results/plans.json; --quick takes a tenth of the plans and a fifth of the fleets.
 """
 
-import itertools
 import math
 import time
 
@@ -21,10 +20,9 @@ from results_file import CONSOLE, Options, run
 from rich.progress import track
 
 from hushmote.server.epsilon import MICRO
-from hushmote.server.estimate import estimate
 from hushmote.server.planning import expected_error
 from hushmote.server.planning.devices import Plan, best_design, devices_for
-from hushmote.server.planning.expected_error import Design, Question
+from hushmote.server.planning.expected_error import Question
 
 DOMAINS = (3, 5, 10, 16, 27, 37, 64, 100, 128, 200, 256, 300, 513, 1000, 1024)
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0)
@@ -33,7 +31,6 @@ EACH = 6  # plans of each question
 GROUPS = 50  # of fleets whose levels have the same numbers of reports
 PLACES = 5  # of a group
 FLEETS = 160  # of a group at each place
-THROUGH_ESTIMATE = 3
 
 
 def questions(domain: int) -> list[tuple[str, Question, Question]]:
@@ -95,19 +92,12 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> di
         shares = np.stack([asked.population(design.domain, place) for place in chosen], axis=1)
         weights, constant = mechanism.weights(statistic, reports.tolist())
         laws = mechanism.law(shares)
-        parts = list(zip(weights, laws, reports.tolist(), strict=True))
         values = np.repeat(constant[:, None], FLEETS, axis=1)
-        for w, law, n in parts:
+        for w, law, n in zip(weights, laws, reports.tolist(), strict=True):
             if w is not None:
                 values += np.stack([_means(law[:, i], w[:, i], n, rng) for i in range(PLACES)])
         squares[group] = (values - (shares * statistic).sum(axis=0)[:, None]) ** 2
         variances[group] = asked.variance[chosen]
-        if group < THROUGH_ESTIMATE:
-            drawn = [rng.multinomial(n, law[:, 0] / law[:, 0].sum()) for _, law, n in parts]
-            told = sum(x @ w[:, 0] / n for x, (w, _, n) in zip(drawn, parts, strict=True) if w is not None)
-            again = estimate(design.experiment, _codes(design, drawn)).linear(statistic[:, 0]).value
-            if not math.isclose(again, constant[0] + told, rel_tol=1e-6, abs_tol=1e-9):
-                raise AssertionError(f"estimate() says {again}, its weights {constant[0] + told}: {plan}")
     ratios = squares.mean(axis=2) * plan.devices / variances
     ratio, uncertainty = ratios.mean(), ratios.mean(axis=1).std(ddof=1) / math.sqrt(groups)
     choice, root = design.choice, math.sqrt(ratio)
@@ -125,17 +115,6 @@ def _means(law: np.ndarray, weights: np.ndarray, reports: int, rng: np.random.Ge
     _, first, number = np.unique(alike, return_index=True, return_inverse=True)
     chances = np.bincount(number, law)
     return rng.multinomial(reports, chances / chances.sum(), FLEETS) @ weights[first] / reports
-
-
-def _codes(design: Design, classes: list[np.ndarray]) -> np.ndarray:
-    """A histogram of codes that collapses to these counts of classes: all of a class on its first code."""
-    mechanism = design.mechanism
-    ends = np.cumsum([0, *map(len, classes)])
-    of_code = mechanism.expand([np.arange(a, b) for a, b in itertools.pairwise(ends)])
-    result = np.zeros(design.experiment.code_count, np.int64)
-    found, first = np.unique(of_code, return_index=True)
-    result[first] = np.concatenate(classes)[found]
-    return result
 
 
 def planned(options: Options) -> dict:

@@ -12,25 +12,23 @@
 Writes benchmarks/results/post_processing.json.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice, product
 
 import numpy as np
 from draws import counts_by_law as fleet
-from draws import estimates, mean_over_ranges
+from draws import estimates, mean_over_ranges, spikes
 from published import experiment
 from results_file import Options, run, show
 from scipy.optimize import nnls
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import Estimate, estimate, postprocess
-from hushmote.server.estimate.top_k import top
 from hushmote.server.mechanisms.decoded import simplex
-from hushmote.server.mechanisms.hashing import butterfly
 from hushmote.server.mechanisms.tree.hierarchy import Hierarchy
 from hushmote.server.mechanisms.tree.least_squares import Tree
+from hushmote.simulator.attack import Attack, forged
 
 METHODS = {name: postprocess.METHODS[name] for name in ("raw", "nonnegative", "smooth")}
 DOMAIN = 64
@@ -42,22 +40,18 @@ Way = Callable[[Estimate], np.ndarray]
 def populations(domain: int) -> dict[str, np.ndarray]:
     """Shares of the values, by name."""
     i = np.arange(domain)
-    u = (i + 0.5) / domain
-    concentrated, sparse, spikes, last = np.zeros((4, domain))
-    concentrated[[domain // 3, domain // 3 + 2, domain - 3]] = 0.75, 0.2, 0.05
-    sparse[domain // 8 * np.arange(8)] = 1 / np.arange(1, 9)
-    spikes[[domain // 5, domain * 7 // 10]] = 0.6, 0.4
-    last[-1] = 1
+    u, step = (i + 0.5) / domain, domain // 8
+    at = {0.75: domain // 3, 0.2: domain // 3 + 2, 0.05: domain - 3}
     shares = {
         "uniform": np.ones(domain),
         "skewed": 1 / (1.0 + i) ** 1.3,
-        "concentrated": concentrated,
-        "sparse": sparse,
+        "concentrated": sum(share * spikes(domain, place) for share, place in at.items()),
+        "sparse": spikes(domain, *range(0, 8 * step, step)) / (1 + i // step),
         "normal": np.exp(-0.5 * ((i - 0.45 * domain) / (domain / 16)) ** 2),
         "zipf 1.5": 1 / (1.0 + i) ** 1.5,
         "sawtooth": 1.0 + i % 8,
-        "two spikes": spikes,
-        "all in the last": last,
+        "two spikes": 0.6 * spikes(domain, domain // 5) + 0.4 * spikes(domain, domain * 7 // 10),
+        "all in the last": spikes(domain, domain - 1),
         "beta(5, 2)": u**4 * (1 - u),
     }
     return {name: f / f.sum() for name, f in shares.items()}
@@ -140,61 +134,45 @@ WAYS: dict[str, Way] = {
     "simplex": lambda e: simplex(e.frequencies),
     "metric": lambda e: in_the_metric(Hierarchy(e.experiment).tree(e.decoded.reports), e.frequencies),
 }
-_KEYS = ("ranges", "se", "bins", "empty", "mode")
+_KEYS = ("ranges", "se", "bins")
 
 
 def ranges(options: Options) -> list[dict]:
-    """Ratios to raw of hierarchies, 40 fleets a cell; where nonnegative exceeds 1.05, 200 fleets again."""
+    """Ratios to raw of hierarchies, 40 fleets a cell."""
     rng, rows = np.random.default_rng(11), []
     domains = (64,) if options.quick else (64, 100, 256)
     for exp, f, row in cells(options, *(("hh", domain) for domain in domains)):
-        del row["mechanism"]
-        row |= _ratios(exp, f, row["reports"], 3 if options.quick else 40, rng)
-        if row["nonnegative_ranges"] > 1.05 and not options.quick:
-            row["again"] = _ratios(exp, f, row["reports"], 200, rng)["nonnegative_ranges"]
-        rows.append(row)
+        rows.append(row | _ratios(exp, f, row["reports"], 3 if options.quick else 40, rng))
     shown = []
     for name, way in product((*dict.fromkeys(row["population"] for row in rows), "all"), [*WAYS][1:]):
         group = [row for row in rows if name in (row["population"], "all")]
         of = {key: np.array([row[f"{way}_{key}"] for row in group]) for key in _KEYS}
         means = {key: float(np.exp(np.log(of[key]).mean())) for key in ("ranges", "bins")}
         worst = f"{of['ranges'].max():.2f} ± {of['se'][np.argmax(of['ranges'])]:.2f}"
-        ends = {"above 1.05": int((of["ranges"] > 1.05).sum()), "empty at most": np.nanmax(of["empty"])}
-        cells_of = {"population": name, "way": way} | means | {"worst": worst} | ends
-        shown.append(cells_of | {"empty": np.nanmean(of["empty"]), "mode at least": of["mode"].min()})
-    show("over raw: ranges, bins; biases in units of raw's error", shown)
+        above = int((of["ranges"] > 1.05).sum())
+        shown.append({"population": name, "way": way} | means | {"worst": worst, "above 1.05": above})
+    show("over raw: geometric means of ranges and bins, worst ranges", shown)
     return rows
 
 
 def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: Rng) -> dict:
-    """Of each way: squared errors over raw's, the standard error of ranges', biases over raw's RMSE."""
+    """Of each way: squared errors over raw's, and the standard error of ranges'."""
     found = over_fleets(WAYS, exp, f, reports, fleets, rng)
     raw = found.pop("raw")
     row = {"raw_range_mse": raw[:, 3].mean()}
     for way, x in found.items():
         ratio = x[:, 3].mean() / raw[:, 3].mean()
         error = (x[:, 3] - ratio * raw[:, 3]).std(ddof=1) / np.sqrt(fleets) / raw[:, 3].mean()
-        empty, mode = x[:, :2].mean(axis=0) / np.sqrt(raw[:, 2].mean())
-        numbers = (ratio, error, x[:, 2].mean() / raw[:, 2].mean(), empty, mode)
+        numbers = (ratio, error, x[:, 2].mean() / raw[:, 2].mean())
         row |= {f"{way}_{key}": float(value) for key, value in zip(_KEYS, numbers, strict=True)}
     return row
-
-
-def forged(exp: Experiment, target: int, reports: int, rng: np.random.Generator) -> np.ndarray:
-    """Codes that support target and are otherwise drawn evenly; of a hierarchy, levels as the boards draw."""
-    counts = np.zeros(exp.code_count, dtype=np.int64)
-    shares = np.array([level.weight for level in exp.levels]) / exp.weight_sum
-    for level, part in zip(exp.levels, rng.multinomial(reports, shares), strict=True):
-        of_classes = butterfly.class_weights(level, np.eye(level.domain)[target // level.width])
-        supporting = level.offset + np.flatnonzero(butterfly.expand(level, of_classes) > 0.5)
-        np.add.at(counts, rng.choice(supporting, part), 1)
-    return counts
 
 
 def poisoning(options: Options) -> list[dict]:
     """Forgers are a share of all reports; changes are against the same fleet with honest ones instead."""
     rng, rows, target, honest = np.random.default_rng(11), [], DOMAIN * 3 // 4 + 1, 100_000
     designs = (("grr", 1.0), ("olh", 1.0), ("hh", 1.0), ("olh", 4.0))
+    attack = Attack("promote", target, target + 1, "one value")
     first = islice(populations(DOMAIN).items(), 5)
     for (mechanism, epsilon), (name, f), share in product(designs, first, (0.01, 0.05)):
         exp, bad = experiment(mechanism, DOMAIN, round(epsilon * 1e6)), round(honest * share)
@@ -202,7 +180,7 @@ def poisoning(options: Options) -> list[dict]:
         for _ in range(1 if options.quick else 5):
             common = fleet(exp, f, honest - bad, rng)
             clean = estimate(exp, common + fleet(exp, f, bad, rng))
-            dirty = estimate(exp, common + forged(exp, target, bad, rng))
+            dirty = estimate(exp, common + forged(exp, attack, bad, rng))
             for method, process in METHODS.items():
                 change = process(dirty).frequencies - process(clean).frequencies
                 others = np.delete(change, target)
@@ -214,24 +192,6 @@ def poisoning(options: Options) -> list[dict]:
     return rows
 
 
-def times(options: Options) -> list[dict]:
-    """Processor seconds with 1,000,000 reports at ε = 1, of the top 20."""
-    rng, rows = np.random.default_rng(11), []
-    sizes = (("olh", 1024), ("hh", 1024), ("olh", 4096), ("olh", 65_536), ("hh", 65_536))
-    for mechanism, domain in sizes[: 1 if options.quick else None]:
-        exp = experiment(mechanism, domain, 1_000_000)
-        f = 1 / (1.0 + np.arange(domain)) ** 1.1
-        e = estimate(exp, fleet(exp, f / f.sum(), 1_000_000, rng))
-        assert e.spread is not None  # the estimate's own errors are computed once, and not timed here
-        row: dict = {"mechanism": mechanism, "domain": domain, "codes": exp.code_count}
-        for name in ("nonnegative", "smooth", "top"):
-            start = time.process_time()
-            METHODS[name](e) if name in METHODS else top(e, 20)
-            row[name] = time.process_time() - start
-        rows.append(row)
-    return rows
-
-
 if __name__ == "__main__":
-    parts = (times, poisoning, distortion, ranges)
+    parts = (poisoning, distortion, ranges)
     run(__doc__, "post_processing.json", {p.__name__: p for p in parts}, own_machine=True)

@@ -14,19 +14,20 @@ Writes benchmarks/results/ranges.json and ranges.png.
 import sys
 import time
 from collections.abc import Callable, Sequence
+from unittest.mock import patch
 
 import numpy as np
 import published
-from draws import LN_3, mean_and_error, mean_over_ranges
+from draws import LN_3, mean_and_error, mean_over_ranges, variance_over_ranges
 from draws import shares as population
 from results_file import RESULTS, Options, run
 from scipy.linalg import hadamard
 
-from hushmote.device.ldp_client import Experiment, Level
+from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms.channel import level_channel
-from hushmote.server.mechanisms.hashing import butterfly
+from hushmote.server.mechanisms import mechanism_of
+from hushmote.server.mechanisms.channel import Channel, level_channel
 from hushmote.server.mechanisms.tree.choice import level_channels, workload_variance
 from hushmote.server.mechanisms.workload import ALL_RANGES, PREFIXES, Workload
 from hushmote.simulator import vectorised
@@ -103,40 +104,10 @@ def measure(fleet: Fleet, shares: Floats, runs: int, rng: np.random.Generator) -
     return REPORTS * np.array([mean, errors[:, 1].mean(), error])
 
 
-# --- Exactly, from every covariance ---------------------------------------------------------------
-
-
-def covariance(level: Level, nodes: Floats) -> Floats:
-    """Of the estimates of a level's nodes, times its reports; nodes: their shares."""
-    supported, seeds = np.eye(level.domain), 1.0
-    if level.t:
-        supported = butterfly.class_weights(level, supported)
-        seeds = len(supported) / level.g
-    c = level_channel(level)
-    likely = (c.lie + (c.p - c.lie) * supported @ nodes) / seeds
-    mean = likely @ supported
-    both = (supported * likely[:, None]).T @ supported
-    return (both - np.outer(mean, mean)) / (c.p - c.q) ** 2
-
-
-def error(exp: Experiment, shares: Floats, takes: str = "assumed") -> float:
-    """Mean variance over all ranges, times reports, of least squares with the sum of all values known.
-
-    takes: which of a channel's variances it takes; "variance" is that of rare values.
-    """
-    i, information, levels = np.arange(exp.domain), np.zeros((exp.domain, exp.domain)), []
-    for level in (level for level in exp.levels if level.weight):
-        share = level.weight / exp.weight_sum
-        sums = (i // level.width == np.arange(level.domain)[:, None]).astype(float)
-        side = sums.T * share / getattr(level_channel(level), takes)
-        information += side @ sums
-        levels.append((side, covariance(level, sums @ shares) / share))
-    free = np.eye(exp.domain)[:, 1:] - 1 / exp.domain
-    inverse = free @ np.linalg.solve(free.T @ information @ free, free.T)
-    covered = (np.minimum.outer(i, i) + 1) * (exp.domain - np.maximum.outer(i, i))
-    gram = covered / (exp.domain * (exp.domain + 1) / 2)
-    from_nodes = ((inverse @ side, of_nodes) for side, of_nodes in levels)
-    return sum(float(((gram @ m) * (m @ of_nodes)).sum()) for m, of_nodes in from_nodes)
+def exact(exp: Experiment, shares: Floats) -> float:
+    """Mean variance over all ranges, times reports, by the law of the codes."""
+    mechanism = mechanism_of(exp)
+    return variance_over_ranges(lambda statistics: mechanism.variances(statistics, shares), exp.domain)
 
 
 # --- The tables -----------------------------------------------------------------------------------
@@ -162,7 +133,7 @@ def over_published(options: Options) -> list[dict]:
             row[of] = {"against_sample_1e-6": got[0], "runs": here, "reports": REPORTS}
             row[of] |= {"monte_carlo_error_1e-6": got[2], "against_population_1e-6": got[1]}
             if exp is not None:
-                row[of]["exact_1e-6"] = error(exp, shares) * SCALE
+                row[of]["exact_1e-6"] = exact(exp, shares) * SCALE
         rows.append(row)
     return rows
 
@@ -193,9 +164,9 @@ def measured_gains(options: Options) -> list[dict]:
         off = ratio * float(np.hypot(*(got[:, 2] / got[:, 1])))
         row = {"domain": domain, "epsilon": epsilon / 1e6, "measured": ratio, "monte_carlo_error": off}
         row |= {"formula": formula(pair[0], ALL_RANGES) / formula(pair[1], ALL_RANGES), "runs": runs}
-        for name, takes in (("exact", "assumed"), ("exact_rare", "variance")):
-            row[name] = error(pair[0], shares, takes) / error(pair[1], shares, takes)
-        rows.append(row)
+        row["exact"] = exact(pair[0], shares) / exact(pair[1], shares)
+        with patch.object(Channel, "assumed", Channel.variance):  # an estimator that takes rare values'
+            rows.append(row | {"exact_rare": exact(pair[0], shares) / exact(pair[1], shares)})
     return rows
 
 

@@ -1,9 +1,13 @@
-"""What benchmarks share: their options, their tables, and their files in benchmarks/results, a row a line."""
+"""What benchmarks share: their options, their tables, and their files in benchmarks/results, a row a line.
+
+After it, modules of tests/support can be imported by their names.
+"""
 
 import argparse
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -15,7 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 Options = argparse.Namespace
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+sys.path.append(str(ROOT / "tests" / "support"))
 CONSOLE = Console(width=180)
 
 
@@ -58,6 +64,14 @@ def _text(value: Any, indent: str = "") -> str:
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     lines = [deeper + json.dumps(item, default=float) for item in items]
     return "[\n" + ",\n".join(lines) + f"\n{indent}]"
+
+
+def memory_mib(pid: int | str = "self", field: str = "VmRSS") -> float:
+    """Resident memory of a process, or with VmHWM its peak.
+
+    Not getrusage(): its most includes what the parent had when it made this process.
+    """
+    return int(Path(f"/proc/{pid}/status").read_text().partition(f"{field}:")[2].split()[0]) / 1024
 
 
 def least_cpu_s(work: Callable[[], object], rounds: int) -> float:
@@ -131,7 +145,7 @@ def show(title: str, found: Any) -> None:
     if isinstance(found, Mapping) and found and all(isinstance(value, Mapping) for value in found.values()):
         found = [{"": key} | dict(value) for key, value in found.items()]
     if isinstance(found, Mapping):
-        plain = {key: value for key, value in found.items() if not isinstance(value, Mapping | list | tuple)}
+        plain = {key: value for key, value in found.items() if not _has_rows(value)}
         show(title, [plain] if plain else [])
         for key in found.keys() - plain.keys():
             show(f"{title} {key}", found[key])
@@ -142,6 +156,12 @@ def show(title: str, found: Any) -> None:
         for row in rows:
             table.add_row(*(row.get(key, "") for key in headings))
         CONSOLE.print(table)
+
+
+def _has_rows(value: Any) -> bool:
+    """Whether it is a table of its own, and no cell."""
+    items = value if isinstance(value, list | tuple) else [value]
+    return any(isinstance(item, Mapping) for item in items)
 
 
 def _cells(row: Mapping[str, Any], of: str = ""):

@@ -5,8 +5,7 @@
 A real `hushmote serve` on SQLite and a real mosquitto. 50,000 devices of a fleet with keys report round after
 round, one report each, signed, at QoS 1, through a connection that publishes whenever fewer than BACKLOG
 reports wait: the queue is never empty, so that the aggregator always has as much to do as it can. Every
-5 seconds (--quick: every second) the process's private and resident memory, its descriptors and the log's
-size are read.
+5 seconds (--quick: every second) the process's private memory, its descriptors and the log's size are read.
 
 The trend is the least squares line through the second half's samples, averaged in 12 blocks so that they are
 nearly independent; its 95 % interval is told in MiB an hour. At the end everything published must be counted,
@@ -21,30 +20,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from brokers import FLEET, MASTER, Process, set_up
-from published import payload as experiment_payload
+from brokers import FLEET, Process, Reports, set_up
 from results_file import Options, run
 from scipy import stats
 
-from hushmote.device.ldp_client import Experiment
+from hushmote.device.async_reporter import _text
 from hushmote.server.store import Store
-from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker
 
 BACKLOG = 20_000
-_WINDOW = 500  # reports that the publisher sends before it waits for their acknowledgements
+_WINDOW = 500  # reports that the publisher sends before it waits for acknowledgements; a part of the devices
 _BLOCKS = 12
 
 
 class Publisher:
     """A connection that publishes windows of reports and reads their acknowledgements."""
 
-    def __init__(self, port: int, experiment: Experiment, devices: int) -> None:
-        self._experiment = experiment
-        self._rng = np.random.default_rng(1)
-        self._names = [f"d{i:06}" for i in range(devices)]
-        self._topics = [topics.report_topic(FLEET, name).encode() for name in self._names]
-        self._keys = [keys.device_key(MASTER, FLEET, name) for name in self._names]
+    def __init__(self, port: int, reports: Reports) -> None:
+        self._reports = reports
         self.published = 0
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._answers = self._socket.makefile("rb")
@@ -53,16 +46,13 @@ class Publisher:
 
     def window(self) -> None:
         """Publish the next reports; returns when the broker has acknowledged them."""
-        packets = bytearray()
-        codes = self._rng.integers(0, self._experiment.code_count, _WINDOW).tolist()
-        for mid, code in enumerate(codes, 1):
-            number, i = divmod(self.published, len(self._names))
-            name, topic = self._names[i], self._topics[i]
-            payload = report.encode(self._experiment, number + 1, code, name, self._keys[i])
-            body = len(topic).to_bytes(2, "big") + topic + mid.to_bytes(2, "big") + payload
+        packets, (number, first) = bytearray(), divmod(self.published, len(self._reports.names))
+        messages = self._reports.messages(np.arange(first, first + _WINDOW), number + 1)
+        for mid, (topic, payload) in enumerate(messages, 1):
+            body = _text(topic) + mid.to_bytes(2, "big") + payload
             packets += bytes((0x32, len(body))) + body
-            self.published += 1
         self._socket.sendall(packets)
+        self.published += _WINDOW
         self._read(4 * _WINDOW)
 
     def _read(self, count: int) -> bytes:
@@ -77,13 +67,13 @@ def handled(serve: Process) -> int:
 
 
 def sample(serve: Process, store: Path) -> dict:
-    """Memory in KiB, descriptors, bytes of the write-ahead log."""
+    """Private memory in KiB, descriptors, bytes of the write-ahead log."""
     proc, log = Path(f"/proc/{serve.process.pid}"), Path(f"{store}-wal")
     rollup = (line.split() for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
     kib = {fields[0].rstrip(":"): int(fields[1]) for fields in rollup}
-    memory = {"resident_kib": kib["Rss"], "private_kib": kib["Private_Clean"] + kib["Private_Dirty"]}
-    size = log.stat().st_size if log.exists() else 0
-    return memory | {"descriptors": len(list((proc / "fd").iterdir())), "wal_bytes": size}
+    found = {"private_kib": kib["Private_Clean"] + kib["Private_Dirty"]}
+    found["descriptors"] = len(list((proc / "fd").iterdir()))
+    return found | {"wal_bytes": log.stat().st_size if log.exists() else 0}
 
 
 def trend(seconds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
@@ -95,14 +85,13 @@ def trend(seconds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
 
 def soak(minutes: float, devices: int, sample_s: float) -> dict:
     """Run for `minutes` minutes; returns samples, trend and counts."""
-    payload = experiment_payload("hh", 256, 1_000_000)
-    samples = []
+    samples, reports = [], Reports(devices)
     with tempfile.TemporaryDirectory() as folder, MosquittoBroker() as broker:
         path = Path(folder) / "store.sqlite"
-        set_up(url := f"sqlite:///{path}", payload)
+        set_up(url := f"sqlite:///{path}", reports.payload)
         where = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
         with Process("serve", *where, keyed=True) as serve:
-            publisher = Publisher(broker.port, Experiment.parse(payload), devices)
+            publisher = Publisher(broker.port, reports)
             start = due = time.monotonic()
             while (now := time.monotonic()) - start < 60 * minutes:
                 done = handled(serve)
@@ -124,19 +113,15 @@ def soak(minutes: float, devices: int, sample_s: float) -> dict:
             rejected = store.rejects()
     half = samples[len(samples) // 2 :]
     of = {key: np.array([s[key] for s in half]) for key in half[0]}
-    most = {key: max(s[key] for s in samples) for key in ("resident_kib", "wal_bytes")}
-    trends = {
-        f"{kind}_mib_per_hour": [round(x / 1024, 3) for x in trend(of["seconds"], of[f"{kind}_kib"])]
-        for kind in ("private", "resident")
-    }
+    slope = [round(x / 1024, 3) for x in trend(of["seconds"], of["private_kib"])]
     found = {"minutes": minutes, "devices": devices, "published": publisher.published, "counted": counted}
     found |= {"histogram": histogram, "rejected": rejected, "exit_status": serve.process.returncode}
     found["per_s"] = round(float(np.ptp(of["handled"]) / np.ptp(of["seconds"])))
     found["least_waiting"] = int(of["waiting"].min())
     found["private_mib"] = [round(of["private_kib"][i] / 1024, 2) for i in (0, -1)]
-    found |= {"resident_mib_most": round(most["resident_kib"] / 1024, 1), "trend_and_95_percent": trends}
+    found["trend_and_95_percent"] = {"private_mib_per_hour": slope}
     found["descriptors"] = [int(of["descriptors"].min()), int(of["descriptors"].max())]
-    found["wal_mib_most"] = round(most["wal_bytes"] / 2**20, 1)
+    found["wal_mib_most"] = round(max(s["wal_bytes"] for s in samples) / 2**20, 1)
     return found | {"samples": samples[:: max(1, len(samples) // 120)]}
 
 

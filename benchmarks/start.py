@@ -6,8 +6,7 @@ serve: the store (SQLite) holds ten reports each of 10^6 devices, 10^7 in all: a
 histogram of `hh` with a day's window for each of 30 days, 10,000 revoked devices, a fleet with keys.
 `hushmote serve` is started as a command and ended by SIGTERM, 15 times with the file in memory and 15 times
 after the system was asked to forget it; the clock runs from before the start to the line `ready`, which
-follows the broker's answer to the subscription and the publication of the experiment. Beside it: the same
-with an empty store, and Python alone.
+follows the broker's answer to the subscription and the publication of the experiment.
 commands: help, an estimate, a status and refusals, with budgets, each a process of its own, in turn with
 `python -c pass`; user and system time of each, the least of 15 runs: a busy machine makes a run slower.
 Compiled modules are in Python's cache, as after a first start. The store (SQLite) holds 30 days of 20,000
@@ -48,8 +47,6 @@ def make_store(url: str, devices: int) -> int:
     with Store(url) as store:
         store.add_fleet(FLEET, keyed=True)
         exp = store.add_experiment(FLEET, experiment_payload("hh", 1024, 1_000_000))
-        if not devices:
-            return 0
         store.revoke_devices(FLEET, [f"r{i:06}" for i in range(REVOKED)])
         codes = rng.integers(0, exp.code_count, (DAYS, devices * REPORTS_EACH // DAYS))
         days = (str(datetime.date(2026, 1, 1) + datetime.timedelta(day)) for day in range(DAYS))
@@ -80,30 +77,25 @@ def forget(path: Path) -> None:
         os.close(fd)
 
 
-def alone(*command: str, refused: bool = False) -> tuple[float, float]:
-    """Seconds and CPU seconds of a process."""
+def alone(*command: str, refused: bool) -> float:
+    """CPU seconds of a process."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    before, begin = _children_cpu_s(), time.perf_counter()
+    before = _children_cpu_s()
     subprocess.run(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=not refused
     )
-    return time.perf_counter() - begin, _children_cpu_s() - before
+    return _children_cpu_s() - before
 
 
 def started(options: Options) -> dict:
     devices, rounds = (10_000, 3) if options.quick else (1_000_000, 15)
-    rows: dict[str, list[tuple[float, float]]] = {
-        "Python alone": [alone(sys.executable, "-c", "") for _ in range(rounds)]
-    }
     with tempfile.TemporaryDirectory() as folder, MosquittoBroker() as broker:
-        empty, full = Path(folder) / "empty.sqlite", Path(folder) / "full.sqlite"
-        make_store(f"sqlite:///{empty}", 0)
+        full = Path(folder) / "full.sqlite"
         reports = make_store(f"sqlite:///{full}", devices)
         size_bytes = full.stat().st_size
-        start(f"sqlite:///{empty}", broker.port)  # whatever the first start compiles or caches
-        rows["empty store"] = [start(f"sqlite:///{empty}", broker.port) for _ in range(rounds)]
-        rows["full store, in memory"] = [start(f"sqlite:///{full}", broker.port) for _ in range(rounds)]
-        cold = rows["full store, forgotten"] = []
+        start(f"sqlite:///{full}", broker.port)  # whatever the first start compiles or caches
+        rows = {"in memory": [start(f"sqlite:///{full}", broker.port) for _ in range(rounds)]}
+        cold = rows["forgotten"] = []
         for _ in range(rounds):
             forget(full)
             cold.append(start(f"sqlite:///{full}", broker.port))
@@ -127,7 +119,7 @@ def commands(options: Options) -> dict:
         asked |= {line: (*ours, *line.split()) for line in REFUSALS}
         asked["estimate nothing"] += ("--store", store)
         rounds = [
-            {n: alone(*c, refused=n in REFUSALS)[1] for n, c in asked.items()}
+            {n: alone(*c, refused=n in REFUSALS) for n, c in asked.items()}
             for _ in range(2 if options.quick else 16)
         ]
     budgets = dict.fromkeys(REFUSALS, REFUSAL_S) | BUDGETS_S

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 import results_file
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
-
+# isort: split
 from store_workload import WORKLOADS, recorded  # pyright: ignore[reportMissingImports]
 from write_log import PowerCut, power_cuts  # pyright: ignore[reportMissingImports]
 

@@ -12,17 +12,16 @@ import tempfile
 from pathlib import Path
 
 from published import payload
-from results_file import options, show
+from results_file import ROOT, options, show
 
 from hushmote.server.provisioning import fleet_folder, master_key
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.wire import keys, topics
 from hushmote.simulator.broker import find_mosquitto
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+# isort: split
 from fleet_broker import FLEET, Visitor, context, make_fleet, running  # pyright: ignore[reportMissingImports]
 
-ROOT = Path(__file__).resolve().parents[1]
 RUNTIME = ROOT / ".rig" / "mp32" / "micropython"
 UMQTT = ROOT / ".rig" / "lib"
 SCRIPT = ROOT / "firmware_tests" / "reporter" / "tls_memory.py"

@@ -35,37 +35,16 @@ Shares = np.ndarray
 Population = Callable[[np.ndarray, np.random.Generator], Shares]
 
 
-def zipf(exponent: float) -> Population:
-    return lambda i, _: 1 / (1.0 + i) ** exponent
-
-
-def geometric(ratio: float) -> Population:
-    return lambda i, _: ratio**i
-
-
-def normal(*parts: tuple[float, float, float]) -> Population:
+def bells(i: np.ndarray, *parts: tuple[float, float, float]) -> Shares:
     """Weights, middles and standard deviations as parts of the domain."""
-    return lambda i, _: np.sum([w * np.exp(-0.5 * ((i / len(i) - m) / s) ** 2) for w, m, s in parts], axis=0)
+    return np.sum([w * np.exp(-0.5 * ((i / len(i) - m) / s) ** 2) for w, m, s in parts], axis=0)
 
 
-def dirichlet(alpha: float) -> Population:
-    return lambda i, rng: rng.dirichlet(np.full(len(i), alpha))
-
-
-def nearly_even(width: float) -> Population:
-    return lambda i, rng: 1 + width * rng.uniform(-1, 1, len(i))
-
-
-def spikes(*parts: tuple[float, float]) -> Population:
+def spikes(i: np.ndarray, *parts: tuple[float, float]) -> Shares:
     """Places as parts of the domain and shares; the rest is spread evenly."""
-
-    def shares(i: np.ndarray, _: np.random.Generator) -> Shares:
-        result = np.full(len(i), (1 - sum(share for _, share in parts)) / len(i))
-        for place, share in parts:
-            result[int(place * len(i))] += share
-        return result
-
-    return shares
+    places, shares = np.array(parts).T
+    spiked = np.bincount((places * len(i)).astype(int), shares, len(i))
+    return spiked + (1 - shares.sum()) / len(i)
 
 
 def real_flights(i: np.ndarray, _: np.random.Generator) -> Shares:
@@ -76,21 +55,21 @@ def real_flights(i: np.ndarray, _: np.random.Generator) -> Shares:
 
 
 POPULATIONS: dict[str, Population] = {
-    "Zipf 0.7": zipf(0.7),
-    "Zipf 1": zipf(1),
-    "Zipf 1.7": zipf(1.7),
-    "geometric 0.7": geometric(0.7),
-    "geometric 0.95": geometric(0.95),
-    "narrow normal": normal((1, 0.6, 1 / 40)),
-    "three normals": normal((1, 0.2, 0.05), (1.2, 0.5, 0.1), (0.5, 0.85, 0.04)),
+    "Zipf 0.7": lambda i, _: (1.0 + i) ** -0.7,
+    "Zipf 1": lambda i, _: 1 / (1.0 + i),
+    "Zipf 1.7": lambda i, _: (1.0 + i) ** -1.7,
+    "geometric 0.7": lambda i, _: 0.7**i,
+    "geometric 0.95": lambda i, _: 0.95**i,
+    "narrow normal": lambda i, _: bells(i, (1, 0.6, 1 / 40)),
+    "three normals": lambda i, _: bells(i, (1, 0.2, 0.05), (1.2, 0.5, 0.1), (0.5, 0.85, 0.04)),
     "tent": lambda i, _: 1 + np.minimum(i, len(i) - 1 - i),
-    "even ± 10 %": nearly_even(0.1),
-    "even ± 50 %": nearly_even(0.5),
-    "two other spikes": spikes((0.1, 0.2), (0.9, 0.15)),
-    "five spikes": spikes((0.1, 0.1), (0.3, 0.08), (0.45, 0.06), (0.6, 0.04), (0.8, 0.02)),
+    "even ± 10 %": lambda i, rng: 1 + 0.1 * rng.uniform(-1, 1, len(i)),
+    "even ± 50 %": lambda i, rng: 1 + 0.5 * rng.uniform(-1, 1, len(i)),
+    "two other spikes": lambda i, _: spikes(i, (0.1, 0.2), (0.9, 0.15)),
+    "five spikes": lambda i, _: spikes(i, (0.1, 0.1), (0.3, 0.08), (0.45, 0.06), (0.6, 0.04), (0.8, 0.02)),
     "sawtooth of 5": lambda i, _: 2.0 + i % 5,
-    "Dirichlet 0.1": dirichlet(0.1),
-    "Dirichlet 2": dirichlet(2),
+    "Dirichlet 0.1": lambda i, rng: rng.dirichlet(np.full(len(i), 0.1)),
+    "Dirichlet 2": lambda i, rng: rng.dirichlet(np.full(len(i), 2.0)),
     "gamma 0.7": lambda i, rng: rng.gamma(0.7, size=len(i)),
     "flights": real_flights,
 }

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import results_file
-from brokers import memory_mib
 from published import payload
 
 from hushmote.simulator.faithful import Faults
@@ -34,7 +33,7 @@ def costed(part: FleetPart, clients: RealClients) -> tuple[float, float, int]:
     start = time.process_time()
     outcome = run_part(part, clients)
     used = time.process_time() - start
-    return used, memory_mib(field="VmHWM") * 2**20, int(outcome.codes.sum(dtype=np.int64))
+    return used, results_file.memory_mib(field="VmHWM") * 2**20, int(outcome.codes.sum(dtype=np.int64))
 
 
 def run(count: int, boards: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ..server.privacy.beliefs import DisclosureError, checked_prior, fraction
 from ..server.words.epsilon import rounded_down
 from ..server.words.numbers import chance
 from ..simulator import population
-from .frame import Running, StudyParameters, StudyResult, StudyTable
+from .frame import Row, Running, StudyParameters, StudyResult, StudyTable, table
 from .lee_clifton import EpsilonChoice, check_epsilon, choose_epsilon
 from .sensitivity import Universe, many, statistic
 
@@ -60,12 +60,14 @@ def run(asked: CentralParameters, running: Running) -> StudyResult:
         if asked.answer is not None and first.all is None:
             raise DisclosureError(f"no beliefs after an answer: {first.refused}")
     shown: list[StudyTable | str] = []
+    json: list[Row] = []
     for name, choices in universes:
+        rows = [_plain(name, choice, asked) for choice in choices]
         shown += [""] if shown else []
-        shown += _shown(f"{name}: " if len(universes) > 1 else "", choices, asked, risk)
-        if asked.answer is not None and asked.epsilon is not None:
-            shown += ["", *_after(choices[0], asked.answer, asked.epsilon)]
-    json = [_plain(name, choice, asked) for name, choices in universes for choice in choices]
+        shown += _shown(f"{name}: " if len(universes) > 1 else "", rows, asked, risk)
+        if asked.answer is not None:
+            shown += ["", *_after(rows[0], asked)]
+        json += rows
     return StudyResult(json, shown, (universes, risk))
 
 
@@ -103,9 +105,9 @@ def _records(text: str) -> Floats:
     return np.array([float(fraction(x, "a record")) for x in text.split(",") if x.strip()])
 
 
-def _plain(universe: str, choice: EpsilonChoice, asked: CentralParameters) -> dict[str, object]:
+def _plain(universe: str, choice: EpsilonChoice, asked: CentralParameters) -> Row:
     names = ("query", "worlds", "sensitivity", "spread", "upper_epsilon", "tight_epsilon")
-    plain: dict[str, object] = {"universe": universe}
+    plain: Row = {"universe": universe}
     plain |= {name: getattr(choice, name) for name in names}
     plain["tight_refused"] = choice.refused
     epsilon, answer, worlds = asked.epsilon, asked.answer, choice.all
@@ -121,39 +123,40 @@ def _plain(universe: str, choice: EpsilonChoice, asked: CentralParameters) -> di
     return plain
 
 
-def _shown(
-    named: str, choices: Sequence[EpsilonChoice], asked: CentralParameters, risk: float
-) -> list[StudyTable | str]:
+def _shown(named: str, rows: Sequence[Row], asked: CentralParameters, risk: float) -> list[StudyTable | str]:
     k, epsilon = asked.distance, asked.epsilon
     how = f"{'1 record' if k == 1 else f'{k} records'} "
     how += "less or more" if asked.neighbours == "unbounded" else "changed"
-    worlds = many(choices[0].worlds)
-    headings = ["query", "Δf", "Δv", "upper-bound ε", "tight ε"]
+    headings, cells = (
+        "query | Δf | Δv | upper-bound ε | tight ε",
+        "{query} | {sensitivity:.6g} | {spread:.6g}",
+    )
+    cells += " | {upper} | {tight}"
     if epsilon is not None:
-        headings += [f"upper at {epsilon:g}", f"tight at {epsilon:g}"]
-    rows = []
-    for c in choices:
-        cells = [c.query, f"{c.sensitivity:.6g}", f"{c.spread:.6g}", _epsilon(c.upper_epsilon)]
-        cells.append("refused" if c.refused else _epsilon(c.tight_epsilon))
-        if epsilon is not None:
-            cells += [f"{c.upper(epsilon):.6f}", f"{c.all.tight(epsilon):.6f}" if c.all else ""]
-        rows.append(cells)
+        headings += f" | upper at {epsilon:g} | tight at {epsilon:g}"
+        cells += " | {upper_posterior:.6f} | {tight_at}"
+    lines = [
+        row
+        | {"upper": _digits(row["upper_epsilon"], "any"), "tight_at": _digits(row.get("tight_posterior"), "")}
+        | {"tight": "refused" if row["tight_refused"] else _digits(row["tight_epsilon"], "any")}
+        for row in rows
+    ]
     return [
-        _answer(choices, risk),
+        _answer(rows, risk),
         "",
-        f"# {named}the largest ε for a risk of {risk:.6g}, {worlds} worlds; Δf: {how}",
-        StudyTable(None, headings, rows),
-        *(f"{c.query}: no tight ε: {c.refused}" for c in choices if c.refused),
+        f"# {named}the largest ε for a risk of {risk:.6g}, {many(rows[0]['worlds'])} worlds; Δf: {how}",
+        table(None, headings, cells, lines),
+        *(f"{row['query']}: no tight ε: {row['tight_refused']}" for row in rows if row["tight_refused"]),
     ]
 
 
-def _epsilon(epsilon: float | None) -> str:
-    return "any" if epsilon is None else f"{epsilon:.6f}"
+def _digits(number: float | None, none: str) -> str:
+    return none if number is None else f"{number:.6f}"
 
 
-def _answer(choices: Sequence[EpsilonChoice], risk: float) -> str:
+def _answer(rows: Sequence[Row], risk: float) -> str:
     """Which ε to take for one answer of each statistic: by the tight bound where there is one."""
-    best = [(c.query, c.upper_epsilon if c.refused else c.tight_epsilon) for c in choices]
+    best = [(row["query"], row["upper_epsilon" if row["tight_refused"] else "tight_epsilon"]) for row in rows]
     finite = sorted((epsilon, query) for query, epsilon in best if epsilon is not None)
     if not finite:
         return f"Any ε will do: no answer takes a belief above {chance(risk)}."
@@ -166,20 +169,16 @@ def _answer(choices: Sequence[EpsilonChoice], risk: float) -> str:
     return f"{text}: no belief in a possible world then passes {chance(risk)}."
 
 
-def _after(choice: EpsilonChoice, value: float, epsilon: float) -> list[StudyTable | str]:
+def _after(row: Row, asked: CentralParameters) -> list[StudyTable | str]:
     """The belief in each of the most likely worlds after an answer."""
-    worlds = choice.all
-    assert worlds is not None
-    after, densities = worlds.posterior(value, epsilon), worlds.densities(value, epsilon)
-    rows = [
-        (f"{worlds.values[i]:.6g}", *(f"{x:.6f}" for x in (worlds.priors[i], densities[i], after[i])))
-        for i in (-after).argsort(kind="stable")[:12].tolist()
-    ]
+    worlds = np.array([row[name] for name in ("values", "priors", "densities", "posteriors")]).T
+    likeliest = worlds[(-worlds[:, 3]).argsort(kind="stable")[:12]].tolist()
+    cells = [(f"{value:.6g}", *(f"{x:.6f}" for x in chances)) for value, *chances in likeliest]
     return [
-        f"# after the {choice.query} {value:g} at ε = {epsilon:g}: the most likely worlds",
-        StudyTable(None, (choice.query, "before", "density of the answer", "after"), rows, ()),
+        f"# after the {row['query']} {asked.answer:g} at ε = {asked.epsilon:g}: the most likely worlds",
+        StudyTable(None, (row["query"], "before", "density of the answer", "after"), cells, ()),
         "after: before × density, divided by the sum of all of these",
-        f"confidence, after less before: {worlds.confidence(value, epsilon):.6f}",
+        f"confidence, after less before: {row['confidence']:.6f}",
     ]
 
 

@@ -1,7 +1,8 @@
 """One frame for all studies: parameters in, a result out; text, JSON, CSV and pictures are made from it.
 
 A study is a module of this folder with a function `run(asked, running)`. The type of `asked` is a model of
-its parameters, a subclass of StudyParameters. `run` returns a StudyResult. A study with a picture has a
+its parameters, a subclass of StudyParameters. `run` returns a StudyResult. What it found are rows, plain
+values by name: JSON and CSV have them as they are, and table() prints them. A study with a picture has a
 function `draw(path, found)`, too; matplotlib takes a second to load, so only that imports it, by drawing.py.
 `catalogue.py` names the studies.
 """
@@ -16,6 +17,9 @@ from pydantic import BaseModel, ConfigDict
 
 from ..server.errors import HushmoteError, UsageError, refusing
 from ..simulator.crew import THIS_PROCESS, Workers
+
+Row = dict[str, Any]
+"""What is known of one thing: plain values by name."""
 
 
 class StudyError(HushmoteError):
@@ -38,6 +42,15 @@ class StudyTable:
     left: Sequence[int] = (0,)
 
 
+def table(
+    title: str | None, headings: str, cells: str, rows: Iterable[Row], left: Sequence[int] = (0,)
+) -> StudyTable:
+    """A table of rows; headings, cells: with bars between, cells as "{questions:,} | {spent:.1f}"."""
+    forms = [form.strip() for form in cells.split("|")]
+    named = [heading.strip() for heading in headings.split("|")]
+    return StudyTable(title, named, [[form.format_map(row) for form in forms] for row in rows], left)
+
+
 @dataclass(frozen=True)
 class StudyResult:
     """What a study found.
@@ -49,7 +62,7 @@ class StudyResult:
     json: Any
     shown: Sequence[StudyTable | str]
     found: Any = None
-    rows: Sequence[dict[str, Any]] = ()
+    rows: Sequence[Row] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +75,7 @@ class Running:
 
 
 def write_csv(
-    path: Path, rows: Sequence[dict[str, Any]], form: Callable[[float], object] = float, end: str = "\r\n"
+    path: Path, rows: Sequence[Row], form: Callable[[float], object] = float, end: str = "\r\n"
 ) -> None:
     """Write rows below a line of headings; form: how floats are written; end: of a line."""
     with refusing(UsageError, f"write {path}"), path.open("w", newline="", encoding="utf-8") as file:

@@ -15,7 +15,6 @@ shares; the sampling of the population is part of it.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,12 +27,11 @@ from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.mechanisms import choose as oracle
 from ..server.mechanisms.workload import FREQUENCIES
-from ..server.plain import plain
 from ..server.planning.devices import PlanError, best_design
 from ..server.planning.expected_error import Design, Kind, Question, mean_variance, variance
 from ..server.planning.lifetime import reports_made
 from ..simulator import population, vectorised
-from .frame import Running, StudyParameters, StudyResult, StudyTable
+from .frame import Row, Running, StudyParameters, StudyResult, StudyTable
 
 DOMAIN = 64
 DAYS = 365
@@ -52,72 +50,6 @@ SPLITS = (1, 2, 3, 4)
 SPLIT_DOMAINS = (16, 64, 256)
 KINDS: tuple[Kind, ...] = ("frequency", "range", "quantile")
 BUDGET_REPORTS = (1, 4, 10)
-
-
-@dataclass(frozen=True)
-class LifetimeCell:
-    """Error of one way at one lifetime epsilon: root mean squares, shares of devices.
-
-    epsilon: of a report, nats. reports: in a window, on average. uncertainty: standard error of measured.
-    """
-
-    devices: int
-    lifetime: float
-    way: str
-    epsilon: float
-    mechanism: str
-    reports: float
-    predicted: float
-    measured: float
-    uncertainty: float
-
-    @property
-    def off(self) -> float:
-        """Measured over predicted, less 1."""
-        return self.measured / self.predicted - 1
-
-
-@dataclass(frozen=True)
-class Split:
-    """Error of splitting a budget in m = 1, 2, 3, 4 reports, relative to one, each board making all m.
-
-    coin: the same on the last day of a year, by the coin of the best `every`.
-    """
-
-    lifetime: float
-    domain: int
-    kind: str
-    relative: tuple[float, ...]
-    coin: tuple[float, ...]
-
-    @property
-    def best(self) -> int:
-        """Reports of the best split."""
-        return SPLITS[int(np.argmin(self.relative))]
-
-    @property
-    def best_coin(self) -> int:
-        """The same by the coin."""
-        return SPLITS[int(np.argmin(self.coin))]
-
-
-@dataclass(frozen=True)
-class Use:
-    """Share of a budget of m reports that the coin uses in m * every calls."""
-
-    reports: int
-    predicted: float
-    measured: float
-    uncertainty: float
-
-
-@dataclass(frozen=True)
-class LifetimeStudy:
-    """All results."""
-
-    cells: tuple[LifetimeCell, ...]
-    splits: tuple[Split, ...]
-    uses: tuple[Use, ...]
 
 
 def shares() -> Floats:
@@ -159,10 +91,12 @@ def epsilon_of(way: str, lifetime: int) -> int:
     return lifetime * MICRO
 
 
-def cell(
-    devices: int, lifetime: int, way: str, repeats: int, windows: int, rng: np.random.Generator
-) -> LifetimeCell:
-    """Predict and measure one cell: repeats years of `once` and `coin`, windows days of the others."""
+def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng: np.random.Generator) -> Row:
+    """Predict and measure one cell: repeats years of `once` and `coin`, windows days of the others.
+
+    Errors are root mean squares, shares of devices. epsilon: of a report, nats. reports: in a window, on
+    average. uncertainty: standard error of measured. off: measured over predicted, less 1.
+    """
     held = shares()
     epsilon = epsilon_of(way, lifetime)
     design = flat_design(epsilon)
@@ -189,20 +123,25 @@ def cell(
             squares += [squared_error(design, held, int(n), rng) for n in spoken]
     measured, uncertainty = root_mean(np.array(squares))
     mechanism = " ".join(map(str, (design.choice.mechanism, *dict(design.choice.parameters).values())))
-    return LifetimeCell(
-        devices, lifetime, way, epsilon / MICRO, mechanism, reports, predicted, measured, uncertainty
-    )
+    row: Row = {"devices": devices, "lifetime": lifetime, "way": way, "epsilon": epsilon / MICRO}
+    row |= {"mechanism": mechanism, "reports": reports, "predicted": predicted, "measured": measured}
+    return row | {"uncertainty": uncertainty, "off": measured / predicted - 1}
 
 
-def split(lifetime: int, domain: int, kind: Kind) -> Split:
-    """Compare one to four reports by formula."""
+def split(lifetime: int, domain: int, kind: Kind) -> Row:
+    """Compare one to four reports by formula: a budget's error in 1, 2, 3, 4 of them, relative to one.
+
+    coin: the same on the last day of a year, by the coin of the best `every`. best, best_coin: how many
+    reports err least.
+    """
     question = Question(kind, {"frequency": 1 / domain, "range": None, "quantile": 0.5}[kind])
     variances = [variance(best_design(domain, lifetime * MICRO // m, question), question) for m in SPLITS]
     errors = [math.sqrt(v / m) for m, v in zip(SPLITS, variances, strict=True)]
-    last = [best_last_day(m) for m in SPLITS]
-    by_coin = [math.sqrt(v / n) for v, n in zip(variances, last, strict=True)]
-    relative, coin = (tuple(e / each[0] for e in each) for each in (errors, by_coin))
-    return Split(lifetime, domain, kind, relative, coin)
+    by_coin = [math.sqrt(v / best_last_day(m)) for m, v in zip(SPLITS, variances, strict=True)]
+    relative, coin = ([e / each[0] for e in each] for each in (errors, by_coin))
+    best, best_coin = (SPLITS[int(np.argmin(each))] for each in (relative, coin))
+    row: Row = {"lifetime": lifetime, "domain": domain, "kind": kind, "relative": relative, "coin": coin}
+    return row | {"best": best, "best_coin": best_coin}
 
 
 @lru_cache(maxsize=16)
@@ -212,25 +151,25 @@ def best_last_day(cap: int) -> float:
     return float((reports_made(DAYS, every, cap) - reports_made(DAYS - 1, every, cap)).max())
 
 
-def splits() -> tuple[Split, ...]:
+def splits() -> list[Row]:
     """The 36 cases: four lifetimes, three domains, three questions."""
-    return tuple(split(e, d, k) for e in LIFETIMES for d in SPLIT_DOMAINS for k in KINDS)
+    return [split(e, d, k) for e in LIFETIMES for d in SPLIT_DOMAINS for k in KINDS]
 
 
-def budget_use(reports: int, boards: int, rng: np.random.Generator) -> Use:
-    """Predict and measure how much of a budget the coin uses, every = 365."""
+def budget_use(reports: int, boards: int, rng: np.random.Generator) -> Row:
+    """Predict and measure the share of a budget of so many reports that the coin uses, every = 365."""
     calls = reports * DAYS
     drawn = np.minimum(rng.binomial(calls, 1 / DAYS, boards), reports) / reports
     predicted = float(reports_made(calls, DAYS, reports)) / reports
-    return Use(reports, predicted, float(drawn.mean()), float(drawn.std(ddof=1)) / math.sqrt(boards))
+    row: Row = {"reports": reports, "predicted": predicted, "measured": float(drawn.mean())}
+    return row | {"uncertainty": float(drawn.std(ddof=1)) / math.sqrt(boards)}
 
 
-_Part = tuple[
-    int, int, str, np.random.SeedSequence
-]  # what cell() is asked, and the seed of all that it draws
+_Part = tuple[int, int, str, np.random.SeedSequence]
+"""What cell() is asked, and the seed of all that it draws."""
 
 
-def _cell(part: _Part, repeats: int, windows: int) -> LifetimeCell:
+def _cell(part: _Part, repeats: int, windows: int) -> Row:
     devices, lifetime, way, seed = part
     return cell(devices, lifetime, way, repeats, windows, np.random.default_rng(seed))
 
@@ -256,61 +195,53 @@ def run(asked: LifetimeParameters, running: Running) -> StudyResult:
     done = running.workers.map(
         _cell, todo, repeats, windows, advance=lambda _: running.advance(1 / len(todo))
     )
-    cells, rng = tuple(done), np.random.default_rng(last)
-    uses = tuple(budget_use(m, 100_000, rng) for m in BUDGET_REPORTS)
-    found = LifetimeStudy(cells, splits(), uses)
-    rows = [plain(cell) | {"off": cell.off} for cell in cells]
-    json = {
-        "domain": DOMAIN,
-        "days": DAYS,
-        "delta": DELTA,
-        "cells": rows,
-        "splits": [plain(s) | {"best": s.best, "best_coin": s.best_coin} for s in found.splits],
-        "budget_use": plain(uses),
-    }
+    cells, rng = list(done), np.random.default_rng(last)
+    uses = [budget_use(m, 100_000, rng) for m in BUDGET_REPORTS]
+    cases = splits()
+    json = {"domain": DOMAIN, "days": DAYS, "delta": DELTA, "cells": cells, "splits": cases}
     shown = [part for count in fleets for part in _shown_cells(count, cells)]
-    best = [s for s in found.splits if s.best == 1]
-    shown += ["", f"# one report is the best of 1, 2, 3, 4 in {len(best)} of {len(found.splits)} cases"]
+    others = [s | {"gain": 1 - min(s["relative"])} for s in cases if s["best"] != 1]
     shown += [
-        f"  not for ε {s.lifetime:g}, {s.domain} values, {s.kind}: {s.best} gain {1 - min(s.relative):.0%}"
-        for s in found.splits
-        if s.best != 1
+        "",
+        f"# one report is the best of 1, 2, 3, 4 in {len(cases) - len(others)} of {len(cases)} cases",
     ]
-    shown += [
-        f"budget of {use.reports} reports, {use.reports} × every calls: {use.predicted:.1%} used, measured "
-        f"{use.measured:.1%}"
-        for use in uses
-    ]
-    return StudyResult(json, shown, found, rows)
+    worse = "  not for ε {lifetime:g}, {domain} values, {kind}: {best} gain {gain:.0%}"
+    shown += map(worse.format_map, others)
+    used = (
+        "budget of {reports} reports, {reports} × every calls: {predicted:.1%} used, measured {measured:.1%}"
+    )
+    shown += map(used.format_map, uses)
+    return StudyResult(json | {"budget_use": uses}, shown, (cells, cases), cells)
 
 
-def _shown_cells(devices: int, cells: Sequence[LifetimeCell]) -> list[StudyTable | str]:
-    here = [cell for cell in cells if cell.devices == devices]
+def _shown_cells(devices: int, cells: Sequence[Row]) -> list[StudyTable | str]:
+    here = [cell for cell in cells if cell["devices"] == devices]
     rows = []
     for lifetime in LIFETIMES:
-        row = {cell.way: cell for cell in here if cell.lifetime == lifetime}
-        rows.append((f"{lifetime:g}", "predicted", *(f"{100 * row[way].predicted:.3g}" for way in WAYS)))
-        rows.append(("", "measured", *(f"{100 * row[way].measured:.3g}" for way in WAYS)))
-    worst = max(here, key=lambda cell: abs(cell.off))
+        of = {cell["way"]: cell for cell in here if cell["lifetime"] == lifetime}
+        for first, error in ((f"{lifetime:g}", "predicted"), ("", "measured")):
+            rows.append((first, error, *(f"{100 * of[way][error]:.3g}" for way in WAYS)))
+    worst = max(here, key=lambda cell: abs(cell["off"]))
     return [
         "",
         f"# {devices:,} devices, 365 days, 64 values: RMSE of a day's frequencies, in %",
         StudyTable(None, ("ε for life", "", *(heading for heading, _ in WAYS.values())), rows, (0, 1)),
-        f"  measured is off by at most {abs(worst.off):.1%} (its own standard error "
-        f"{worst.uncertainty / worst.measured:.1%}); optimal composition at δ = {DELTA:g}",
+        f"  measured is off by at most {abs(worst['off']):.1%} (its own standard error "
+        f"{worst['uncertainty'] / worst['measured']:.1%}); optimal composition at δ = {DELTA:g}",
     ]
 
 
-def draw(path: Path, study: LifetimeStudy) -> None:
+def draw(path: Path, found: tuple[list[Row], list[Row]]) -> None:
     """Write errors against the lifetime budget, and what splitting it costs."""
     from .drawing import COLOURS, curve, figure, panel
 
-    devices = study.cells[0].devices
+    rows, cases = found
+    devices = rows[0]["devices"]
     with figure(path, columns=2) as (_, (left, right)):
         for (way, (_, label)), colour in zip(WAYS.items(), COLOURS, strict=False):
-            cells = [c for c in study.cells if c.way == way and c.devices == devices]
-            predicted, measured = [100 * c.predicted for c in cells], [100 * c.measured for c in cells]
-            curve(left, [c.lifetime for c in cells], predicted, measured, colour, label, 5)
+            cells = [c for c in rows if (c["way"], c["devices"]) == (way, devices)]
+            predicted, measured = ([100 * c[error] for c in cells] for error in ("predicted", "measured"))
+            curve(left, [c["lifetime"] for c in cells], predicted, measured, colour, label, 5)
         left.set_xscale("log", base=2)
         note = f"{devices:,} devices, 64 frequencies; lines predicted, dots measured"
         words = "Few large reports, or many small", note, "ε for life, nats", "RMSE of frequencies, %"
@@ -318,9 +249,9 @@ def draw(path: Path, study: LifetimeStudy) -> None:
         low, high = left.get_ylim()
         left.set_ylim(low, high * 6)
         for lifetime, colour in zip(LIFETIMES, COLOURS, strict=False):
-            for number, s in enumerate(s for s in study.splits if s.lifetime == lifetime):
+            for number, s in enumerate(s for s in cases if s["lifetime"] == lifetime):
                 label = f"ε = {lifetime} for life" if number == 0 else None
-                right.plot(SPLITS, s.relative, "-o", color=colour, lw=1, ms=4, alpha=0.75, label=label)
+                right.plot(SPLITS, s["relative"], "-o", color=colour, lw=1, ms=4, alpha=0.75, label=label)
         right.axhline(1, color="#888888", lw=1, ls="--")
         right.set_xticks(SPLITS)
         right.set_yscale("log", base=2)

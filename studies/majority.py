@@ -9,7 +9,7 @@ from ..server.accounting import majority_envelope, majority_epsilon, optimal_del
 from ..server.accounting.errors import positive, whole
 from ..server.accounting.theorem import MOST_REPORTS
 from ..server.words.numbers import counted
-from .frame import Running, StudyParameters, StudyResult, StudyTable
+from .frame import Running, StudyParameters, StudyResult, table
 
 
 class MajorityParameters(StudyParameters):
@@ -34,13 +34,11 @@ def run(asked: MajorityParameters, running: Running) -> StudyResult:
         f"fixed bit, by a vote, no better than 1 report of ε = {total:g}. As LDP they are Σε = "
         f"{here['sum']:,.6g}.",
         "",
-        StudyTable(
+        table(
             f"ε of each report by the majority rule, total {total:g}: not LDP",
-            ("reports", "raw curve", "envelope", "Σε at the envelope", "δ at the total"),
-            [
-                (f"{n:,}", f"{raw:.4f}", f"{envelope:.4f}", f"{total_of_all:,.6g}", f"{delta:.3g}")
-                for n, raw, envelope, total_of_all, delta in (row.values() for row in rows)
-            ],
+            "reports | raw curve | envelope | Σε at the envelope | δ at the total",
+            "{reports:,} | {raw:.4f} | {envelope:.4f} | {sum:,.6g} | {delta:.3g}",
+            rows,
             (),
         ),
         "The raw curve lets the attacker win every tie, so it dips at even numbers. More reports never "

@@ -12,7 +12,7 @@ normal ones, so that the band in which a right prediction agrees is known.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -29,7 +29,7 @@ from ..server.planning.wish import Wish
 from ..server.words.numbers import expected
 from ..simulator import vectorised
 from ..simulator.crew import THIS_PROCESS, Workers
-from .frame import Running, StudyParameters, StudyResult, StudyTable
+from .frame import Row, Running, StudyParameters, StudyResult, StudyTable, table
 
 FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
 MOST_REPORTS = 50_000_000  # in all fleets of one row
@@ -59,62 +59,7 @@ class CheckRow:
         return self.reports * _least_chance(self.design)
 
 
-@dataclass(frozen=True)
-class Unmeasured:
-    """A row without a measurement, and the reason."""
-
-    name: str
-    why: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {"name": self.name, "unmeasured": self.why}
-
-
-@dataclass(frozen=True)
-class PlanCheck:
-    """Half-widths of 95 % intervals, shares of devices; uncertainty: standard error of the measured one.
-
-    reports, fleets: drawn, on average for a fleet; population: what devices held, in words; least, most: what
-    is measured where the prediction is right, but for a chance of FALSE_ALARM; cause: the likely one of a no.
-    """
-
-    name: str
-    reports: float
-    fleets: int
-    population: str
-    predicted: float
-    measured: float
-    uncertainty: float
-    least: float
-    most: float
-    cause: str = field(repr=False)
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the measured error lies in the band of a right prediction."""
-        return self.least <= self.measured <= self.most
-
-    @property
-    def why(self) -> str | None:
-        """Why it does not agree, in one line; None where it does."""
-        if self.agrees:
-            return None
-        errors = abs(self.measured - self.predicted) / self.uncertainty
-        side = "less" if self.measured < self.predicted else "more"
-        return (
-            f"predicted ±{self.predicted:.3%}, measured ±{self.measured:.3%}: {errors:.1f} standard errors"
-            f" {side}; {self.cause}"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        values = asdict(self)
-        del values["cause"]
-        return values | {"agrees": self.agrees, "why": self.why}
-
-
-def plan_row(plan: Plan, fleets: int) -> CheckRow | Unmeasured:
+def plan_row(plan: Plan, fleets: int) -> CheckRow | Row:
     """The plan's error; of smaller fleets where the whole ones would take too long."""
     part = _part(plan.devices, fleets, plan.design)
     devices = max(2, int(plan.devices * part))
@@ -124,9 +69,9 @@ def plan_row(plan: Plan, fleets: int) -> CheckRow | Unmeasured:
     return _measurable(row)
 
 
-def lifetime_rows(life: LifetimePlan, fleets: int) -> list[CheckRow | Unmeasured]:
+def lifetime_rows(life: LifetimePlan, fleets: int) -> list[CheckRow | Row]:
     """The errors of the horizon's last day, week and 30 days; with the coin and the cap."""
-    rows: list[CheckRow | Unmeasured] = []
+    rows: list[CheckRow | Row] = []
     for name, days in life.windows().items():
         per_device = life.best.per_device(days)
         part = _part(max(1.0, per_device) * life.devices, fleets, life.best.design, per_device)
@@ -138,12 +83,13 @@ def lifetime_rows(life: LifetimePlan, fleets: int) -> list[CheckRow | Unmeasured
     return rows
 
 
-def _measurable(row: CheckRow) -> CheckRow | Unmeasured:
+def _measurable(row: CheckRow) -> CheckRow | Row:
     if row.fewest >= _FEWEST_REPORTS:
         return row
     fewest = f"{row.fewest:.2g}" if row.fewest < 10 else f"{row.fewest:.0f}"
     where = "" if row.fewest == row.reports else f" on one level of the tree, of {row.reports:,.0f}"
-    return Unmeasured(row.name, f"{fewest} reports{where} are too few; {_FEWEST_REPORTS} are needed")
+    why = f"{fewest} reports{where} are too few; {_FEWEST_REPORTS} are needed"
+    return {"name": row.name, "unmeasured": why}
 
 
 def _part(work: float, fleets: int, design: Design, reports_per_work: float = 1.0) -> float:
@@ -173,12 +119,8 @@ def window_reports(spending: Spending, devices: int, days: float) -> _DrawReport
     return draw
 
 
-@dataclass(frozen=True)
-class _Drawing:
-    """Some fleets of a row, and the seed that they are drawn from."""
-
-    fleets: int
-    seed: np.random.SeedSequence
+_Drawing = tuple[int, np.random.SeedSequence]
+"""How many fleets of a row, and the seed that they are drawn from."""
 
 
 def measure(
@@ -186,38 +128,44 @@ def measure(
     seed: np.random.SeedSequence,
     workers: Workers = THIS_PROCESS,
     drawn: Callable[[int], object] = lambda _: None,
-) -> PlanCheck:
-    """Draw a row's fleets on workers and compare. drawn: told how many more fleets are done."""
+) -> Row:
+    """Draw a row's fleets on workers and compare. drawn: told how many more fleets are done.
+
+    reports, fleets: drawn, on average for a fleet; population: what devices held, in words. predicted,
+    measured: half-widths of 95 % intervals, shares of devices; uncertainty: standard error of the measured
+    one; least, most: what is measured where the prediction is right, but for a chance of FALSE_ALARM; why it
+    does not agree, with the likely cause: None where it does.
+    """
     design, fleets = row.design, row.fleets
     asked = expected_error.asked(design, row.question)
     predicted = Z * math.sqrt(asked.variance.mean() / row.reports)
     sizes = [min(_AT_ONCE, fleets - first) for first in range(0, fleets, _AT_ONCE)]
-    parts = [_Drawing(*part) for part in zip(sizes, seed.spawn(len(sizes)), strict=True)]
+    parts = list(zip(sizes, seed.spawn(len(sizes)), strict=True))
     total, made = 0.0, 0
-    for squares, reports in workers.map(_draw, parts, row, asked, advance=lambda part: drawn(part.fleets)):
+    for squares, reports in workers.map(_draw, parts, row, asked, advance=lambda part: drawn(part[0])):
         total, made = total + squares, made + reports
     excess = excess_kurtosis(design, asked, row.reports)
     freedom = fleets / (1 + excess / 2)
     least, most = band(freedom, row.fewest)
-    return PlanCheck(
-        row.name,
-        made / fleets,
-        fleets,
-        _words(asked, row.question),
-        predicted,
-        predicted * math.sqrt(total / fleets),
-        predicted / math.sqrt(2 * freedom),
-        predicted * least,
-        predicted * most,
-        _cause(row, excess),
-    )
+    measured, uncertainty = predicted * math.sqrt(total / fleets), predicted / math.sqrt(2 * freedom)
+    least, most = predicted * least, predicted * most
+    agrees, why = least <= measured <= most, None
+    if not agrees:
+        errors, side = abs(measured - predicted) / uncertainty, "less" if measured < predicted else "more"
+        why = f"predicted ±{predicted:.3%}, measured ±{measured:.3%}: {errors:.1f} standard errors {side}"
+        why += f"; {_cause(row, excess)}"
+    check: Row = {"name": row.name, "reports": made / fleets, "fleets": fleets}
+    check |= {"population": _words(asked, row.question), "predicted": predicted, "measured": measured}
+    check |= {"uncertainty": uncertainty, "least": least, "most": most}
+    return check | {"agrees": agrees, "why": why}
 
 
 def _draw(part: _Drawing, row: CheckRow, asked: Places | OfMean) -> tuple[float, int]:
     """The sum of some fleets' squared errors, in parts of what is predicted, and of their reports."""
-    design, rng = row.design, np.random.default_rng(part.seed)
+    fleets, seed = part
+    design, rng = row.design, np.random.default_rng(seed)
     total, made = 0.0, 0
-    for _ in range(part.fleets):
+    for _ in range(fleets):
         place = int(rng.integers(len(asked.variance)))
         n = max(2, row.draw_reports(rng))
         shares, statistic = asked.population(design.domain, place), asked.statistic(design.domain, place)
@@ -321,38 +269,31 @@ def run(asked: FleetsParameters, running: Running) -> StudyResult:
         else row
         for row, seed in zip(rows, seeds, strict=True)
     ]
-    json = made.to_dict() | {"check": [row.to_dict() for row in checked]}
-    return StudyResult(json, (*made.lines, "", *_shown(checked)))
+    return StudyResult(made.to_dict() | {"check": checked}, (*made.lines, "", *_shown(checked)))
 
 
 run.__annotations__["asked"] = PlanCheckParameters  # what the catalogue reads parameters with
 
 
-def _shown(checked: Sequence[PlanCheck | Unmeasured]) -> list[StudyTable | str]:
-    measured = [row for row in checked if isinstance(row, PlanCheck)]
+def _shown(checked: Sequence[Row]) -> list[StudyTable | str]:
+    measured = [row for row in checked if "measured" in row]
     shown: list[StudyTable | str] = []
     if measured:
-        headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")
-        rows = [
-            (
-                row.name,
-                row.population,
-                f"{row.fleets:,}",
-                expected(row.reports),
-                f"{row.predicted:.3%}",
-                f"{row.measured:.3%} ({row.uncertainty:.3%})",
-                "yes" if row.agrees else "no",
-            )
+        cells = "{name} | {population} | {fleets:,} | {expected} | {predicted:.3%}"
+        cells += " | {measured:.3%} ({uncertainty:.3%}) | {said}"
+        lines = [
+            row | {"expected": expected(row["reports"]), "said": "yes" if row["agrees"] else "no"}
             for row in measured
         ]
+        headings = "window | population | fleets | reports | predicted | measured | agrees"
         title = "checked with simulated fleets, against the population drawn from"
         shown += [
-            StudyTable(title, headings, rows, (0, 1)),
+            table(title, headings, cells, lines, (0, 1)),
             "  half-widths; in brackets the standard error of what was measured; a right plan",
             f"  is said not to agree in 1 of {1 / FALSE_ALARM:,.0f} rows",
         ]
     for row in checked:
-        why = f"not measured: {row.why}" if isinstance(row, Unmeasured) else row.why
+        why = f"not measured: {row['unmeasured']}" if "unmeasured" in row else row["why"]
         if why:
-            shown.append(f"  {row.name}: {why}" if row.name else f"  {why}")
+            shown.append(f"  {row['name']}: {why}" if row["name"] else f"  {why}")
     return shown

@@ -94,7 +94,7 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
         "curves": curves,
         "curves_that_agree": agree,
         "farthest_deviation": round(max(z, key=abs), 2),
-        **{name: plain(found[name]) for name in ("fits", "length_fits", "break_even")},
+        **{name: found[name] for name in ("fits", "length_fits", "break_even")},
         "hierarchy_wins_from": findings.flaw_break_even(study),
     }
     return StudyResult(json, shown)
@@ -120,7 +120,7 @@ def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[An
         "length_fits": findings.length_fits(study.points, middle),
         "short": study.short if even else (),
         "break_even": even,
-        "agreement": [plain(v) | {"agrees": v.agrees} for v in verdicts],
+        "agreement": verdicts,
     }
     for name, rows in found.items():
         if rows:

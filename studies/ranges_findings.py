@@ -2,16 +2,18 @@
 
 import bisect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
 from ..server.arrays import Floats
 from .daily import Daily
 from .flawed import CORRECT, THESIS, FlawedStructure, Flaws
+from .frame import Row
 from .ranges_run import FAMILIES, Point, RangeStudy, predicted, select
 from .structures import Structure
 
@@ -30,93 +32,6 @@ CASES = {
     "no hashing, no consistency": Flaws(no_hash=True, inconsistent=True),
     "thesis": THESIS,
 }
-
-
-@dataclass(frozen=True)
-class Fit:
-    """How a curve of RMSE depends on ε.
-
-    exponent  of ε in the power law that fits best, by least squares of logarithms; of the measured curve
-    predicted_exponent  the same of the predicted curve
-    r2_inverse, r2_square  share of the variance that a + b / ε and a + b / ε² explain
-    slope, intercept  b and a of a + b / ε
-    """
-
-    family: str
-    fanout: int
-    neighbours: str
-    flaws: str
-    days: int
-    exponent: float
-    predicted_exponent: float
-    r2_inverse: float
-    r2_square: float
-    slope: float
-    intercept: float
-
-
-@dataclass(frozen=True)
-class LengthFit:
-    """Share of the variance of a curve of RMSE over lengths that four laws explain, at the middle ε.
-
-    r2_root, r2_log, r2_line: of a + b √r, a + b ln r and a + b r, r the length in days; r2_quadratic: of
-    a + b r + c r², which has one more number to fit and so is never below the line's.
-    """
-
-    family: str
-    neighbours: str
-    days: int
-    r2_root: float
-    r2_log: float
-    r2_line: float
-    r2_quadratic: float
-
-
-@dataclass(frozen=True)
-class BreakEven:
-    """The length in days from which on a local hierarchy errs less than flat; None where never.
-
-    formula     2 B ceil(log_B D)², for fanout B and D days: flat pays r variances for a range of r days, the
-                hierarchy 2 B nodes on each of ceil(log_B D) levels, among which reports are divided (Cormode,
-                Kulkarni, Srivastava, VLDB 2019, section 4)
-    summed      by the exact law, ranges added up from the fewest nodes as the formula has it
-    consistent  by the exact law of what is shipped: least squares, the total known
-    measured    as it was measured; this and the two before are the first of EVEN_LENGTHS
-    """
-
-    fanout: int
-    days: int
-    formula: int
-    summed: int | None
-    consistent: int | None
-    measured: int | None
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How one curve's points, all ε and lengths of a structure over some days, agree with theory.
-
-    kind: "correct" for the structures that are compared, "flawed" for the runs with flaws. lowest, highest:
-    of measured / predicted RMSE; worst: deviations of the point that is farthest off.
-    """
-
-    kind: str
-    family: str
-    fanout: int
-    neighbours: str
-    flaws: str
-    days: int
-    points: int
-    mean_ratio: float
-    lowest: float
-    highest: float
-    worst: float
-    beyond: int
-
-    @property
-    def agrees(self) -> bool:
-        """Whether no point is farther off than chance explains."""
-        return self.beyond == 0
 
 
 # --- Curves ---------------------------------------------------------------------------------------
@@ -162,57 +77,73 @@ def explained(y: Sequence[float], fitted: Floats) -> float:
     return float(1 - left @ left / (spread @ spread))
 
 
-_Curves = dict[tuple[str, int, str, str, int], list[Point]]
+_CURVE = ("family", "fanout", "neighbours", "flaws", "days")
 
 
-def groups(points: Sequence[Point]) -> _Curves:
-    """Points by family, fanout, neighbours, flaws and days."""
-    curves: _Curves = {}
-    for p in points:
-        curves.setdefault((p.family, p.fanout, p.neighbours, p.flaws, p.days), []).append(p)
-    return curves
+def groups(points: Sequence[Point]) -> Iterator[tuple[Row, list[Point]]]:
+    """What the points of each curve have in common, and these points: all ε and lengths over some days."""
+    curves: dict[tuple[Any, ...], list[Point]] = {}
+    for point in points:
+        curves.setdefault(tuple(getattr(point, name) for name in _CURVE), []).append(point)
+    return ((dict(zip(_CURVE, key, strict=True)), group) for key, group in curves.items())
 
 
-def fits(points: Sequence[Point]) -> list[Fit]:
-    """Fits of every structure's curve over ε; none where there are fewer than three ε."""
+def fits(points: Sequence[Point]) -> list[Row]:
+    """How every structure's curve of RMSE depends on ε; none where there are fewer than three ε.
+
+    exponent, predicted_exponent: of ε in the power law that fits the measured and the predicted curve best,
+    by least squares of logarithms. r2_inverse, r2_square: share of the variance that a + b / ε and a + b / ε²
+    explain. slope, intercept: b and a of a + b / ε.
+    """
     result = []
-    for key, group in groups(points).items():
+    for row, group in groups(points):
         epsilons, measured, by_theory = curve(group)
         if len(epsilons) >= 3:
             slope, intercept, r2 = line([1 / e for e in epsilons], measured)
             r2_square = line([1 / e**2 for e in epsilons], measured)[2]
-            exponents = exponent(epsilons, measured), exponent(epsilons, by_theory)
-            result.append(Fit(*key, *exponents, r2, r2_square, slope, intercept))
+            row |= {"exponent": exponent(epsilons, measured)}
+            row |= {"predicted_exponent": exponent(epsilons, by_theory)}
+            row |= {"r2_inverse": r2, "r2_square": r2_square, "slope": slope, "intercept": intercept}
+            result.append(row)
     return result
 
 
-def length_fits(points: Sequence[Point], epsilon: float) -> list[LengthFit]:
-    """How the error of each structure, fanout chosen, grows with the length of the range at one ε."""
+def length_fits(points: Sequence[Point], epsilon: float) -> list[Row]:
+    """How the error of each structure, fanout chosen, grows with the length r of the range at one ε, in days.
+
+    r2_root, r2_log, r2_line: share of the variance that a + b √r, a + b ln r and a + b r explain;
+    r2_quadratic: a + b r + c r², which has one more number to fit and so is never below the line's.
+    """
     result = []
-    for (family, _, neighbours, _, days), group in groups(select(points, fanout=0, epsilon=epsilon)).items():
+    for key, group in groups(select(points, fanout=0, epsilon=epsilon)):
         r, errors = [float(point.length) for point in group], [point.rmse for point in group]
-        root, log, straight = (line(law, errors)[2] for law in (np.sqrt(r).tolist(), np.log(r).tolist(), r))
+        laws = {"r2_root": np.sqrt(r).tolist(), "r2_log": np.log(r).tolist(), "r2_line": r}
+        row: Row = {name: key[name] for name in ("family", "neighbours", "days")}
+        row |= {name: line(law, errors)[2] for name, law in laws.items()}
         parabola = np.polyval(np.polyfit(r, errors, 2), r).astype(np.float64)
-        result.append(LengthFit(family, neighbours, days, root, log, straight, explained(errors, parabola)))
+        result.append(row | {"r2_quadratic": explained(errors, parabola)})
     return result
 
 
-def all_verdicts(study: RangeStudy) -> list[Verdict]:
+def all_verdicts(study: RangeStudy) -> list[Row]:
     """How every curve of a study agrees with theory."""
     return [*verdicts(study.points, "correct"), *verdicts(study.flawed, "flawed")]
 
 
-def verdicts(points: Sequence[Point], kind: str) -> list[Verdict]:
-    """How every curve agrees with theory."""
+def verdicts(points: Sequence[Point], kind: str) -> list[Row]:
+    """How every curve agrees with theory: whether no point is farther off than chance explains.
+
+    kind: "correct" for the structures that are compared, "flawed" for the runs with flaws. lowest, highest:
+    of measured / predicted RMSE; worst: deviations of the point that is farthest off.
+    """
     result = []
-    for key, group in groups(points).items():
+    for row, group in groups(points):
         ratios = [point.rmse / point.predicted for point in group]
         off = [point.deviations for point in group]
         beyond = sum(abs(z) > DISAGREES for z in off)
-        mean = float(np.mean(ratios))
-        result.append(
-            Verdict(kind, *key, len(group), mean, min(ratios), max(ratios), max(off, key=abs), beyond)
-        )
+        found = {"points": len(group), "mean_ratio": float(np.mean(ratios)), "lowest": min(ratios)}
+        found |= {"highest": max(ratios), "worst": max(off, key=abs), "beyond": beyond, "agrees": not beyond}
+        result.append({"kind": kind} | row | found)
     return result
 
 
@@ -298,37 +229,33 @@ def formula_length(fanout: int, days: int) -> int:
     return 2 * fanout * levels**2
 
 
-def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: float) -> list[BreakEven]:
-    """Where local hierarchies begin to beat flat: by the formula, by exact laws, and as it was measured.
+def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: float) -> list[Row]:
+    """The length in days from which on a local hierarchy errs less than flat; None where never.
+
+    formula     2 B ceil(log_B D)², for fanout B and D days: flat pays r variances for a range of r days, the
+                hierarchy 2 B nodes on each of ceil(log_B D) levels, among which reports are divided (Cormode,
+                Kulkarni, Srivastava, VLDB 2019, section 4)
+    summed      by the exact law, ranges added up from the fewest nodes as the formula has it
+    consistent  by the exact law of what is shipped: least squares, the total known
+    measured    as it was measured; this and the two before are the first of EVEN_LENGTHS
 
     short: points of local structures on short ranges, at that ε; series_of: the counts of each of their days.
     """
-    days_of = {len(series.counts): series for series in series_of}
-    curves = sorted({(point.days, point.fanout) for point in short if point.fanout})
-    return [
-        _even(
-            select(short, days=days, family="local flat"),
-            select(short, days=days, fanout=fanout),
-            days_of[days],
-            epsilon,
+    series_by_days = {len(series.counts): series for series in series_of}
+    rows = []
+    for days, fanout in sorted({(point.days, point.fanout) for point in short if point.fanout}):
+        if days not in series_by_days:
+            continue
+        flat = {point.length: point for point in select(short, days=days, family="local flat")}
+        trees = {point.length: point for point in select(short, days=days, fanout=fanout)}
+        sums = partial(
+            _theory, FlawedStructure(fanout, Flaws(inconsistent=True)), series_by_days[days], epsilon
         )
-        for days, fanout in curves
-        if days in days_of
-    ]
-
-
-def _even(flats: Sequence[Point], trees: Sequence[Point], series: Daily, epsilon: float) -> BreakEven:
-    days, fanout = len(series.counts), trees[0].fanout
-    flat = {point.length: point for point in flats}
-    sums = FlawedStructure(fanout, Flaws(inconsistent=True))
-    return BreakEven(
-        fanout,
-        days,
-        formula_length(fanout, days),
-        _first(sorted(flat), lambda r: _theory(sums, series, epsilon, r) < flat[r].predicted),
-        _from_here_on({tree.length: tree.predicted < flat[tree.length].predicted for tree in trees}),
-        _from_here_on({tree.length: tree.rmse < flat[tree.length].rmse for tree in trees}),
-    )
+        summed = _first(sorted(flat), lambda r, flat=flat, sums=sums: sums(r) < flat[r].predicted)
+        row: Row = {"fanout": fanout, "days": days, "formula": formula_length(fanout, days), "summed": summed}
+        row["consistent"] = _from_here_on({r: t.predicted < flat[r].predicted for r, t in trees.items()})
+        rows.append(row | {"measured": _from_here_on({r: t.rmse < flat[r].rmse for r, t in trees.items()})})
+    return rows
 
 
 def _from_here_on(better: Mapping[int, bool]) -> int | None:

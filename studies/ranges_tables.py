@@ -5,43 +5,43 @@ from collections.abc import Sequence
 from . import ranges_findings as findings
 from .daily import Daily
 from .flawed import FlawedStructure, Flaws
-from .frame import StudyTable
+from .frame import Row, StudyTable, table
 from .ranges_run import FAMILIES, Point, RangeDesign, flaw_lengths, predicted, select
 
 
-def markdown(table: StudyTable) -> str:
+def markdown(shown: StudyTable) -> str:
     """A table in Markdown."""
-    lines = [table.headings, ["---"] * len(table.headings), *table.rows]
+    lines = [shown.headings, ["---"] * len(shown.headings), *shown.rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def agreement(found: Sequence[findings.Verdict]) -> StudyTable:
+def agreement(found: Sequence[Row]) -> StudyTable:
     """How the curves of each structure agree with their laws; one line for each, all days together."""
-    lines: dict[str, list[findings.Verdict]] = {}
+    lines: dict[str, list[Row]] = {}
     for verdict in found:
         lines.setdefault(_named(verdict), []).append(verdict)
-    rows = []
+    rows: list[Row] = []
     for name, together in lines.items():
-        points = sum(v.points for v in together)
-        mean = sum(v.mean_ratio * v.points for v in together) / points
-        span = f"{min(v.lowest for v in together):.2f} to {max(v.highest for v in together):.2f}"
-        worst = max((v.worst for v in together), key=abs)
-        agree = f"{sum(v.agrees for v in together)} of {len(together)}"
-        rows.append((name, f"{points:,}", f"{mean:.3f}", span, f"{worst:+.1f}", agree))
-    off = "farthest, in standard deviations"
-    headings = ("structure", "points", "measured / predicted, mean", "all", off, "curves that agree")
-    return StudyTable("curves beside theory", headings, rows)
+        of = {key: [verdict[key] for verdict in together] for key in together[0]}
+        points, mean = sum(of["points"]), sum(v["mean_ratio"] * v["points"] for v in together)
+        row: Row = {"name": name, "points": points, "mean": mean / points, "curves": len(together)}
+        row |= {"low": min(of["lowest"]), "high": max(of["highest"]), "worst": max(of["worst"], key=abs)}
+        rows.append(row | {"agree": sum(of["agrees"])})
+    headings = "structure | points | measured / predicted, mean | all | farthest, in standard deviations"
+    cells = "{name} | {points:,} | {mean:.3f} | {low:.2f} to {high:.2f} | {worst:+.1f} | {agree} of {curves}"
+    return table("curves beside theory", f"{headings} | curves that agree", cells, rows)
 
 
-def _named(verdict: findings.Verdict) -> str:
-    if verdict.kind == "flawed":
+def _named(verdict: Row) -> str:
+    family, neighbours = verdict["family"], verdict["neighbours"]
+    if verdict["kind"] == "flawed":
         return "runs with flaws, see below"
-    if verdict.family == "local flat":
-        return verdict.family
-    if verdict.fanout:
-        return f"{verdict.family}, fanout {verdict.fanout}"
-    chosen = ", chosen" if verdict.family.endswith("hierarchy") else ""
-    return f"{verdict.family}{chosen}" + (f" ({verdict.neighbours})" if "central" in verdict.family else "")
+    if family == "local flat":
+        return family
+    if verdict["fanout"]:
+        return f"{family}, fanout {verdict['fanout']}"
+    chosen = ", chosen" if family.endswith("hierarchy") else ""
+    return f"{family}{chosen}" + (f" ({neighbours})" if "central" in family else "")
 
 
 def results(points: Sequence[Point], epsilon: float) -> StudyTable:
@@ -61,22 +61,20 @@ def results(points: Sequence[Point], epsilon: float) -> StudyTable:
     return StudyTable(title, ("structure", *(f"{days:,} days" for days in sizes)), rows)
 
 
-def lengths(found: Sequence[findings.LengthFit]) -> StudyTable:
+def lengths(found: Sequence[Row]) -> StudyTable:
     """R² of three laws of the length, by structure and days."""
-    replaced = [fit for fit in found if fit.neighbours == "replaced"]
-    sizes = sorted({fit.days for fit in replaced})
-    of = {
-        (f.family, f.days): " / ".join(f"{x:.2f}" for x in (f.r2_root, f.r2_log, f.r2_line)) for f in replaced
-    }
+    three = "{r2_root:.2f} / {r2_log:.2f} / {r2_line:.2f}"
+    of = {(f["family"], f["days"]): three.format_map(f) for f in found if f["neighbours"] == "replaced"}
+    sizes = sorted({days for _, days in of})
     rows = [(family, *(of[family, days] for days in sizes)) for family in FAMILIES]
     title = "R² of three laws of the length r: √r, ln r and r itself"
     return StudyTable(title, ("√r / ln r / r", *(f"{days:,} days" for days in sizes)), rows)
 
 
-def even(rows: Sequence[findings.BreakEven]) -> StudyTable:
+def even(rows: Sequence[Row]) -> StudyTable:
     """Where local hierarchies begin to beat flat."""
     headings = ("fanout B", "days D", "2 B ⌈log_B D⌉²", "exact, summed", "exact, consistent", "measured")
-    cells = [tuple("never" if x is None else f"{x:,}" for x in vars(r).values()) for r in rows]
+    cells = [tuple("never" if x is None else f"{x:,}" for x in row.values()) for row in rows]
     return StudyTable("days from which on a local hierarchy errs less than flat", headings, cells)
 
 

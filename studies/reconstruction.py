@@ -14,7 +14,6 @@ Smith, Ullman, "The price of privately releasing contingency tables", STOC 2010)
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -28,10 +27,9 @@ from ..server.epsilon import MICRO, check_epsilon, micro_nats
 from ..server.experiments.payload import experiment_over, mechanism_fields
 from ..server.mechanisms.channel import level_channel
 from ..server.mechanisms.tree.least_squares import transpose
-from ..server.plain import plain
 from ..simulator import vectorised
 from .daily import flights
-from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable
+from .frame import Row, Running, StudyError, StudyParameters, StudyResult, StudyTable, table
 from .noise import NeighbourRelation, NoiseSource, noise_variance, safe_source, source_of
 from .structures import CentralHierarchy, LocalHierarchy
 
@@ -50,43 +48,7 @@ _WORDS: dict[Attack, str] = {
     "kept": "noise drawn once and kept",
     "boards": "reports of boards",
 }
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What an attacker has after some questions; for days the root mean square error of a day's count.
-
-    target     "records": share of the records that he gets right; "days": error of a count, in records
-    attack     how he asks, or who guards
-    questions  in all; spent: ε of all answers together, by basic composition, in nats
-    measured   mean over the runs; uncertainty: its standard error
-    predicted  by theory, for these very records
-    """
-
-    target: Target
-    attack: Attack
-    questions: int
-    spent: float
-    measured: float
-    uncertainty: float
-    predicted: float
-
-
-@dataclass(frozen=True)
-class Reconstruction:
-    """The study at one ε per question, nats."""
-
-    epsilon: float
-    records: int
-    days: int
-    per_day: float
-    runs: int
-    outcomes: tuple[Outcome, ...]
-
-    @property
-    def allowed(self) -> float:
-        """Share of records that ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε)."""
-        return float(special.expit(self.epsilon))
+_ONCE: tuple[Attack, ...] = ("kept", "boards")  # the same answers, or none, however often one asks
 
 
 def words(attack: Attack) -> str:
@@ -100,37 +62,38 @@ def column(records: int = RECORDS) -> Counts:
     return (counts > np.median(counts)).astype(np.int64)
 
 
-def study(epsilon: float, running: Running, runs: int = RUNS) -> Reconstruction:
-    """Run all attacks on the running's workers; epsilon in nats.
+def study(epsilon: float, running: Running, runs: int = RUNS) -> list[Row]:
+    """Run all attacks on the running's workers; epsilon in nats. Without a seed noise comes from OpenDP.
 
-    Without a seed noise comes from OpenDP and no two runs are alike. Raises StudyError for an ε that is out
-    of range, NoiseError where OpenDP is not installed.
+    A row is what an attacker has after so many questions in all. target: "records", the share of them that he
+    gets right, or "days", the root mean square error of a day's count. spent: ε of all answers together, by
+    basic composition, in nats. measured: mean over the runs; uncertainty: its standard error; predicted: by
+    theory, for these very records. Raises StudyError for an ε that is out of range, NoiseError where OpenDP
+    is not installed.
     """
     check_epsilon(epsilon * MICRO, StudyError, shown=epsilon)
     if running.seed is None:
         safe_source()  # says at once where OpenDP is missing
-    bits, days = column(), flights().cut(DAYS).counts
     found: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
     seeds = np.random.SeedSequence(running.seed).spawn(runs)
-    given = (bits, days, epsilon, running.seed is None)
+    given = (column(), flights().cut(DAYS).counts, epsilon, running.seed is None)
     for one in running.workers.map(_run, seeds, *given, advance=lambda _: running.advance(1 / runs)):
         for target, attack, questions, measured, predicted in one:
             found.setdefault((target, attack, questions), []).append((measured, predicted))
-    outcomes = tuple(_outcome(*key, np.array(pairs), epsilon) for key, pairs in found.items())
-    return Reconstruction(epsilon, len(bits), len(days), float(days.mean()), runs, outcomes)
+    return [_outcome(*key, np.array(pairs), epsilon) for key, pairs in found.items()]
 
 
-def _outcome(target: Target, attack: Attack, questions: int, pairs: Floats, epsilon: float) -> Outcome:
-    measured, predicted = pairs.T
-    if target == "days":  # a mean of squares, and its root
-        root = math.sqrt(float(np.mean(measured**2)))
-        uncertainty = float(np.std(measured**2, ddof=1)) / math.sqrt(len(pairs)) / (2 * root)
-        value, theory = root, math.sqrt(float(np.mean(predicted**2)))
-    else:
-        value, theory = float(measured.mean()), float(predicted.mean())
-        uncertainty = float(np.std(measured, ddof=1)) / math.sqrt(len(pairs))
-    spent = epsilon if attack in ("kept", "boards") else questions * epsilon
-    return Outcome(target, attack, questions, spent, value, uncertainty, theory)
+def _outcome(target: Target, attack: Attack, questions: int, pairs: Floats, epsilon: float) -> Row:
+    of_days = target == "days"  # a mean of squares, and its root
+    measured, predicted = (pairs**2 if of_days else pairs).T
+    value, theory = float(measured.mean()), float(predicted.mean())
+    uncertainty = float(np.std(measured, ddof=1)) / math.sqrt(len(pairs))
+    if of_days:
+        value, theory = math.sqrt(value), math.sqrt(theory)
+        uncertainty /= 2 * value
+    row: Row = {"target": target, "attack": attack, "questions": questions}
+    row["spent"] = epsilon if attack in _ONCE else questions * epsilon
+    return row | {"measured": value, "uncertainty": uncertainty, "predicted": theory}
 
 
 _Found = tuple[Target, Attack, int, float, float]  # target, attack, questions, measured, predicted
@@ -297,64 +260,61 @@ class ReconstructionParameters(StudyParameters):
 def run(asked: ReconstructionParameters, running: Running) -> StudyResult:
     """Run all attacks and say how far they came."""
     check_epsilon(micro_nats(asked.epsilon, StudyError), StudyError, shown=asked.epsilon)
-    found = study(asked.epsilon, running, RUNS)
-    head = {"epsilon": found.epsilon, "records": found.records, "days": found.days, "runs": found.runs}
-    json = head | {"allowed_share": found.allowed, "outcomes": plain(found.outcomes)}
-    titles: dict[Target, str] = {
-        "records": f"{found.records} records, yes or no: share that is guessed right, %",
-        "days": f"{found.days} days, {found.per_day:,.0f} records on average: RMS error of a count",
-    }
+    epsilon, outcomes = asked.epsilon, study(asked.epsilon, running, RUNS)
+    # What ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε).
+    allowed, per_day = float(special.expit(epsilon)), float(flights().cut(DAYS).counts.mean())
+    json = {"epsilon": epsilon, "records": RECORDS, "days": DAYS, "runs": RUNS, "allowed_share": allowed}
     shown: list[StudyTable | str] = []
-    for target, title in titles.items():
-        scale, digits = (100, "{:.1f}") if target == "records" else (1, "{:,.2f}")
+    for target, title, scale, digits in (
+        ("records", f"{RECORDS} records, yes or no: share that is guessed right, %", 100, ".1f"),
+        ("days", f"{DAYS} days, {per_day:,.0f} records on average: RMS error of a count", 1, ",.2f"),
+    ):
         rows = [
-            (
-                words(o.attack),
-                f"{o.questions:,}",
-                f"{o.spent:,.1f}",
-                digits.format(scale * o.measured),
-                digits.format(scale * o.predicted),
-            )
-            for o in found.outcomes
-            if o.target == target
+            o | {"words": words(o["attack"])} | {name: scale * o[name] for name in ("measured", "predicted")}
+            for o in outcomes
+            if o["target"] == target
         ]
-        shown += [
-            StudyTable(title, ("noise and questions", "questions", "Σε", "measured", "theory"), rows),
-            "",
-        ]
-    allowed = f"ε = {found.epsilon:g} in all lets nobody who knows nothing before get more than"
-    return StudyResult(json, (*shown, f"{allowed} {100 * found.allowed:.1f} % right."), found)
+        cells = (
+            f"{{words}} | {{questions:,}} | {{spent:,.1f}} | {{measured:{digits}}} | {{predicted:{digits}}}"
+        )
+        shown += [table(title, "noise and questions | questions | Σε | measured | theory", cells, rows), ""]
+    most = f"ε = {epsilon:g} in all lets nobody who knows nothing before get more than"
+    found = (epsilon, allowed, per_day, outcomes)
+    return StudyResult(json | {"outcomes": outcomes}, (*shown, f"{most} {100 * allowed:.1f} % right."), found)
 
 
-def draw(path: Path, found: Reconstruction) -> None:
+def draw(path: Path, found: tuple[float, float, float, list[Row]]) -> None:
     """Write records given away, and the error of a day, against the number of questions."""
     from .drawing import COLOURS, figure, legend_below, panel, thousands
 
+    epsilon, right_share, per_day, outcomes = found
     looks = list(zip(_WORDS, [COLOURS[i] for i in (1, 5, 3, 0, 2)], "os^Dv", strict=True))
     with figure(path, columns=2) as (drawing, (left, right)):
         for axes, target, scale in ((left, "records", 100.0), (right, "days", 1.0)):
-            here = [o for o in found.outcomes if o.target == target]
+            here = [o for o in outcomes if o["target"] == target]
             for attack, colour, mark in looks:
-                line = [o for o in here if o.attack == attack]
+                line = [o for o in here if o["attack"] == attack]
                 if not line:
                     continue
-                questions = [o.questions for o in line]
-                predicted, measured = scale * np.array([(o.predicted, o.measured) for o in line]).T
-                once = attack in ("kept", "boards")  # the same answers, or none, however often one asks
+                questions = [o["questions"] for o in line]
+                predicted, measured = (
+                    scale * np.array([o[x] for o in line]) for x in ("predicted", "measured")
+                )
+                once = attack in _ONCE
                 if once:
-                    questions.append(max(o.questions for o in here))
+                    questions.append(max(o["questions"] for o in here))
                     predicted, measured = np.repeat((predicted, measured), 2, axis=1)
-                name = f"{words(attack)}, ε = {found.epsilon:g} {'in all' if once else 'each'}"
+                name = f"{words(attack)}, ε = {epsilon:g} {'in all' if once else 'each'}"
                 axes.plot(questions, predicted, color=colour, linewidth=1.6)
                 axes.plot(questions, measured, mark, color=colour, markersize=5.5, label=name)
-        n, allowed = found.records, 100 * found.allowed
-        asked = np.geomspace(1.5 * n, max(o.questions for o in found.outcomes), 60)
-        closed = special.ndtr(np.sqrt((asked - n) / noise_variance(1, found.epsilon)) / 4)
+        n, allowed = RECORDS, 100 * right_share
+        asked = np.geomspace(1.5 * n, max(o["questions"] for o in outcomes), 60)
+        closed = special.ndtr(np.sqrt((asked - n) / noise_variance(1, epsilon)) / 4)
         label = "Φ(√(questions - records) / 4σ)"
         left.plot(asked, 100 * closed, ":", color="#333333", linewidth=2, label=label)
         left.axhline(allowed, color="#777777", linewidth=1.2, linestyle="--")
         left.annotate(
-            f"what ε = {found.epsilon:g} in all lets anybody get right: {allowed:.1f} %",
+            f"what ε = {epsilon:g} in all lets anybody get right: {allowed:.1f} %",
             (0.99, allowed),
             (-30, -5),
             xycoords=("axes fraction", "data"),
@@ -367,7 +327,7 @@ def draw(path: Path, found: Reconstruction) -> None:
         left.set_ylim(48, 101.5)
         note = f"{n} records; dots measured, lines theory; half are right by guessing"
         panel(left, ("Records reconstructed", note, "questions", "records guessed right, %"), "x", "{:,.0f}")
-        note = f"{found.days} days of {found.per_day:,.0f} on average; dots measured, lines theory"
+        note = f"{DAYS} days of {per_day:,.0f} on average; dots measured, lines theory"
         panel(
             right,
             ("Error of a day's count", note, "questions", "RMS error, records"),

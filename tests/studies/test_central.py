@@ -79,15 +79,9 @@ def test_a_mistake_about_a_curator_is_one_line(hushmote, arguments: tuple[str, .
     assert says in hushmote("central", *arguments, expect=1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("queries=mean",), "Answer the mean at ε = 0.431: no belief in a possible world"),
-        ((), "ε = 0.431 is right for one answer of any of these, as mean allows least"),
-    ],
-)
-def test_the_answer_stands_first_and_is_a_sentence(hushmote, arguments: tuple[str, ...], says: str):
-    text = hushmote("central", "records=1,2,3,10", "risk=1/3", *arguments)
+def test_the_answer_of_many_statistics_is_one_sentence(hushmote):
+    text = hushmote("central", "records=1,2,3,10", "risk=1/3")
+    says = "ε = 0.431 is right for one answer of any of these, as mean allows least"
     assert says in " ".join(text.split("\n\n")[0].split())
 
 

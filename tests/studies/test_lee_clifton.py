@@ -36,14 +36,6 @@ def test_the_paper_s_examples_come_out_to_the_digit(query: str, records: Sequenc
     assert tuple(f"{x:.6f}" for x in numbers) == expected
 
 
-def test_beliefs_after_one_answer_come_out_to_the_digit():
-    worlds = choose_epsilon(statistic("mean"), universe(ABSENCE), 1 / 3).all
-    assert worlds is not None
-    after = sorted(worlds.posterior(2.20131, 2), reverse=True)
-    assert [f"{x:.6f}" for x in after] == ["0.618024", "0.158170", "0.125008", "0.098798"]
-    assert worlds.confidence(2.20131, 2) == pytest.approx(0.618024 - 0.25, abs=1e-6)
-
-
 def test_the_density_of_an_answer_is_laplace_s_and_gives_the_posterior():
     worlds = choose_epsilon(statistic("mean"), universe(ABSENCE), 1 / 3).all
     assert worlds is not None
@@ -118,7 +110,7 @@ def test_no_answer_makes_a_belief_higher_than_the_tight_bound_which_one_reaches(
     worlds = choose_epsilon(query, universe([1, 2, 4, 4, 9, 11], 3), 0.5).all
     assert worlds is not None
     for epsilon in (0.1, 1.0, 5.0):
-        answers = np.linspace(worlds.values.min() - 3, worlds.values.max() + 3, 2001)
+        answers = np.linspace(worlds.values.min() - 3, worlds.values.max() + 3, 501)
         highest = max(worlds.posterior(float(x), epsilon).max() for x in answers)
         reached = max(worlds.posterior(float(x), epsilon).max() for x in worlds.values)
         tight = worlds.tight(epsilon)

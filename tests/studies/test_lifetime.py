@@ -40,31 +40,31 @@ def test_two_cells_are_better_than_three_for_small_reports() -> None:
 def test_drawn_fleets_are_as_far_off_as_predicted(way: str) -> None:
     """A year, or 40 days, of 20,000 boards; 7 standard errors: false alarm below 1e-9."""
     found = lifetime.cell(20_000, 4, way, 1, 40, np.random.default_rng(9))
-    assert abs(found.measured - found.predicted) < 7 * found.uncertainty
-    assert found.uncertainty < 0.03 * found.predicted
-    assert 1 <= found.reports <= 20_000
+    assert abs(found["measured"] - found["predicted"]) < 7 * found["uncertainty"]
+    assert found["uncertainty"] < 0.03 * found["predicted"]
+    assert 1 <= found["reports"] <= 20_000
 
 
 @pytest.mark.long
 def test_one_report_is_the_best_split_except_where_sampling_is_most_of_the_error() -> None:
     found = lifetime.splits()
     assert len(found) == 36
-    others = [s for s in found if s.best != 1]
-    assert {(s.lifetime, s.domain) for s in others} == {(8, 16)}
-    assert all(s.best == 2 and s.relative[1] > 0.85 for s in others)
+    others = [s for s in found if s["best"] != 1]
+    assert {(s["lifetime"], s["domain"]) for s in others} == {(8, 16)}
+    assert all(s["best"] == 2 and s["relative"][1] > 0.85 for s in others)
 
 
 def test_the_coin_takes_a_quarter_more_error_than_a_calendar() -> None:
     cells = [lifetime.cell(20_000, 2, way, 1, 2, np.random.default_rng(1)) for way in ("once", "coin")]
-    assert cells[1].predicted / cells[0].predicted == pytest.approx(1.31, abs=0.01)
+    assert cells[1]["predicted"] / cells[0]["predicted"] == pytest.approx(1.31, abs=0.01)
 
 
 def test_the_coin_uses_the_predicted_share_of_a_budget() -> None:
     """100,000 boards; 7 standard errors, false alarm below 1e-11 (two-sided normal)."""
     for reports, share in ((1, 0.63), (4, 0.81), (10, 0.87)):
         use = lifetime.budget_use(reports, 100_000, np.random.default_rng(3))
-        assert use.predicted == pytest.approx(share, abs=0.006)
-        assert abs(use.measured - use.predicted) < 7 * use.uncertainty
+        assert use["predicted"] == pytest.approx(share, abs=0.006)
+        assert abs(use["measured"] - use["predicted"]) < 7 * use["uncertainty"]
 
 
 def test_study_prints_a_table_and_writes_its_files(tmp_path: Path, monkeypatch) -> None:

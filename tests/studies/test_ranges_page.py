@@ -106,7 +106,7 @@ def test_the_tables_are_those_of_the_run(ran: Ran):
     held(tables.even(findings.even_lengths(ran.short, series, FULL.middle)))
     curves = findings.verdicts(ran.points, "correct")
     held(tables.agreement(curves))
-    assert all(verdict.agrees for verdict in curves)
+    assert all(verdict["agrees"] for verdict in curves)
     said(f"{len(ran.points):,} points of {len(curves)} curves", "All curves agree.")
     said(*error_sentences(ran))
 

@@ -21,7 +21,6 @@ from ..server.estimate.estimate import Estimate, estimate
 from ..server.estimate.statistic import EstimateError
 from ..server.experiments.units import IndexRange, histogram_ranges
 from ..server.mechanisms import mechanism_of
-from .faithful import codes_of
 
 FEWEST = 100  # reports of a fleet whose convergence is shown
 SHOWN = 4  # shares of a picture, where none are named
@@ -94,11 +93,6 @@ def fewest_reports(experiment: Experiment) -> int:
     return _FIRST * len(mechanism_of(experiment).strata)
 
 
-def growing(experiment: Experiment, payloads: Sequence[bytes]) -> Iterator[Counts]:
-    """Yield the growing histogram of a version's payloads, in their order: the same array each time."""
-    yield from accumulated(experiment, codes_of(experiment, payloads))
-
-
 def accumulated(experiment: Experiment, codes: Counts) -> Iterator[Counts]:
     """Yield the growing histogram of codes, in their order: the same array each time."""
     counts = np.zeros(experiment.code_count, np.int64)
@@ -132,7 +126,7 @@ def follow(
             raise ConvergenceError(f"a picture of convergence shows {MOST_SHOWN} {kind} at most")
     rows = histogram_ranges(experiment, 16)
     shown = parse_ranges(experiment, showing.ranges) or _largest(rows, truth)
-    theory = _Theory.of(experiment, rows, truth)
+    truths = np.array([truth[r.low : r.high].sum() for r in rows])
     steps: list[Step] = []
     last: Estimate | None = None
     lacking = EstimateError("there are no reports")
@@ -145,14 +139,19 @@ def follow(
             continue
         fleet = FleetEstimate(last, "", unit, confidence, truth)
         asked = fleet.quantile(*showing.quantiles).rows if experiment.type == "number" else ()
-        off = theory.estimated(last) - theory.truths
+        below = np.concatenate(([0.0], np.cumsum(last.frequencies)))
+        off = below[[r.high for r in rows]] - below[[r.low for r in rows]] - truths
         error = float(np.sqrt(np.mean(off**2)))
         steps.append(Step(last.reports, _rows(last, shown, confidence, truth), asked, error, 0.0))
     if last is None:
         raise lacking
     if last.reports < FEWEST:
         raise ConvergenceError(f"a picture of convergence needs {FEWEST} reports, not {last.reports:,}")
-    known = tuple(replace(step, predicted=theory.error(step.reports, last.reports)) for step in steps)
+    # A variance counts the drawing of readings from a population. Here they are drawn from the fleet, without
+    # replacement, which takes off as much at every step as the whole fleet's drawing adds.
+    spread, drawing = variances(experiment, rows, truth), truths * (1 - truths) / last.reports
+    theory = [float(np.sqrt(np.mean(spread / step.reports - drawing))) for step in steps]
+    known = tuple(replace(step, predicted=error) for step, error in zip(steps, theory, strict=True))
     return Convergence(experiment, unit, confidence, known, last)
 
 
@@ -171,33 +170,6 @@ def _rows(
     statistics = estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
     values = [(r, statistics[i].value, statistics[i].interval(confidence)) for i, r in enumerate(wanted)]
     return tuple(Row(r.text, value, *ends, float(truth[r.low : r.high].sum())) for r, value, ends in values)
-
-
-@dataclass(frozen=True)
-class _Theory:
-    """Rows of a histogram, their true shares and the variances of their estimates, times reports."""
-
-    rows: Sequence[IndexRange]
-    truths: Floats
-    variances: Floats
-
-    @staticmethod
-    def of(experiment: Experiment, rows: Sequence[IndexRange], truth: Floats) -> _Theory:
-        truths = np.array([truth[r.low : r.high].sum() for r in rows])
-        return _Theory(rows, truths, variances(experiment, rows, truth))
-
-    def estimated(self, estimates: Estimate) -> Floats:
-        below = np.concatenate(([0.0], np.cumsum(estimates.frequencies)))
-        return below[[r.high for r in self.rows]] - below[[r.low for r in self.rows]]
-
-    def error(self, reports: int, total: int) -> float:
-        """Root mean square error of the first reports' estimates against the shares of the whole fleet.
-
-        A variance counts the drawing of readings from a population. Here they are drawn from the fleet,
-        without replacement, which takes off as much at every step as the whole fleet's drawing adds.
-        """
-        drawing = self.truths * (1 - self.truths)
-        return float(np.sqrt(np.mean(self.variances / reports - drawing / total)))
 
 
 def variances(experiment: Experiment, rows: Sequence[IndexRange], shares: Floats) -> Floats:

@@ -52,15 +52,6 @@ class PartOutcome:
     spent: int
 
 
-@dataclass(frozen=True)
-class FaithfulOutcome:
-    """What arrived of a whole fleet: the truth among its reports, and their codes in the parts' order."""
-
-    reporting: Reporting
-    truth: Floats
-    codes: Counts
-
-
 def fleet_parts(devices: int, rounds: int, seed: int | None) -> list[FleetPart]:
     """Divide devices; how, depends on nothing else than these numbers."""
     size = max(1, min(_DEVICES, _CALLS // rounds))
@@ -104,10 +95,10 @@ def run(
     given: bool,
     workers: Workers,
     advance: Callable[[float], object],
-) -> FaithfulOutcome:
-    """Run a fleet on workers and add up its parts. given: whether somebody said the number of rounds.
+) -> tuple[Reporting, Floats, Counts]:
+    """Run a fleet on workers and add up its parts: the truth among its reports, and their codes in order.
 
-    advance: told how much more is done, in parts of 1.
+    given: whether somebody said the number of rounds. advance: told how much more is done, in parts of 1.
     """
     experiment = parse_experiment(clients.payload)
     of = clients.people.indices(experiment)
@@ -121,4 +112,4 @@ def run(
         missing, spoke, spent = missing + one.missing, spoke + one.spoke, spent + one.spent
     arrived = np.concatenate(codes)
     reporting = Reporting(devices, clients.rounds, given, len(arrived), spoke, spent)
-    return FaithfulOutcome(reporting, reported_shares(held, missing), arrived)
+    return reporting, reported_shares(held, missing), arrived

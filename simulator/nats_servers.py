@@ -132,14 +132,7 @@ class NatsServers(Broker):
 
     def healthy(self, number: int) -> bool:
         """Whether a server answers its health check: JetStream up, its part of each stream current."""
-        connection = http.client.HTTPConnection(self.host_of(number), self.nodes[number].http, timeout=2)
-        try:
-            connection.request("GET", "/healthz")
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
+        return is_healthy(self.host_of(number), self.nodes[number].http)
 
     def host_of(self, number: int) -> str:
         """The address of a server; tests that give each a network of its own say another."""
@@ -213,6 +206,18 @@ class NatsServers(Broker):
                 continue
             process.kill()
             process.wait()
+
+
+def is_healthy(host: str, port: int) -> bool:
+    """Whether the server that has this port for HTTP answers its health check."""
+    connection = http.client.HTTPConnection(host, port, timeout=2)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
 
 
 def find_nats_server() -> str | None:

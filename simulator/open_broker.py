@@ -8,14 +8,7 @@ from ..server.ingest.broker_url import (
     parse_broker_url,
     parse_nats_url,
 )
-from .broker import (
-    Broker,
-    BrokerError,
-    EmbeddedBroker,
-    ExternalBroker,
-    MosquittoBroker,
-    find_mosquitto,
-)
+from .broker import Broker, BrokerError, EmbeddedBroker, ExternalBroker, MosquittoBroker, find_mosquitto
 from .nats_servers import NatsServers
 
 _STARTED = {"embedded": EmbeddedBroker, "mosquitto": MosquittoBroker, "nats": NatsServers}

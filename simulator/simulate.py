@@ -110,9 +110,11 @@ def simulate(
     if faults is not None:
         rounds = _rounds(experiment, devices, calls)
         clients = faithful_parts.RealClients(payload, people, faults, rounds, repeatable=seed is not None)
-        arrived = faithful_parts.run(clients, devices, seed, calls is not None, workers, advance)
-        reporting, truth = arrived.reporting, arrived.truth
-        grown = accumulated(experiment, arrived.codes) if steps else [_histogram(experiment, arrived.codes)]
+        reporting, truth, codes = faithful_parts.run(
+            clients, devices, seed, calls is not None, workers, advance
+        )
+        whole = np.bincount(codes, minlength=experiment.code_count)
+        grown = accumulated(experiment, codes) if steps else [whole]
     else:
         reporting, truth, grown = _vectorised(experiment, people, devices - fake, calls, rng, steps, advance)
     growth = None
@@ -158,7 +160,8 @@ def _vectorised(
     """
     made = calling.draw(experiment, devices, calls, rng)
     chances, of = people.probabilities(experiment), people.indices(experiment)
-    ends = sizes(made.reports, fewest_reports(experiment)) if steps else _batches(made.reports)
+    batches = [*range(_BATCH, made.reports, _BATCH), made.reports]
+    ends = sizes(made.reports, fewest_reports(experiment)) if steps else batches
     held = [rng.multinomial(n, chances) for n in np.diff([0, *ends]).tolist()]
     readings = np.sum(held, axis=0)
     if not steps:
@@ -174,11 +177,6 @@ def _vectorised(
     return made, reported_shares(readings[:-1], int(readings[-1])), grown()
 
 
-def _batches(reports: int) -> list[int]:
-    """How many reports there are after each batch, the last one all."""
-    return [*range(_BATCH, reports, _BATCH), reports]
-
-
 def _rounds(experiment: Experiment, devices: int, calls: int | None) -> int:
     """Calls of each real client; PopulationError for more than can be waited for."""
     rounds = calling.usual_calls(experiment) if calls is None else calls
@@ -188,7 +186,3 @@ def _rounds(experiment: Experiment, devices: int, calls: int | None) -> int:
             "take fewer devices or --calls, or leave --faithful out"
         )
     return rounds
-
-
-def _histogram(experiment: Experiment, codes: Counts) -> Counts:
-    return np.bincount(codes, minlength=experiment.code_count)

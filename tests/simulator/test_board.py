@@ -10,7 +10,7 @@ import pytest
 from flashing import HANGS_S, Bench, on_board, on_port
 
 from hushmote.server.provisioning import interpreters
-from hushmote.simulator.board.board import ANY_WIFI, SoftwareBoard
+from hushmote.simulator.board.board import SoftwareBoard
 
 
 def run_main(board: SoftwareBoard, program: str) -> None:
@@ -80,12 +80,6 @@ def test_its_console_has_what_programs_print_and_nothing_of_what_mpremote_does(b
     assert lines == [banner, *told, *told]
 
 
-def test_its_wifi_takes_any_name_and_password(bench: Bench):
-    script = "import network\nw = network.WLAN()\nw.connect('anything', None)\nprint(w.isconnected())"
-    with bench.board(wifi=ANY_WIFI) as board:
-        assert on_board(board, script) == "True"
-
-
 # --- Which MicroPython ------------------------------------------------------------------------------
 
 
@@ -107,18 +101,18 @@ def test_one_with_tls_comes_before_one_without(monkeypatch: pytest.MonkeyPatch):
         interpreters.for_board()
 
 
-def test_the_one_that_is_named_is_taken_or_nothing(interpreter: list[str], monkeypatch: pytest.MonkeyPatch):
+def test_the_one_that_is_named_is_taken_or_nothing(
+    interpreter: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv(interpreters.VARIABLE, shlex.join(interpreter))
     assert interpreters.for_board().argv == tuple(interpreter)
-    monkeypatch.setenv(interpreters.VARIABLE, shlex.join((sys.executable, "-S")))
-    with pytest.raises(interpreters.NoInterpreter, match="-S is not MicroPython, or does not run"):
-        interpreters.for_board()
-
-
-def test_an_old_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     old = tmp_path / "old"
     old.write_text("#!/bin/sh\necho PROBE 1000000 micropython 1.22.1 littlefs urandom mpy socket room\n")
     old.chmod(0o755)
-    monkeypatch.setenv(interpreters.VARIABLE, str(old))
-    with pytest.raises(interpreters.NoInterpreter, match=r"old is MicroPython 1\.22\.1: too old\): get one"):
-        interpreters.for_board()
+    for named, words in (
+        (shlex.join((sys.executable, "-S")), "-S is not MicroPython, or does not run"),
+        (str(old), r"old is MicroPython 1\.22\.1: too old\): get one"),
+    ):
+        monkeypatch.setenv(interpreters.VARIABLE, named)
+        with pytest.raises(interpreters.NoInterpreter, match=words):
+            interpreters.for_board()

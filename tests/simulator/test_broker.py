@@ -6,6 +6,7 @@ import socket
 
 import paho.mqtt.client as mqtt
 import pytest
+from broker_facts import Reader, publish
 from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S, until
 
@@ -22,28 +23,19 @@ from hushmote.simulator.open_broker import open_broker
 
 def heard(broker, topic="hushmote/v1/+/experiment/+"):
     """What a client that subscribes now gets first."""
-    got = []
-    listener = mqtt.Client(CallbackAPIVersion.VERSION2)
-    listener.on_message = lambda _c, _d, m: got.append(m.payload)
-    listener.connect(broker.host, broker.port)
-    listener.subscribe(topic, 1)
-    until(lambda: listener.loop(0.05) == 0 and got, "no message")
-    listener.disconnect()
-    return got
+    listener = Reader(broker, "", clean=True).subscribe(topic)
+    listener.read(1, WAIT_S)
+    listener.leave()
+    return [payload for _, payload, _, _ in listener.got]
 
 
 def retained(broker):
     """Publish a retained message; return what a client that subscribes afterwards gets."""
-    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
-    publisher.connect(broker.host, broker.port)
-    publisher.loop_start()
-    publisher.publish("hushmote/v1/x/experiment/y", b"z", qos=1, retain=True).wait_for_publish(WAIT_S)
-    publisher.disconnect()
-    publisher.loop_stop()
+    assert publish(broker, [("hushmote/v1/x/experiment/y", b"z")], retain=True)
     return heard(broker)
 
 
-@pytest.mark.parametrize("choice", ["embedded", "mosquitto", "auto"])
+@pytest.mark.parametrize("choice", ["embedded", "mosquitto"])
 def test_a_chosen_broker_keeps_retained_messages_and_is_gone_afterwards(choice):
     with open_broker(choice) as broker:
         assert retained(broker) == [b"z"]

@@ -7,10 +7,8 @@ from command_line import hushmote
 
 from hushmote.server.experiments import definition
 from hushmote.simulator import demo
-from hushmote.simulator.broker import BrokerError, ExternalBroker
 from hushmote.simulator.demo_questions import DEFINITION
 from hushmote.simulator.nats_servers import NatsServers
-from hushmote.simulator.open_broker import open_broker
 from hushmote.simulator.stage import Place
 
 
@@ -31,24 +29,6 @@ def test_a_server_dies_halfway_and_nothing_is_lost(tmp_path: Path, monkeypatch: 
     said = " ".join(capsys.readouterr().out.split())
     assert "killed server n1 (SIGKILL)" in said
     assert "600 devices were told that their report is received, and 600 are counted" in said
-
-
-def test_servers_that_run_already_are_taken_by_their_url():
-    with NatsServers(3) as servers, open_broker(servers.url) as broker:
-        assert isinstance(broker, ExternalBroker)
-        assert broker.url == servers.url
-        assert ((broker.host, broker.port), *broker.others) == (
-            (servers.host, servers.port),
-            *servers.others,
-        )
-        servers.kill(0, 1)
-        with open_broker(servers.url):
-            pass
-        servers.kill(2)
-        with pytest.raises(BrokerError, match=r"none of the NATS servers at .* takes boards by MQTT"):
-            open_broker(servers.url).start()
-    with pytest.raises(BrokerError, match="write the broker as nats://"):
-        open_broker("tls://a,b,c")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,22 @@
 """The demo's questions on real flights: everything is counted, the truth is beside it, a sentence ends it."""
 
+import functools
 import json
 from pathlib import Path
 
 import pytest
-from command_line import hushmote, hushmote_process
+from command_line import hushmote
 
 from hushmote.server.words.epsilon import belief
-from hushmote.simulator.demo_questions import airports, flights
+from hushmote.simulator import demo_questions
+from hushmote.simulator.demo_questions import airports
+
+flights = functools.cache(demo_questions.flights)  # a second for all tests
+
+
+@pytest.fixture(autouse=True)
+def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_questions, "flights", flights)
 
 
 def test_flights_are_those_of_the_data_set():
@@ -25,7 +34,7 @@ def test_a_question_is_answered_beside_the_truth(tmp_path: Path, word: str):
     A mean has two rows only, which both miss by more than two intervals 1e-9 of the time.
     """
     asked = ("demo", "--question", word, "--devices", "2000", "--broker", "embedded", "--json")
-    found = json.loads(hushmote_process(*asked, cwd=tmp_path))
+    found = json.loads(hushmote(*asked, cwd=tmp_path))
     assert found["reports"] == 2000
     assert found["in_words"].endswith(".")
     if word == "pairs":  # a report of 18 cells is right more often than not: it is no secret
@@ -50,6 +59,6 @@ def test_what_does_not_go_together_is_one_line(tmp_path: Path):
 
 
 def test_its_last_line_is_the_answer(tmp_path: Path):
-    shown = hushmote_process("demo", "--devices", "600", "--broker", "embedded", cwd=tmp_path).splitlines()
+    shown = hushmote("demo", "--devices", "600", "--broker", "embedded", cwd=tmp_path).splitlines()
     asked = hushmote("estimate", "air_temp", "--store", "sqlite:///out/demo.sqlite", cwd=tmp_path)
     assert shown[-1] == asked.splitlines()[0]

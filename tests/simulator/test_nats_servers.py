@@ -4,81 +4,47 @@ import os
 import socket
 import time
 
-import paho.mqtt.client as mqtt
+import broker_facts
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
-from running import WAIT_S, until
+from broker_facts import Reader
+from running import until
 
 from hushmote.simulator import nats_servers
-from hushmote.simulator.broker import BrokerError
+from hushmote.simulator.broker import BrokerError, ExternalBroker
 from hushmote.simulator.nats_servers import NatsServers
 from hushmote.simulator.open_broker import open_broker
 
-RETAINED = "hushmote/v1/x/experiment/y"
+RETAINED = ("hushmote/v1/x/experiment/y", b"z")
+REPORTS = [(f"hushmote/v1/x/report/d{i}", bytes([i])) for i in range(50)]
 
 
-class Client(mqtt.Client):
-    """An MQTT client that keeps what it gets."""
-
-    def __init__(self, **options):
-        super().__init__(CallbackAPIVersion.VERSION2, **options)
-        self.got = []
-        self.on_message = lambda _c, _d, message: self.got.append((message.topic, message.payload))
-
-
-def client(servers, node, **options):
-    """A connected MQTT client of one of the servers, with what it gets in .got.
-
-    As a board does, it tries again: a server takes nobody while the cluster chooses who leads.
-    """
-    end = time.monotonic() + WAIT_S
-    while True:
-        one = Client(**options)
-        one.connect(servers.host, servers.nodes[node].mqtt)
-        while time.monotonic() < end and one.loop(0.05) == 0:
-            if one.is_connected():
-                return one
-        assert time.monotonic() < end, "no connection"
-        time.sleep(0.1)
+def client(servers, node, name="", *, clean=True):
+    return Reader(servers, name, port=servers.nodes[node].mqtt, clean=clean)
 
 
 def publish(servers, node, messages, *, retain=False):
     """Publish with QoS 1 until each is acknowledged; as a board does, it sends again what is not in time."""
-    waiting, end = list(messages), time.monotonic() + WAIT_S
-    while waiting:
-        one = client(servers, node)
-        sent = [(message, one.publish(*message, 1, retain)) for message in waiting]
-        again = time.monotonic() + 10
-        while waiting and time.monotonic() < again and one.loop(0.05) == 0:
-            waiting = [message for message, info in sent if not info.is_published()]
-        one.disconnect()
-        assert not waiting or time.monotonic() < end, f"{len(waiting)} without an acknowledgement"
+    where = {"port": servers.nodes[node].mqtt, "retain": retain, "seconds": 10}
+    until(lambda: broker_facts.publish(servers, messages, **where), "no acknowledgement")
 
 
-def subscribe(servers, node, topic, **options):
-    one = client(servers, node, **options)
-    granted = []
-    one.on_subscribe = lambda *_: granted.append(True)
-    one.subscribe(topic, 1)
-    until(lambda: one.loop(0.05) == 0 and granted, "a subscription")
-    return one
+def got(reader):
+    return {(topic, payload) for topic, payload, _, _ in reader.got}
 
 
-def read(one, messages):
-    """Wait until a client has got these messages, in any order, some perhaps twice, and no others."""
-    until(lambda: one.loop(0.05) == 0 and set(one.got) >= set(messages), lambda: f"{len(one.got)} messages")
-    one.disconnect()
-    assert set(one.got) == set(messages)
+def read(reader):
+    """Wait until a client has got REPORTS, in any order, some perhaps twice, and no others."""
+    until(lambda: reader.client.loop(0.05) == 0 and got(reader) >= set(REPORTS), lambda: f"{len(reader.got)}")
+    reader.leave()
+    assert got(reader) == set(REPORTS)
 
 
-def retained(servers):
+def is_retained(servers):
     """What a new subscriber gets; a server that has just started reads it from its streams a moment later."""
-    one = subscribe(servers, 0, "hushmote/v1/+/experiment/+")
-    end = time.monotonic() + 1
-    while not one.got and time.monotonic() < end:
-        one.loop(0.05)
-    one.disconnect()
-    return one.got
+    reader = client(servers, 0).subscribe("hushmote/v1/+/experiment/+")
+    reader.read(1, 1.0)
+    reader.leave()
+    return got(reader) == {RETAINED}
 
 
 def refused(port):
@@ -89,57 +55,53 @@ def refused(port):
 @pytest.mark.parametrize("count", [1, 3])
 def test_what_was_acknowledged_outlives_the_death_of_all_servers(count, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    reports = [(f"hushmote/v1/x/report/d{i}", bytes([i])) for i in range(50)]
     with NatsServers(count) as servers:
         nodes, last = servers.nodes, count - 1
         assert len({port for n in nodes for port in (n.nats, n.mqtt, n.cluster, n.http)}) == 4 * count
-        away = subscribe(servers, 0, "hushmote/v1/+/report/+", client_id="away", clean_session=False)
-        away.disconnect()
-        publish(servers, last, [(RETAINED, b"z")], retain=True)
-        publish(servers, last, reports)
+        client(servers, 0, "away", clean=False).subscribe("hushmote/v1/+/report/+").leave()
+        publish(servers, last, [RETAINED], retain=True)
+        publish(servers, last, REPORTS)
         servers.kill()
         refused(servers.port)
         servers.start()
         assert servers.nodes == nodes  # who knows them finds them again
-        back = client(servers, last, client_id="away", clean_session=False)
-        read(back, reports)
-        until(lambda: retained(servers) == [(RETAINED, b"z")], "what is retained")
+        read(client(servers, last, "away", clean=False))
+        until(lambda: is_retained(servers), "what is retained")
     refused(servers.port)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_of_three_servers_go_on_and_one_alone_acknowledges_nothing():
-    reports = [(f"hushmote/v1/x/report/d{i}", bytes([i])) for i in range(30)]
     with NatsServers() as servers:
-        reader = subscribe(servers, 2, "hushmote/v1/+/report/+")
+        reader = client(servers, 2).subscribe("hushmote/v1/+/report/+")
         gone = servers.pid(0) or 0
         assert gone > 0
         servers.kill(0)
         assert servers.pid(0) is None
         with pytest.raises(ProcessLookupError):
             os.kill(gone, 0)
-        publish(servers, 1, reports)
-        read(reader, reports)
+        publish(servers, 1, REPORTS)
+        read(reader)
 
         alone = client(servers, 2)
         servers.terminate(1)
-        sent = alone.publish(*reports[0], qos=1)
+        sent = alone.client.publish(*REPORTS[0], qos=1)
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
-            alone.loop(0.05)
+            alone.client.loop(0.05)
         assert not sent.is_published()
-        alone.disconnect()
+        alone.leave()
 
         servers.start_node(0)
         servers.start_node(1)
         servers.wait()
         until(lambda: all(servers.healthy(i) for i in range(3)), "health")
-        publish(servers, 0, reports[:1])
+        publish(servers, 0, REPORTS[:1])
 
 
 def test_a_port_that_is_taken_is_one_line_and_nothing_is_lost():
     with NatsServers(1) as servers:
-        publish(servers, 0, [(RETAINED, b"z")], retain=True)
+        publish(servers, 0, [RETAINED], retain=True)
         servers.terminate()
         with socket.socket() as s:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -150,7 +112,7 @@ def test_a_port_that_is_taken_is_one_line_and_nothing_is_lost():
             assert "\n" not in str(caught.value)
         servers.kill()
         servers.start()
-        until(lambda: retained(servers) == [(RETAINED, b"z")], "what is retained")
+        until(lambda: is_retained(servers), "what is retained")
 
 
 def test_at_the_first_start_a_port_that_somebody_just_took_is_left_to_him(monkeypatch):
@@ -177,7 +139,7 @@ def test_servers_that_cannot_start_say_why_in_one_line_and_leave_no_files(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nats_as_a_choice_is_a_cluster_of_three():
+def test_a_cluster_of_three_is_taken_by_its_word_and_when_it_runs_by_its_url():
     servers = open_broker("nats")
     assert isinstance(servers, NatsServers)
     assert servers.protocol == "3.1.1"
@@ -189,3 +151,15 @@ def test_nats_as_a_choice_is_a_cluster_of_three():
             f"?mqtt={','.join(str(n.mqtt) for n in servers.nodes)}"
         )
         assert servers.port == servers.nodes[0].mqtt
+        with open_broker(servers.url) as broker:
+            assert isinstance(broker, ExternalBroker)
+            assert broker.url == servers.url
+            assert (broker.host, broker.port, broker.others) == (servers.host, servers.port, servers.others)
+        servers.kill(0, 1)
+        with open_broker(servers.url):
+            pass
+        servers.kill(2)
+        with pytest.raises(BrokerError, match=r"none of the NATS servers at .* takes boards by MQTT"):
+            open_broker(servers.url).start()
+    with pytest.raises(BrokerError, match="write the broker as nats://"):
+        open_broker("tls://a,b,c")

@@ -1,9 +1,8 @@
 """Populations over the cells of a pair: tables of counts, named distributions, the real client."""
 
-import json
-
 import numpy as np
 import pytest
+from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.simulator import pairs
@@ -41,14 +40,9 @@ def toml(tmp_path):
 def experiment() -> Experiment:
     version = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
     delay = {"name": "delay", "type": "number", "low": 0, "high": 8_000, "bins": 4}
-    fields = {
-        "v": 1,
-        "name": "e",
-        "type": "pair",
-        "of": [version, {"name": "crashed", "type": "bool"}, delay],
-    }
-    fields |= {"mechanism": "grr", "epsilon": 2_000_000, "budget": {"rule": "unlimited"}, "window": "day"}
-    return Experiment.parse(json.dumps(fields).encode())
+    of = [version, {"name": "crashed", "type": "bool"}, delay]
+    fields = {"type": "pair", "of": of, "mechanism": "grr", "epsilon": 2_000_000}
+    return Experiment.parse(experiment_json(**fields, budget={"rule": "unlimited"}))
 
 
 def read(tmp_path, text: str) -> Recorded:
@@ -89,10 +83,7 @@ def test_without_counts_each_row_counts_once(tmp_path):
     [
         ("version,crashed,count\n1.2,no,3\n", "has no column 'delay'"),
         ("version,crashed,delay,count\n", "no rows below its heading"),
-        (
-            "version,crashed,delay,count\n1.2,no,1,many\n",
-            "line 2: count is 'many', not a number",
-        ),
+        ("version,crashed,delay,count\n1.2,no,1,many\n", "line 2: count is 'many', not a number"),
         ("version,crashed,delay,count\n1.2,no,1,-1\n", "line 2: count is '-1'"),
         ("version,crashed,delay,count\n1.2,no,1,0\n", "counts nothing"),
         ("version,crashed,delay\n1.2,perhaps,1\n", "line 2: crashed is 'perhaps', not one of"),

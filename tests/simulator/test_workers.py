@@ -55,8 +55,8 @@ def fleet(crew: Workers, advance: Callable[[float], object] = lambda more: None)
     faults = Faults(offline=0.2, duplicate=0.1, late=0.1, reboot=0.1)
     clients = RealClients(experiment_json(every=2), parse("weights:7:3"), faults, 3, repeatable=True)
     with mock.patch.object(faithful_parts, "_DEVICES", 40):
-        made = faithful_parts.run(clients, 240, 5, True, crew, advance)
-    return [made.codes.tolist(), made.truth.tolist(), made.reporting]
+        reporting, truth, codes = faithful_parts.run(clients, 240, 5, True, crew, advance)
+    return [codes.tolist(), truth.tolist(), reporting]
 
 
 def years(crew: Workers) -> object:

@@ -1,5 +1,6 @@
 """Real boards for the tests of the server: the shipped client on a ledger in memory."""
 
+from enumeration import POLICY
 from experiments import experiment_json
 
 from hushmote.device import ldp_client
@@ -49,16 +50,9 @@ class MemoryStorage(dict):
 def client(device, exp, *, key=None, storage=None):
     """A provisioned board that takes part in the experiment, whatever its rule."""
     storage = MemoryStorage() if storage is None else storage
-    policy = {
-        "sum": 1 << 40,
-        "squares": 0,
-        "epsilon": 16_000_000,
-        "rules": ("sum", "squares", "count", "unlimited"),
-        "experiments": (exp.name,),
-    }
     if not storage:
         ldp_client.provision(storage, consent=True)
-    board = Client(policy, storage, device_id=device, key=key)
+    board = Client(POLICY | {"experiments": (exp.name,)}, storage, device_id=device, key=key)
     board.enroll(payload_of(exp))
     return board
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import boards as wire
+from running import WAIT_S
 
 from hushmote.server.wire import keys
-
-_END_S = 120.0
 
 
 class AggregatorProcess:
@@ -83,14 +82,14 @@ class AggregatorProcess:
         if process is None:
             return
         process.send_signal(number)
-        code = process.wait(_END_S)
+        code = process.wait(WAIT_S)
         if number == signal.SIGTERM:
             self.exits.append(code)
 
 
-async def until(condition: Callable[[], bool], what: str, most_s: float) -> None:
-    """Return once the condition holds; AssertionError with what was waited for after most_s seconds."""
-    end = time.monotonic() + most_s
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """As running.until(), in the loop that boards and proxies share."""
+    end = time.monotonic() + WAIT_S
     while not condition():
-        assert time.monotonic() < end, f"not {what} in {most_s:g} s"
+        assert time.monotonic() < end, f"not {what} in {WAIT_S:g} s"
         await asyncio.sleep(0.02)

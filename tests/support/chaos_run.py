@@ -29,6 +29,7 @@ from chaos_process import AggregatorProcess, until
 from chaos_verdict import FLEET, Verdict, judge
 from hasty_serve import HASTY
 from postgres import Cluster
+from running import WAIT_S
 
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire import keys, topics
@@ -39,8 +40,6 @@ _T = TypeVar("_T")
 
 _HASTE = "aggregator between acknowledging and committing"  # only hasty_serve.py can be met there
 
-_READY_S = 240.0
-_END_S = 240.0
 _QUIET_S = 0.7
 _COMMIT_S = 20.0
 _AT_ONCE = 6  # faults under way
@@ -103,7 +102,7 @@ class _Chaos:
                     self._nodes = ChaosNodes(broker, self._rng.spawn(1)[0], self._told, self._setting.between)
                 self._living = {name: asyncio.create_task(board.live()) for name, board in boards.items()}
                 await self._disturb(faults)
-                await until(lambda: self._told() >= self._setting.least, "told of enough", _END_S)
+                await until(lambda: self._told() >= self._setting.least, "told of enough")
                 await self._come_to_rest()
             finally:
                 for task in self._living.values():
@@ -127,7 +126,7 @@ class _Chaos:
 
     async def _all_ready(self) -> None:
         for aggregator in self._aggregators:
-            await until(lambda a=aggregator: a.ready, "ready", _READY_S)
+            await until(lambda a=aggregator: a.ready, "ready")
 
     @asynccontextmanager
     async def _hold(self, things: Sequence[object]) -> AsyncIterator[None]:
@@ -251,12 +250,12 @@ class _Chaos:
             # Mostly in its work; where kills come close together, also before it works.
             number = signal.SIGKILL if is_kill(fault.kind) else signal.SIGTERM
             if fault.kind != "kill aggregator" or self._rng.random() < 0.8:
-                await until(lambda: aggregator.ready, "ready", _READY_S)
+                await until(lambda: aggregator.ready, "ready")
                 await asyncio.sleep(self._rng.uniform(0, 0.3))
             if fault.kind.endswith("commits"):
                 await asyncio.to_thread(self._await_commit, self._rng.uniform(0, 0.004))
             elif whom == _HASTE:
-                await until(lambda: aggregator.said(HASTY), "hasty", _READY_S)
+                await until(lambda: aggregator.said(HASTY), "hasty")
             await asyncio.to_thread(aggregator.end, number)
             await asyncio.sleep(fault.lasts_s)
             aggregator.start()
@@ -286,7 +285,7 @@ class _Chaos:
             else:
                 await asyncio.to_thread(server.kill)
             await asyncio.sleep(fault.lasts_s)
-            end = time.monotonic() + _READY_S
+            end = time.monotonic() + WAIT_S
             while True:
                 try:
                     await asyncio.to_thread(server.start)
@@ -306,14 +305,14 @@ class _Chaos:
             await self._all_ready()
             await self._sessions_saved()
             self._pause(True)
-            await until(self._caught_up, "caught up", _END_S)
+            await until(self._caught_up, "caught up")
             before = [aggregator.logged_bytes for aggregator in self._aggregators]
             await asyncio.to_thread(self._broker.kill)
             self._pause(False)
             await asyncio.sleep(fault.lasts_s)
             await asyncio.to_thread(self._broker.start)
             for aggregator, logged in zip(self._aggregators, before, strict=True):
-                await until(lambda a=aggregator, n=logged: a.subscribed_since(n), "connected", _READY_S)
+                await until(lambda a=aggregator, n=logged: a.subscribed_since(n), "connected")
 
     async def _sessions_saved(self) -> None:
         """Wait for a save that began after this: a killed broker forgets sessions that it did not save."""
@@ -321,7 +320,7 @@ class _Chaos:
         assert isinstance(broker, MosquittoBroker)
         for _ in range(2):  # the first may have begun before
             before = broker.saved_ns
-            await until(lambda since=before: broker.saved_ns > since, "saved", _READY_S)
+            await until(lambda since=before: broker.saved_ns > since, "saved")
 
     def _pause(self, paused: bool) -> None:
         for board in self._boards.values():
@@ -340,7 +339,7 @@ class _Chaos:
                 await asyncio.to_thread(aggregator.end, signal.SIGKILL)
                 self._done["kill aggregator"] += 1
             before, wanted = self._told(), int(self._rng.integers(1, self._setting.between // 2))
-            await until(lambda: self._told() >= before + wanted, "told of anything", _END_S)
+            await until(lambda: self._told() >= before + wanted, "told of anything")
             self._unseen += self._told() - before
             assert self._nodes is not None
             await self._nodes.kill_some(fault.lasts_s)
@@ -349,7 +348,7 @@ class _Chaos:
 
     async def _strike_connections(self, fault: Fault, whose: str) -> None:
         proxies = self._proxies[whose]
-        async with self._lock(whose), asyncio.timeout(_END_S):
+        async with self._lock(whose), asyncio.timeout(WAIT_S):
             if fault.kind.startswith("cut"):
                 for proxy in proxies:
                     proxy.cut()
@@ -377,14 +376,14 @@ class _Chaos:
         await self._all_ready()
         for name in self._living:
             self._boards[name].finish()
-        async with asyncio.timeout(_END_S):
+        async with asyncio.timeout(WAIT_S):
             await asyncio.gather(*self._living.values())
         await self._until_quiet(self._told())
         # What is left now, if anything is: an aggregator that has just started waits for no connection.
         for aggregator in self._aggregators:
             await asyncio.to_thread(aggregator.end, signal.SIGTERM)
             aggregator.start()
-            await until(lambda a=aggregator: a.ready, "ready", _READY_S)
+            await until(lambda a=aggregator: a.ready, "ready")
         await self._until_quiet(0)
         for aggregator in self._aggregators:
             await asyncio.to_thread(aggregator.end, signal.SIGTERM)
@@ -395,7 +394,7 @@ class _Chaos:
 
         Servers of NATS know what is left, and need not be waited for.
         """
-        before, since, end = (-1, -1), time.monotonic(), time.monotonic() + _END_S
+        before, since, end = (-1, -1), time.monotonic(), time.monotonic() + WAIT_S
         while (idle := time.monotonic() - since) < (_QUIET_S if before[0] >= wanted else _RETRY_S):
             if self._nodes is not None and idle > _QUIET_S:
                 if await self._nodes.left() == 0:

@@ -7,7 +7,6 @@ dashboard, of its variables, and of the options of the panels that we use; they 
 a transformation makes sense.
 """
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -36,16 +35,15 @@ type Of<Name, Options, Custom> = Omit<Panel, 'type' | 'options' | 'fieldConfig' 
 type Any = {union} | RowPanel;
 export const dashboard: Plain<Omit<Dashboard, 'panels'> & {{ panels: Any[] }}> = {dashboard};
 """
-_SETTINGS = {
-    "compilerOptions": {
-        "strict": True,
-        "noEmit": True,
-        "skipLibCheck": True,
-        "module": "nodenext",
-        "moduleResolution": "nodenext",
-    },
-    "include": ["*.ts"],
-}
+_OPTIONS = (
+    "--strict",
+    "--noEmit",
+    "--skipLibCheck",
+    "--module",
+    "nodenext",
+    "--moduleResolution",
+    "nodenext",
+)
 
 
 def _source(dashboard: str) -> str:
@@ -64,10 +62,10 @@ def main() -> int:
         folder = Path(name)
         (folder / "package.json").write_text('{"private": true, "type": "module"}')
         subprocess.run(["npm", "install", "--silent", "--ignore-scripts", *PACKAGES], cwd=folder, check=True)
-        (folder / "tsconfig.json").write_text(json.dumps(_SETTINGS))
-        for path in DASHBOARDS.glob("*.json"):
-            (folder / f"{path.stem}.ts").write_text(_source(path.read_text()))
-        return subprocess.run(["npx", "tsc", "--project", "."], cwd=folder, check=False).returncode
+        files = {f"{path.stem}.ts": _source(path.read_text()) for path in DASHBOARDS.glob("*.json")}
+        for file, text in files.items():
+            (folder / file).write_text(text)
+        return subprocess.run(["npx", "tsc", *_OPTIONS, *files], cwd=folder, check=False).returncode
 
 
 if __name__ == "__main__":

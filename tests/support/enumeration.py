@@ -4,24 +4,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from hushmote.simulator.contract.exact import (
-    BranchingRng,
-    Distributions,
-    distribution,
-    exp_below,
-    worst,
-)
-
-__all__ = [
-    "POLICY",
-    "BranchingRng",
-    "MemoryStorage",
-    "assert_private",
-    "distribution",
-    "exp_below",
-    "memory",
-    "worst_ratio",
-]
+from hushmote.simulator.contract.exact import BranchingRng as BranchingRng
+from hushmote.simulator.contract.exact import Distributions, exp_below, worst
+from hushmote.simulator.contract.exact import distribution as distribution
 
 
 def worst_ratio(distributions: Distributions) -> Fraction | None:

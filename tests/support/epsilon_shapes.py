@@ -28,6 +28,8 @@ DELAY = {"name": "delay", "type": "number", "low": 0, "high": 8_000, "bins": 2}
 PAIR: dict[str, Any] = {"type": "pair", "of": [VERSION, CRASHED]}
 VIEWS = PAIR | {"mechanism": "views"}
 
+# Whole spaces and parts of them; a line, a plane and more; one value alone on top, all but one.
+POINTS = {2: (3, 4, 7, 16), 3: (4, 5, 12, 13), 5: (6, 20, 31), 7: (9,)}
 SHAPES: dict[str, dict[str, Any]] = {
     "rr": {"type": "bool", "mechanism": "rr"},
     "rr-number": numbers(2, "rr"),
@@ -43,12 +45,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "hh-5-2-weights": hh(5, 2, [2, 2, 5], weights=[3, 0, 1]),
     "hh-9-3-hash": hh(9, 3, [2, 5], weights=[1, 4]),
     "hh-27-5-incomplete": hh(27, 5, [2, 3, 7]),
-    # Whole spaces and parts of them; a line, a plane and more; one value alone on top, all but one.
-    **{f"pgr-{d}-{q}": numbers(d, "pgr", q=q) for q, d in ((2, 3), (2, 4), (2, 7), (2, 16), (3, 4), (3, 5))},
-    **{
-        f"pgr-{d}-{q}": numbers(d, "pgr", q=q)
-        for q, d in ((3, 12), (3, 13), (5, 6), (5, 20), (5, 31), (7, 9))
-    },
+    **{f"pgr-{d}-{q}": numbers(d, "pgr", q=q) for q in POINTS for d in POINTS[q]},
     **{f"sw-{d}-{r}": numbers(d, "sw", reach=r) for d, r in ((2, 0), (2, 5), (3, 1), (5, 0), (5, 2), (9, 9))},
     **{f"sw-{d}-{r}": numbers(d, "sw", reach=r) for d, r in ((16, 4), (33, 7))},
     "prefix-2": prefix(slots=4, prefixes=[2, 3], q=3),

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,16 +35,28 @@ def fill(
     if fleet not in store.fleets():
         store.add_fleet(fleet, keyed=False)
     experiment = store.add_experiment(fleet, payload, description=Description(unit, asked=asked))
-    version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
     even = np.full(experiment.domain, 1 / experiment.domain)
     counts = {}
     for window, reports in windows.items():
         population = shares[window] if isinstance(shares, Mapping) else even if shares is None else shares
         histogram = vectorised.histogram(experiment, rng.multinomial(reports, np.asarray(population)), rng)
-        counts |= {(version.id, window, code): int(n) for code, n in enumerate(histogram) if n}
-    with store.ingest() as transaction:
-        transaction.write({(fleet, experiment.name, "b1"): NumberSet().add(1)}, counts, {})
+        counts |= {(window, code): int(n) for code, n in enumerate(histogram) if n}
+    write(store, fleet, experiment, counts)
     return experiment
+
+
+def write(
+    store: Store,
+    fleet: str,
+    experiment: Experiment,
+    counts: Mapping[tuple[Any, int], int],
+    devices: Iterable[str] = ("b1",),
+) -> None:
+    """Add so many reports by window and code, and to each device that it has made its first report."""
+    version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
+    numbers = {(fleet, experiment.name, device): NumberSet().add(1) for device in devices}
+    with store.ingest() as transaction:
+        transaction.write(numbers, {(version.id, *key): n for key, n in counts.items()}, {})
 
 
 @functools.cache

@@ -1,7 +1,6 @@
 """Real NATS servers on exactly the configurations that a fleet's folder holds."""
 
 import contextlib
-import http.client
 import secrets
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from hushmote.server.provisioning import fleet_folder
 from hushmote.server.provisioning.fleet_folder import FleetFolder
 from hushmote.server.provisioning.fleet_spec import FleetSpec
 from hushmote.simulator.broker import free_port
-from hushmote.simulator.nats_servers import find_nats_server
+from hushmote.simulator.nats_servers import find_nats_server, is_healthy
 
 THREE = ("127.0.0.1", "127.0.0.2", "127.0.0.3")  # each of this machine alone
 
@@ -71,15 +70,7 @@ class FleetServers:
 
     def healthy(self, number: int) -> bool:
         assert self._processes[number].poll() is None, f"server {number} ended"
-        host = self.folder.fleet.hosts[number - 1]
-        connection = http.client.HTTPConnection(host, self.folder.fleet.monitor_port, timeout=2)
-        try:
-            connection.request("GET", "/healthz")
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
+        return is_healthy(self.folder.fleet.hosts[number - 1], self.folder.fleet.monitor_port)
 
     def pid(self, number: int = 1) -> int:
         return self._processes[number].pid

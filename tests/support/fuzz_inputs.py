@@ -21,6 +21,8 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from boards import MemoryStorage
+from enumeration import POLICY
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused, LDPError
@@ -234,27 +236,9 @@ MORE_FIELDS = {
     '"a\\nb"': "1",
 }
 ODD_TOML = [
-    "nan",
-    "-inf",
-    "1e999",
-    "-1e5000",
-    "1e999999999",
-    "1e-999999999",
-    "1e99999999999999999999",
-    "0x7f",
-    "-0.0",
-    "true",
-]
-ODD_TOML += [
-    "1979-05-27T07:32:00Z",
-    "07:32:00",
-    "0001-01-01",
-    "9999-12-31",
-    "2026-02-30",
-    "[]",
-    "[[1]]",
-    "{}",
-    "''",
+    *("nan", "-inf", "1e999", "-1e5000", "1e999999999", "1e-999999999", "1e99999999999999999999", "0x7f"),
+    *("-0.0", "true", "1979-05-27T07:32:00Z", "07:32:00", "0001-01-01", "9999-12-31", "2026-02-30"),
+    *("[]", "[[1]]", "{}", "''"),
 ]
 ODD_TOML += ["9" * 4000, "9" * 5000, '"bool"', '"choice"', '"""a\nb"""', '"é"', '"\\u0000"']
 ODD_TOML += ["[" * 30 + "]" * 30, "[" * 3000 + "]" * 3000, "0.0005", "16", "17", "1e-7", "16777217", *BUDGETS]
@@ -314,53 +298,37 @@ def check_numbers(row: tuple[str, bytes | None]) -> str:
 
 # --- The board's ledger ---------------------------------------------------------------------------
 
-POLICY = {
-    "sum": 20_000_000,
-    "squares": 0,
-    "epsilon": 16_000_000,
-    "rules": ("sum", "squares", "count", "unlimited"),
-    "experiments": ("e0", "e1"),
-}
+RULED = POLICY | {"sum": 20_000_000, "experiments": ("e0", "e1")}
 
 
-class Slots(dict[int, bytes]):
-    """A board's storage in memory."""
-
-    def read(self, slot: int) -> bytes | None:
-        return self.get(slot)
-
-    def write(self, slot: int, data: bytes) -> None:
-        self[slot] = bytes(data)
+def _boot(slots: Any) -> Any:
+    return Client(RULED, slots, device_id="a")
 
 
-def _boot(slots: Slots) -> Any:
-    return Client(POLICY, slots, device_id="a")
-
-
-def _ledgers() -> list[Slots]:
+def _ledgers() -> list[MemoryStorage]:
     """Ledgers of a board's life: new, one report, an outage, its end, opted out."""
-    slots = Slots()
+    slots = MemoryStorage()
     ldp_client.provision(slots, consent=True)
-    ledgers = [Slots(slots)]
+    ledgers = [MemoryStorage(slots)]
     client = _boot(slots)
     for payload in PAYLOADS[:2]:
         client.enroll(payload)
     for made in range(1, 9):
         client.report(f"e{made % 2}", "a" if made % 2 else True)
         if made in (1, 4, 8):
-            ledgers.append(Slots(slots))
+            ledgers.append(MemoryStorage(slots))
     client.consent = False
-    ledgers.append(Slots(slots))
+    ledgers.append(MemoryStorage(slots))
     return ledgers
 
 
 LEDGERS = _ledgers()
 
 
-def make_ledger(rng: Random) -> tuple[Slots, Slots, bool]:
+def make_ledger(rng: Random) -> tuple[MemoryStorage, MemoryStorage, bool]:
     """A ledger as a board wrote it, what became of it, and whether somebody forged a check sum."""
     before = rng.choice(LEDGERS)
-    after = Slots(before)
+    after = MemoryStorage(before)
     forged = False
     for slot in range(4):
         kind = rng.randint(0, 8)
@@ -392,9 +360,9 @@ def _spent(record: bytes) -> int:
     return int.from_bytes(record[22:28], "big")
 
 
-def check_ledger(made: tuple[Slots, Slots, bool]) -> str:
+def check_ledger(made: tuple[MemoryStorage, MemoryStorage, bool]) -> str:
     before, after, forged = made
-    client = _boot(Slots(after))
+    client = _boot(MemoryStorage(after))
     for payload in PAYLOADS[:2]:
         try:
             client.enroll(payload)
@@ -408,7 +376,7 @@ def check_ledger(made: tuple[Slots, Slots, bool]) -> str:
     if not forged:
         # The record in force is one that the board wrote; of two it keeps the older one is the least spent.
         assert status["sum"] in {_spent(before[slot]) for slot in (0, 1)}, "a sum that was never written"
-        whole = _boot(Slots(before)).status()
+        whole = _boot(MemoryStorage(before)).status()
         assert status["sum"] >= whole["sum"] - 1_000_000, "more than one report's budget came back"
     spent = status["sum"]
     made_reports = 0

@@ -1,13 +1,13 @@
 """A store with an experiment of each kind: with a histogram of values, and with other answers."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from experiments import experiment_json, number_json
-from filled import fill
+from filled import fill, write
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Description, Store
 from hushmote.simulator.faithful import NumpyRng
 
@@ -41,17 +41,13 @@ def put(
     if fleet not in store.fleets():
         store.add_fleet(fleet, keyed=False)
     experiment = store.add_experiment(fleet, payload, description=Description(unit))
-    version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
-    rng = NumpyRng(np.random.default_rng(3))
-    counts: dict[tuple[int, str, int], int] = {}
+    rng, counts = NumpyRng(np.random.default_rng(3)), Counter[tuple[str, int]]()
     for window, values in readings.items():
         for value in values:
             index = experiment.bucket(value)
             assert index is not None
-            key = version.id, window, experiment.randomize(index, rng)
-            counts[key] = counts.get(key, 0) + 1
-    with store.ingest() as transaction:
-        transaction.write({(fleet, experiment.name, "b1"): NumberSet().add(1)}, counts, {})
+            counts[window, experiment.randomize(index, rng)] += 1
+    write(store, fleet, experiment, counts)
     return experiment
 
 

@@ -6,13 +6,13 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-from hushmote.simulator.broker import Broker, BrokerError, free_port
+from running import WAIT_S, until
 
-_START_S = 180.0  # seconds where nothing else runs
+from hushmote.simulator.broker import Broker, free_port
+
 _SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # what is in sbin changes the user
 
 
@@ -35,7 +35,7 @@ class RabbitMq(Broker):
         self._environment: dict[str, str] = {}
 
     def start(self) -> None:
-        """Return once it takes MQTT connections; raises BrokerError."""
+        """Return once it takes MQTT connections."""
         if self._folder is None:
             self._configure()
         assert self._folder is not None
@@ -48,14 +48,8 @@ class RabbitMq(Broker):
             self._process = process = subprocess.Popen(
                 [str(_SERVER)], env=self._environment, start_new_session=True, **options
             )
-        end = time.monotonic() + _START_S
-        while time.monotonic() < end and process.poll() is None:
-            try:
-                socket.create_connection((self.host, self.port), timeout=1).close()
-                return
-            except OSError:
-                time.sleep(0.1)
-        raise BrokerError(f"RabbitMQ did not start: see {self._folder}")
+        until(lambda: self._listens() or process.poll() is not None, f"RabbitMQ starts: see {self._folder}")
+        assert process.poll() is None, f"RabbitMQ did not start: see {self._folder}"
 
     def terminate(self) -> None:
         """End it in good order."""
@@ -104,12 +98,10 @@ class RabbitMq(Broker):
             return
         # A shell and the machine under it, in a session of their own.
         os.killpg(self._process.pid, number)
-        self._process.wait(_START_S)
+        self._process.wait(WAIT_S)
         self._process = None
-        end = time.monotonic() + _START_S
-        while time.monotonic() < end:  # the shell is gone; the machine may need a moment
-            try:
-                socket.create_connection((self.host, self.port), timeout=1).close()
-            except OSError:
-                return
-            time.sleep(0.02)
+        until(lambda: not self._listens(), "the shell is gone; the machine may need a moment")
+
+    def _listens(self) -> bool:
+        with socket.socket() as s:
+            return s.connect_ex((self.host, self.port)) == 0

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments import ROOM
+from filled import write
 
 from hushmote.server.experiments.definition import parse
 from hushmote.server.planning import policy
 from hushmote.server.provisioning import flash
 from hushmote.server.statement import facts
 from hushmote.server.statement.facts import FleetFacts
-from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Store
 
 AT = datetime.datetime(2026, 11, 26, 12, tzinfo=datetime.UTC)
@@ -36,11 +36,8 @@ def ask(
     made = store.add_experiment(
         "home", definition.payload(), definition.expires, description=definition.description()
     )
-    version = next(v for v in store.experiments("home") if v.experiment.digest == made.digest)
-    counts = {(version.id, window, 3): n for window, n in (windows or {}).items()}
-    numbers = {("home", made.name, f"b{i}"): NumberSet().add(1) for i in range(20)}
-    with store.ingest() as transaction:
-        transaction.write(numbers if counts else {}, counts, {})
+    counts = {(window, 3): n for window, n in (windows or {}).items()}
+    write(store, "home", made, counts, [f"b{i}" for i in range(20)] if counts else ())
 
 
 def facts_of(store: Store, folder: Path) -> FleetFacts:

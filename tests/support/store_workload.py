@@ -84,14 +84,10 @@ def _commit(store: Store, batches: Iterable[int]) -> None:
         assert committer.commit(messages(i)), status.text
 
 
-class Acknowledgements:
-    """Notes in the folder what others were told."""
-
-    def __init__(self, folder: Path) -> None:
-        self._fd = os.open(folder / ACKNOWLEDGED, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def note(self, text: object) -> None:
-        os.write(self._fd, str(text).encode())
+def _notes(folder: Path) -> Callable[[object], int]:
+    """A function that notes in the folder what others were told."""
+    file = os.open(folder / ACKNOWLEDGED, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    return lambda text: os.write(file, str(text).encode())
 
 
 def _make(url: str) -> None:
@@ -108,14 +104,10 @@ def _wrong(store: Store, *expected: Contents) -> str | None:
     return None if held in expected else f"{sum(held[0])} reports are counted, not {wanted}, or of others"
 
 
-def _nothing(_folder: Path) -> None:
-    """No store is there."""
-
-
 def _count(folder: Path, early: bool) -> None:
-    notes = Acknowledgements(folder)
+    note = _notes(folder)
     _make(_url(folder))
-    notes.note(0)
+    note(0)
     for batches in (range(1, _RESTART), range(_RESTART, BATCHES + 1)):
         with Store(_url(folder)) as store, ExitStack() as reader:
             for i in batches:
@@ -124,9 +116,9 @@ def _count(folder: Path, early: bool) -> None:
                 if i == _READ.stop:
                     reader.close()
                 if early:
-                    notes.note(i)
+                    note(i)
                 _commit(store, [i])
-                notes.note(i)
+                note(i)
 
 
 def _after_count(cut: PowerCut, folder: Path) -> str | None:
@@ -149,11 +141,11 @@ def _old_store(folder: Path) -> None:
 
 
 def _upgrade(folder: Path, _early: bool) -> None:
-    notes = Acknowledgements(folder)
+    note = _notes(folder)
     with Store(_url(folder), create=False, upgrade=True) as store:
-        notes.note("upgraded")
+        note("upgraded")
         store.add_fleet("later", keyed=False)
-        notes.note("added")
+        note("added")
 
 
 def _after_upgrade(cut: PowerCut, folder: Path) -> str | None:
@@ -181,12 +173,12 @@ def _counted_store(folder: Path) -> None:
 
 
 def _back_up(folder: Path, _early: bool) -> None:
-    notes = Acknowledgements(folder)
+    note = _notes(folder)
     with Store(_url(folder)) as store:
         _commit(store, [3])
-        notes.note("counted")
+        note("counted")
         backup(_url(folder), folder / COPY)
-        notes.note("copied")
+        note("copied")
 
 
 def _after_backup(cut: PowerCut, folder: Path) -> str | None:
@@ -220,7 +212,7 @@ class Workload:
 
 
 WORKLOADS: Mapping[str, Workload] = {
-    "count": Workload(_nothing, _count, _after_count),
+    "count": Workload(lambda _no_store: None, _count, _after_count),
     "upgrade": Workload(_old_store, _upgrade, _after_upgrade),
     "backup": Workload(_counted_store, _back_up, _after_backup),
 }

@@ -13,37 +13,7 @@ from pathlib import Path
 from typing import Self
 
 INTERRUPT = "\x03"
-
-
-def on_terminal(arguments: Sequence[str], typed: Sequence[str], cwd: Path) -> tuple[str, int]:
-    """Run hushmote there; each text is typed at the next prompt. Returns what was shown, and the exit status.
-
-    Raises TimeoutError where it has not ended after ten minutes.
-    """
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(cwd)
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")}
-        os.execve(sys.executable, [sys.executable, "-m", "hushmote", *arguments], clean | {"COLUMNS": "80"})
-    shown, answered, left = b"", 0, list(typed)
-    deadline = time.monotonic() + 600
-    while time.monotonic() < deadline:
-        if select.select([terminal], [], [], 0.2)[0]:
-            try:
-                shown += os.read(terminal, 4096)
-            except OSError:  # how a terminal says that nobody writes to it any more
-                break
-        if left and shown[answered:].endswith(b"> "):
-            answered = len(shown)
-            text = left.pop(0)
-            # Readline, where a Ctrl-C comes before it waits, notices it with the next key: hence Enter.
-            os.write(terminal, (text + "\n").encode())
-    else:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        raise TimeoutError(shown.decode())
-    os.close(terminal)
-    return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+_MOST_S = 600.0  # that a text may take
 
 
 class Terminal:
@@ -77,8 +47,8 @@ class Terminal:
         os.close(self._terminal)
 
     def until(self, words: str) -> None:
-        """Return once it has written the words since this was last asked; TimeoutError after a minute."""
-        began, end = len(self.screen), time.monotonic() + 60
+        """Return once it has written the words since this was last asked; TimeoutError where it does not."""
+        began, end = len(self.screen), time.monotonic() + _MOST_S
         while words.encode() not in self.screen[began:]:
             if time.monotonic() > end or not self._read():
                 raise TimeoutError(self.screen[began:].decode(errors="replace"))
@@ -105,3 +75,14 @@ class Terminal:
             except OSError:
                 return False
         return True
+
+
+def on_terminal(arguments: Sequence[str], typed: Sequence[str], cwd: Path) -> tuple[str, int]:
+    """Run hushmote there, each text typed at the next prompt; returns what was shown and the exit status."""
+    with Terminal(arguments, cwd) as terminal:
+        for text in typed:
+            terminal.until("> ")
+            # Readline, where a Ctrl-C comes before it waits, notices it with the next key: hence Enter.
+            terminal.type(text + "\n")
+        status = terminal.wait()
+        return terminal.screen.decode(), status

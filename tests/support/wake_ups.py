@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from enumeration import memory
+from enumeration import POLICY, memory
 
 from hushmote.device import ldp_client, main
 from hushmote.server.wire import topics
@@ -82,8 +82,7 @@ class Air:
 
 
 def policy(*names: str) -> dict[str, Any]:
-    rules = ("sum", "squares", "count", "unlimited")
-    return {"sum": 1 << 47, "squares": 0, "epsilon": 16_000_000, "rules": rules, "experiments": names}
+    return POLICY | {"experiments": names}
 
 
 def provisioned() -> dict[int, bytes]:

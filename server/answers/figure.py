@@ -287,7 +287,9 @@ def moments_of(windows: Sequence[str]) -> list[datetime.datetime] | None:
 def named_rows(axes: Axes, names: Sequence[str]) -> npt.NDArray[np.int_]:
     """Write names beside rows from the top down, long ones shortened; return the rows' places."""
     at = np.arange(len(names))[::-1]
-    shown = ["\n".join(shortened(visible(line), _LONGEST_NAME) for line in name.splitlines()) for name in names]
+    shown = [
+        "\n".join(shortened(visible(line), _LONGEST_NAME) for line in name.splitlines()) for name in names
+    ]
     axes.set_yticks(at, shown)
     axes.set_ylim(-0.7, len(names) - 0.3)
     return at

@@ -111,9 +111,7 @@ class PairAnswers:
         return row
 
 
-def trend(
-    windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame, rows: int = ROWS
-) -> Answers:
+def trend(windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame) -> Answers:
     """How what a question asks for went over the windows; without one, the last part given the first.
 
     Raises EstimateError for fewer than two windows, and where none of it is known in all of them.

@@ -154,15 +154,9 @@ class ExperimentReader:
         Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row has
         the ε of its window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
-        how: dict[str, Any] = {
-            "weigh": weigh,
-            "confidence": confidence,
-            "quantiles": tuple(quantiles),
-            "pair": pair,
-            "by": by,
-        }
+        how: dict[str, Any] = {"weigh": weigh, "confidence": confidence, "pair": pair, "by": by}
         facts = self._facts
-        question = self._question(facts, windows, version, **how)
+        question = self._question(facts, windows, version, quantiles=tuple(quantiles), **how)
         trends = over_time(facts, question, statistics)
         return second_epsilon.beside(facts, trends, question.selection, shuffling, by)
 

@@ -13,17 +13,7 @@ from rich.text import Text
 from ..plain_text import visible
 from ..words.epsilon import rounded_up
 from .fitted_table import FittedTable, plain
-from .rows import (
-    AnswerRows,
-    CandidateRow,
-    CellRow,
-    ChangeRow,
-    DifferenceRow,
-    PostRow,
-    Row,
-    TopRow,
-    TrendRow,
-)
+from .rows import AnswerRows, CandidateRow, CellRow, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
 
 
 class PlainConsole(Console):

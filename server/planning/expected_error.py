@@ -29,7 +29,13 @@ from ..mechanisms.workload import positions
 from .worst_population import worst_population
 
 Kind = Literal["frequency", "range", "quantile", "mean"]
-_ANSWERS = {"frequency": "frequencies", "range": "ranges", "quantile": "quantiles", "mean": "mean"}
+ANSWERS: dict[Kind, str] = {
+    "frequency": "frequencies",
+    "range": "ranges",
+    "quantile": "quantiles",
+    "mean": "mean",
+}
+"""What a mechanism must answer for a kind of question."""
 
 _MAX_PAIRS = 2_000_000  # of a class of codes and a statistic; with more, sample the statistics
 _CHUNK = 1 << 21  # of them held at once
@@ -91,7 +97,7 @@ class Design:
 
     def answers(self, question: Question) -> bool:
         """Return whether estimates with this mechanism answer a question."""
-        return _ANSWERS[question.kind] in self.mechanism.answers
+        return ANSWERS[question.kind] in self.mechanism.answers
 
 
 @dataclass(frozen=True)

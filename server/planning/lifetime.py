@@ -28,7 +28,7 @@ from .devices import (
     PlanError,
     Z,
     best_design,
-    check_ranges,
+    check_sizes,
     devices_for,
     half_width,
 )
@@ -55,8 +55,6 @@ def parse_duration(text: str, field: str = "") -> float:
     """
     match = _DURATION.fullmatch(text.lower())
     unit = match and _SHORT.get(match[2], match[2])
-    if text.lower().strip() == "s":
-        unit = "s"
     if not match or unit not in _UNITS_S:
         raise PlanError(f"a time reads 10min, hour, 1d, 26 weeks or 2y, not {text!r}", field)
     seconds = float(match[1] or 1) * _UNITS_S[unit]
@@ -263,16 +261,13 @@ def plan_lifetime(
     adding up, and with a delta also by optimal composition. Raises PlanError for numbers out of range, and
     if no way exists.
     """
-    if devices < 2:
-        raise PlanError(f"devices must be at least 2, not {devices}")
+    check_sizes(question, devices, domain)
     if not EPSILON_MIN <= budget.epsilon <= 1000 * MICRO:
         text = f"a lifetime epsilon must be from 0.001 to 1000, not {budget.epsilon / MICRO:g}"
         raise PlanError(text, "lifetime")
     if not 0 <= budget.delta < 1:
         raise PlanError(f"a lifetime delta must be from 0 to below 1 (1e-6, say), not {budget.delta:g}")
     check_epsilon(limit, PlanError, "the most that one report may cost")
-    if not 2 <= domain <= 1 << 24:
-        raise PlanError(f"a domain has from 2 to 16777216 values, not {domain}")
     if not rhythm.calls:
         raise PlanError("the horizon holds no call: take a longer one, or call report() more often")
     if rhythm.calls > 2 * MOST_EVERY:
@@ -280,7 +275,6 @@ def plan_lifetime(
             f"{rhythm.calls:,} calls are more than a coin of 1 in {MOST_EVERY:,} can spread: let devices call"
             f" report() every {math.ceil(rhythm.horizon_s / (2 * MOST_EVERY))} seconds or more rarely"
         )
-    check_ranges(question, domain)
     spendings: list[Spending] = []
     refused: list[RefusedSpending] = []
     for composition, cap, epsilon in _ways(budget, rhythm, limit):

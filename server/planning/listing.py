@@ -26,6 +26,7 @@ from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workl
 from ..wire.experiments import parse_experiment
 from ..wire.report import TAG_BYTES, encode
 from .devices import PlanError, Z
+from .expected_error import ANSWERS
 
 _WORKLOADS: dict[Asked, Workload] = {
     "frequency": FREQUENCIES,
@@ -36,13 +37,7 @@ _WORKLOADS: dict[Asked, Workload] = {
     "pairs": Workload("tables"),
 }
 
-_NEEDS: dict[Asked, str] = {
-    "frequency": "frequencies",
-    "range": "ranges",
-    "quantile": "quantiles",
-    "mean": "mean",
-    "labels": "frequencies",
-}
+_NEEDS: dict[str, str] = {**ANSWERS, "labels": "frequencies"}
 _MOST_PREFIXES = 128
 
 SLOTS = 65_536

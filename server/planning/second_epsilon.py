@@ -45,16 +45,14 @@ def histogram(
     return HistogramEpsilon(whole, own, epsilon, delta)
 
 
-def lifetime_histograms(
-    life: LifetimePlan, delta: float = USUAL_HISTOGRAM_DELTA
-) -> dict[str, HistogramEpsilon]:
+def lifetime_histograms(life: LifetimePlan) -> dict[str, HistogramEpsilon]:
     """Return by name: each window at the end of the horizon, and all reports, with the most of one device."""
     best, rhythm = life.best, life.rhythm
     result: dict[str, HistogramEpsilon] = {}
     for name, days in life.windows().items():
         own = min(best.cap, max(1, round(rhythm.calls_in(days))))
-        result[name] = histogram(best.design, life.devices * best.per_device(days), own, delta)
-    result["all of it"] = histogram(best.design, life.devices * best.used * best.cap, best.cap, delta)
+        result[name] = histogram(best.design, life.devices * best.per_device(days), own)
+    result["all of it"] = histogram(best.design, life.devices * best.used * best.cap, best.cap)
     return result
 
 

@@ -135,8 +135,7 @@ def unit_of(question: Question) -> str:
 
 def _within(error: float, question: Question) -> str:
     """A half-width that says something, as of the 95 % interval of a share, or of a mean."""
-    of = "% of the range" if question.kind == "mean" else "points"
-    return f"{points(error, of)}, 95 times in 100"
+    return f"{points(error, unit_of(question))}, 95 times in 100"
 
 
 def short(error: float, question: Question) -> str:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..epsilon import MICRO
 from .devices import LEAST_ERROR, PlanError, check_error, check_sizes
-from .expected_error import Kind, Question
+from .expected_error import ANSWERS, Kind, Question
 from .lifetime import LifetimeBudget, Rhythm, parse_duration
 from .second_epsilon import epsilon_for_histogram
 from .wish import DEFAULT_LIMIT, OTHER_NAMES, YES_NO, Wish
 
-_KINDS: dict[str, Kind] = {"frequencies": "frequency", "ranges": "range", "quantiles": "quantile"}
-_KINDS |= {"frequency": "frequency", "range": "range", "quantile": "quantile", "mean": "mean"}
+_KINDS: dict[str, Kind] = {name: kind for kind, word in ANSWERS.items() for name in (kind, word)}
 _ONLY_OF: dict[str, Kind] = {"deviation": "mean", "ranges": "range", "quantile": "quantile"}
 _NO_SHARE = {
     "quantile": "a quantile's share is its own: say --quantile 0.9, not --share",

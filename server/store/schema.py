@@ -103,9 +103,7 @@ def _divide(table: sa.Table, connection: sa.Connection, **_: object) -> None:
 for _part in range(DEDUPE_PARTS):
     _ddl = f"PARTITION OF dedupe FOR VALUES WITH (MODULUS {DEDUPE_PARTS}, REMAINDER {_part})"
     event.listen(
-        dedupe,
-        "after_create",
-        sa.DDL(f"CREATE TABLE dedupe_{_part} {_ddl}").execute_if(dialect="postgresql"),
+        dedupe, "after_create", sa.DDL(f"CREATE TABLE dedupe_{_part} {_ddl}").execute_if(dialect="postgresql")
     )
 
 reject = sa.Table(

@@ -9,7 +9,7 @@ from ...server.epsilon import MICRO, nats
 from ...server.estimate.shuffled import LIMITS
 from ...server.mechanisms.about import said_of
 from ...server.planning.answer import PlanAnswer, answer
-from ...server.planning.sentences import mechanism
+from ...server.planning.sentences import mechanism, unit_of
 from ...server.words.epsilon import rounded_up
 from ...server.words.numbers import NOTHING, points
 from .question import Setting, wished
@@ -45,8 +45,7 @@ class Worked:
     @property
     def points(self) -> str:
         """What an error is in: points of a share; of a mean it is relative to the range."""
-        of_mean = self.setting.form == "number" and self.setting.kind == "mean"
-        return "% of the range" if of_mean else "points"
+        return unit_of(self.made.plan.question)
 
     def error(self, half: float) -> str:
         """An error in words; a dash where an interval would say nothing."""

@@ -15,12 +15,7 @@ from ...server.planning.wish import YES_NO, Wish
 
 Fourth = Literal["devices", "epsilon", "domain", "error"]
 Form = Literal["number", "labels", "yes_no"]
-FIELDS: dict[Fourth, str] = {
-    "devices": "devices",
-    "epsilon": "epsilon",
-    "domain": "bins",
-    "error": "error",
-}
+FIELDS: dict[Fourth, str] = {"devices": "devices", "epsilon": "epsilon", "domain": "bins", "error": "error"}
 """Where `Setting` holds each of the four."""
 
 

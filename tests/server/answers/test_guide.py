@@ -37,10 +37,7 @@ def test_how_private_is_the_belief_after_one_report_and_after_all_of_a_boards():
 @pytest.mark.parametrize(
     ("answers", "text"),
     [
-        (
-            [histogram((0.5, 0.012), (0.4, 0.014), (0.1, 0.9))],
-            "A share is known to about ±1.4 points;",
-        ),
+        ([histogram((0.5, 0.012), (0.4, 0.014), (0.1, 0.9))], "A share is known to about ±1.4 points;"),
         ([histogram((0.5, 0.01)), readings(1234.5)], "points and the mean to about ±1,200 °C; 95 of 100"),
         ([readings(0.123, "trend")], "In a window, the mean is known to about ±0.12 °C; 95 of 100"),
         ([readings(0.123, "change")], "Of a change, the mean is known to about"),

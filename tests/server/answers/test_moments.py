@@ -38,7 +38,7 @@ def test_a_variance_errs_by_the_mean_square_and_by_the_square_of_the_mean_s_erro
     assert found.variance.stderr > 1.01 * square.stderr
 
 
-@pytest.mark.parametrize("reports", [300, 20_000])
+@pytest.mark.parametrize("reports", [pytest.param(300, marks=pytest.mark.long), 20_000])
 def test_means_and_deviations_are_unbiased_and_their_errors_right(reports: int):
     """400 fleets: the mean of z² has a chi-squared distribution, a 6 % band on either side is allowed for
     what is not normal; and the mean of z is below 6.5 of its errors (1e-10 each)."""

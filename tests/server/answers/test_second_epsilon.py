@@ -156,12 +156,12 @@ def test_a_window_that_runs_has_no_epsilon_of_its_histogram(folder: Path, window
         for both in (change, door.two_epsilons(), door.two_epsilons(apart=True)):
             assert both.histogram is None
         assert door.two_epsilons(tuple(DAYS)).histogram == histogram_epsilon(ASKED, 6_500)
-        (trend,) = door.trend()
+        (trend,), (ended,) = door.trend(), door.trend(windows=tuple(DAYS))
     known = {day: histogram_epsilon(ASKED, n) for day, n in DAYS.items()} | {window: None}
     assert {day: one.histogram for day, one in each.items()} == known
     assert {row.window: row.histogram_epsilon for row in trend.rows if isinstance(row, TrendRow)} == known
     assert RUNNING in trend.notes[0]
-    assert RUNNING not in door_of_ended(folder).notes[0]
+    assert RUNNING not in ended.notes[0]
 
 
 @pytest.mark.parametrize(("window", "ended"), [("2026-11-19", True), (RUNS, False)])
@@ -175,12 +175,6 @@ def test_of_two_fleets_each_epsilon_is_the_largest(folder: Path, window: str, en
         )
     expected = (1_000_000, 2.0, 2, histogram_epsilon(few, 20) if ended else None)
     assert (few.epsilon, both.report, both.own, both.histogram) == expected
-
-
-def door_of_ended(folder: Path):
-    with StoreReader(f"sqlite:///{folder / 'hushmote.sqlite'}") as reader:
-        (trend,) = reader.fleet("home").experiment("door").trend(windows=tuple(DAYS))
-    return trend
 
 
 def test_estimate_and_status_show_a_dash_and_why_while_a_window_runs(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """Candidates' shares against exact populations, over salts, over versions, and where their slots collide."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -187,7 +186,7 @@ def test_noise_alone_is_not_taken_for_a_text():
     assert shares_of(fleet(e, WORDS, 20_000, rng), place(["v0"], [e])).p_values[0] < 1e-20
 
 
-@pytest.mark.parametrize("many", [200_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("many", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_very_many_candidates_fit(many: int):
     words = [f"text {i}" for i in range(many)]
     e = asked(slots=1 << 20, mechanism="olh", g=5, epsilon=1_000_000)
@@ -216,4 +215,3 @@ def test_candidates_are_placed_as_they_stand():
     assert candidates.texts == tuple(WORDS)
     firsts = [WORDS.index(own[0]) for own in candidates.members]
     assert firsts == sorted(firsts)
-    assert json.loads(json.dumps(candidates.members)) == [list(own) for own in candidates.members]

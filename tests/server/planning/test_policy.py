@@ -196,18 +196,12 @@ def test_a_firmware_file_gets_the_policy_and_keeps_everything_else(tmp_path):
     ("arguments", "text"),
     [
         (("--epsilon", "0", "--experiments", "a"), "the total is a number above 0"),
-        (("--epsilon", "-1", "--experiments", "a"), "the total is a number above 0"),
         (("--epsilon", "8", "--delta", "1", "--experiments", "a"), "delta is a number from 0 to below 1"),
-        (("--epsilon", "8", "--delta", "-0.1", "--experiments", "a"), "delta is a number from 0 to below 1"),
         (("--epsilon", "0.0005", "--experiments", "a"), "holds no report"),
-        (("--epsilon", "1e9", "--experiments", "a"), "sum must be an integer from 0"),
         (("--epsilon", "8", "--experiments", ","), "name the experiments"),
-        (("--epsilon", "8", "--experiments", "a,a"), "each once"),
-        (("--epsilon", "8", "--experiments", "A"), "1 to 32 of a-z"),
         (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "0"), "millionths above 0"),
         (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "17"), "from 0.001 to 16, not 17"),
         (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "9"), "no report of ε = 9"),
-        (("--epsilon", "8", "--experiments", "a", "--rules", "total"), "rules must be of"),
         (("--epsilon", "8", "--experiments", "a", "--write", "/nowhere/main.py"), "cannot read"),
     ],
 )

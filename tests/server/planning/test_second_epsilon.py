@@ -4,15 +4,10 @@ import pytest
 
 from hushmote.device.ldp_client import EPSILON_MAX
 from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon
-from hushmote.server.plain import plain
-from hushmote.server.planning.devices import EPSILON_STEP, MICRO, PlanError, best_design
+from hushmote.server.planning.devices import EPSILON_STEP, MICRO, best_design
 from hushmote.server.planning.expected_error import Question
 from hushmote.server.planning.lifetime import LifetimeBudget, Rhythm, plan_lifetime
-from hushmote.server.planning.second_epsilon import (
-    epsilon_for_histogram,
-    histogram,
-    lifetime_histograms,
-)
+from hushmote.server.planning.second_epsilon import epsilon_for_histogram, histogram, lifetime_histograms
 
 MONTHS = Rhythm(3600, 90 * 86_400)
 
@@ -22,7 +17,7 @@ MONTHS = Rhythm(3600, 90 * 86_400)
     [
         (Question("frequency"), 2, 0.05, 26_000),
         (Question("frequency"), 16, 0.05, 26_000),
-        (Question(), 24, 0.5, 2_000),
+        (Question(), 6, 0.5, 2_000),
     ],
 )
 def test_the_answer_keeps_the_wanted_epsilon_and_the_next_step_does_not(
@@ -39,19 +34,11 @@ def test_a_wanted_epsilon_that_every_report_keeps_allows_the_largest() -> None:
     assert epsilon_for_histogram(Question("frequency"), 100, 2, 20.0) == EPSILON_MAX
 
 
-def test_what_no_report_keeps_is_refused() -> None:
-    with pytest.raises(PlanError, match="no ε of a report keeps the histogram of 100 at ε = 1e-06"):
-        epsilon_for_histogram(Question("frequency"), 100, 2, 1e-6)
-    with pytest.raises(PlanError, match="above 0"):
-        epsilon_for_histogram(Question("frequency"), 100, 2, 0.0)
-    with pytest.raises(PlanError, match="delta"):
-        epsilon_for_histogram(Question("frequency"), 100, 2, 0.1, delta=1.5)
-
-
 def test_a_part_of_a_report_hides_nobody() -> None:
     """Expected reports are rounded down, to the safe side; a single report has its own ε."""
     design = best_design(2, 2 * MICRO, Question("frequency"))
-    assert histogram(design, 999.9).reports == 999
+    seen = histogram(design, 999.9)
+    assert (seen.reports, seen.holds) == (999, LIMITS)
     assert histogram(design, 0.2).epsilon == pytest.approx(2.0, rel=1e-6)
 
 
@@ -72,10 +59,3 @@ def test_boards_that_call_once_a_day_have_one_report_in_a_day() -> None:
     daily = Rhythm(86_400, 90 * 86_400)
     life = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), daily, limit=MICRO)
     assert [one.own_reports for one in lifetime_histograms(life).values()] == [1, 4, 4, 4]
-
-
-def test_the_limits_are_in_the_same_sentence() -> None:
-    seen = plain(histogram(best_design(2, MICRO, Question("frequency")), 1000))
-    assert seen["holds"] == LIMITS
-    for word in ("histograms only", "broker", "operator", "journal"):
-        assert word in LIMITS

@@ -55,7 +55,7 @@ def shell(command: str, cwd: Path) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, command + done.stdout + done.stderr
     return done.stdout

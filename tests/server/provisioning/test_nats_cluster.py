@@ -76,7 +76,7 @@ def passes_again(folder: FleetFolder, pem: Path, there: int, here: int, device: 
 def joined(folder: FleetFolder, number: int) -> set[str]:
     """Names of the servers that this one has routes to."""
     url = f"http://{folder.fleet.hosts[number - 1]}:{folder.fleet.monitor_port}/routez"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return {route["remote_name"] for route in json.load(answer)["routes"]}
 
 

@@ -27,7 +27,7 @@ def shown(runtime: tuple[str, ...], port: int, name: str) -> str:
         env=os.environ | {"MICROPYPATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert board.returncode == 0, board.stderr + board.stdout

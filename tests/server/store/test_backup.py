@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import stat
 import threading
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,6 +46,25 @@ def boards(start, end):
 
 def total(store):
     return int(store.histogram("home", experiment().digest).sum())
+
+
+@contextmanager
+def counting(store, first=0):
+    """Within the block a thread counts batches of a hundred devices; yields how many reports each had."""
+    stop, batches = threading.Event(), list[int]()
+
+    def count():
+        while not stop.is_set():
+            start = 100 * (first + len(batches))
+            batches.append(take(store, boards(start, start + 100)).accepted)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        yield batches
+    finally:
+        stop.set()
+        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -93,19 +112,8 @@ def test_a_check_says_how_far_it_is(live):
 
 
 def test_backups_made_while_reports_are_counted_are_each_whole_batches(live, tmp_path):
-    stop = threading.Event()
-    batches = 0
-
-    def count():
-        nonlocal batches
-        while not stop.is_set():
-            take(live, boards(100 * batches, 100 * (batches + 1)))
-            batches += 1
-
-    thread = threading.Thread(target=count)
-    thread.start()
     totals = []
-    try:
+    with counting(live) as batches:
         for i in range(8):
             before = total(live)
             backup(f"sqlite:///{live.where}", tmp_path / f"{i}.sqlite")
@@ -116,12 +124,9 @@ def test_backups_made_while_reports_are_counted_are_each_whole_batches(live, tmp
             assert found.reports >= before
             totals.append(found.reports)
             until(lambda copied=found.reports: total(live) > copied, "nothing more is counted")
-    finally:
-        stop.set()
-        thread.join()
     assert all((n - 40) % 300 == 0 for n in totals)
     assert totals == sorted(set(totals))
-    assert total(live) == 40 + 300 * batches
+    assert total(live) == 40 + sum(batches)
 
 
 def test_a_restored_backup_counts_what_is_sent_again_and_nothing_of_its_own_twice(live, tmp_path):
@@ -148,24 +153,11 @@ def test_a_restored_backup_counts_what_is_sent_again_and_nothing_of_its_own_twic
 
 def test_a_dump_of_postgresql_restores_to_whole_batches_that_nothing_links(postgres, postgres_url, tmp_path):
     names = postgres_url.rpartition("/")[2], postgres.create()
-    stop = threading.Event()
     with Store(postgres_url) as store:
         made(store)
         take(store, boards(0, 100))
-
-        def count():
-            batches = 1
-            while not stop.is_set():
-                take(store, boards(100 * batches, 100 * (batches + 1)))
-                batches += 1
-
-        thread = threading.Thread(target=count)
-        thread.start()
-        try:
+        with counting(store, 1):
             postgres.run("pg_dump", "--format=custom", f"--file={tmp_path / 'dump'}", postgres.dsn(names[0]))
-        finally:
-            stop.set()
-            thread.join()
     postgres.run("pg_restore", f"--dbname={postgres.dsn(names[1])}", "--no-owner", str(tmp_path / "dump"))
     with Store(postgres.url(names[1]), create=False) as restored:
         found = check(restored)

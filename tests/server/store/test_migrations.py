@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sqlite3
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -133,11 +133,7 @@ def described(url):
 
 
 # Schema version -> table -> the columns that it brought to tables that were there.
-NEW_COLUMNS = {
-    6: {"dedupe": {"beyond"}},
-    7: {"experiment": {"asked"}},
-    8: {"experiment": {"keep", "erased"}},
-}
+NEW_COLUMNS = {6: {"dedupe": {"beyond"}}, 7: {"experiment": {"asked"}}, 8: {"experiment": {"keep", "erased"}}}
 
 
 def test_an_upgrade_that_is_asked_for_keeps_all_and_makes_exactly_the_schema_of_a_new_store(
@@ -276,20 +272,8 @@ def test_a_store_from_before_the_first_version_is_left_alone(tmp_path):
 
 @from_the_oldest
 def test_two_upgrades_at_once_are_one(old, version):
-    failed = []
-
-    def work():
-        try:
-            upgrade(old)
-        except StoreError as e:
-            failed.append(e)
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert failed == []
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(upgrade, [old] * 3))
     with Store(old, create=False) as store:
         assert check(store).reports == REPORTS[version]
 

@@ -37,7 +37,7 @@ def counted(path):
         return int(store.histogram("open", experiment().digest).sum())
 
 
-@pytest.mark.parametrize("end", ["-wal", "-shm"])
+@pytest.mark.parametrize("end", ["-wal", pytest.param("-shm", marks=pytest.mark.long)])
 def test_nothing_is_acknowledged_once_the_wal_is_removed_and_all_that_was_is_kept(path, end):
     messages, counts = crowd(640)
     with MosquittoBroker() as broker:

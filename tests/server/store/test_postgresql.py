@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,8 @@ def test_aggregators_that_get_the_same_reports_in_any_order_count_each_once(stor
                 tally = ingest.ingest(own, [message(*b) for b in batch], fleets, NOW)
                 accepted.append(tally.accepted)
 
-    threads = [threading.Thread(target=work, args=(wanted[i::4],)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, [wanted[i::4] for i in range(4)]))
     distinct = {b for batch in wanted for b in batch}
     assert len(accepted) == len(wanted)
     assert sum(accepted) == len(distinct)
@@ -128,11 +126,8 @@ def test_versions_that_are_added_at_once_leave_one_current_and_no_total_raised(s
             except VersionRefused as e:
                 failed.append(str(e))
 
-    threads = [threading.Thread(target=work, args=(cap,)) for cap in caps]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    with ThreadPoolExecutor(len(caps)) as pool:
+        list(pool.map(work, caps))
     versions = [v for v in store.experiments("home") if v.experiment.name == "door"]
     assert len(versions) + len(failed) == len(caps)
     assert sum(v.current for v in versions) == 1
@@ -141,20 +136,8 @@ def test_versions_that_are_added_at_once_leave_one_current_and_no_total_raised(s
 
 
 def test_stores_that_are_opened_at_once_make_the_schema_once(postgres_url):
-    failed = []
-
-    def work():
-        try:
-            Store(postgres_url).close()
-        except StoreError as e:
-            failed.append(str(e))
-
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert failed == []
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: Store(postgres_url).close(), range(6)))
     with Store(postgres_url, create=False) as store:
         assert check(store).violations == ()
 

@@ -43,9 +43,7 @@ def test_a_version_whose_cap_is_below_its_cost_allows_none_and_unlimited_any():
 
 VERSIONS = st.tuples(st.sampled_from(["sum", "squares", "count"]), st.integers(1, 6)).flatmap(
     lambda first: st.lists(
-        st.tuples(st.integers(1, 10), st.integers(0, first[1])),
-        min_size=1,
-        max_size=4,
+        st.tuples(st.integers(1, 10), st.integers(0, first[1])), min_size=1, max_size=4
     ).map(lambda others: (first[0], [(10 if first[0] == "count" else e, c) for e, c in others], first[1]))
 )
 

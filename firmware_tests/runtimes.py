@@ -113,7 +113,7 @@ def _probe(name: str, argv: tuple[str, ...]) -> Runtime | Missing:
 
 def _ask(runtime: Runtime, folder: Path, heap: str | None) -> list[str]:
     command = runtime.command(folder, "probe.py", heap)
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     lines = [line for line in result.stdout.splitlines() if line.startswith("PROBE ")]
     return lines[0].split() if lines else []
 

@@ -9,6 +9,7 @@ import typer
 from shown import shown
 from typer.testing import CliRunner
 
+from hushmote.cli.options import understood
 from hushmote.cli.plan import command as plan_cli
 from hushmote.server.answers import tables as show
 from hushmote.server.errors import UsageError
@@ -22,6 +23,7 @@ from hushmote.server.planning.wished import question_of, reading_of
 from hushmote.server.words.epsilon import rounded_up
 
 app = typer.Typer()
+understood(plan_cli.plan_command)
 app.command()(plan_cli.plan_command)
 LIFE = "--devices 20000 --lifetime 2 --horizon 2y --call 1h"
 

@@ -27,7 +27,7 @@ def test_a_file_of_the_suite_runs_on_a_board_and_leaves_nothing_there(tmp_path: 
             "--file",
             "test_life",
         ]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=600)
         assert run.returncode == 0, run.stdout + run.stderr
         assert run.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
         listing = [sys.executable, "-m", "mpremote", "connect", board.port]

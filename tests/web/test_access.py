@@ -503,15 +503,23 @@ class TestCrowd:
             assert resident_mib(store, "--fleet") < 600
 
     def test_many_sockets_are_too_many(self, store):
-        """The page closes one that says nothing after some seconds: until then all of these must be open."""
+        """Each answers the page's pings: it would close one that is silent for some seconds."""
         few = "from hushmote.web import limits; limits.MOST_SOCKETS = 8"
         few += "; from hushmote.cli.main import main; main()"
+
+        def answer(client):
+            with contextlib.suppress(ConnectionClosed):
+                for message in client:
+                    if message == "2":
+                        client.send("3")
+
         with paged(store, program=("-c", few)) as page, contextlib.ExitStack() as stack:
             url, refused = page.replace("http", "ws") + SOCKET, 0
             for _ in range(12):
                 try:
                     client = connect(url, proxy=None, open_timeout=WAIT_S, close_timeout=0.1)
                     stack.enter_context(client).recv(WAIT_S)
+                    threading.Thread(target=answer, args=(client,), daemon=True).start()
                 except (InvalidStatus, ConnectionClosed):
                     refused += 1
             assert refused == 4

@@ -505,9 +505,9 @@ def test_a_reading_that_waits_for_its_coin_is_no_answer_to_a_question_chosen_mea
     ask(*({"title": one["name"], "payload": json.dumps(one)} for one in (once, other)))
     page.open(fresh=True)
     page.ready()
+    shown = "return m.board.exp.name"
     for name in ("other", once["name"], "other"):
         page.choose("experiment", name)
-        shown = "return m.board.exp.name"
         page.browser.until(lambda name=name: page.module("main.js", shown) == name, name)
         page.ready()
         if name == once["name"]:

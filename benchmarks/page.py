@@ -22,11 +22,11 @@ Writes benchmarks/results/page.json.
 import ast
 import asyncio
 import contextlib
-import multiprocessing
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -122,21 +122,22 @@ async def _reader(base: str, path: str, stop: asyncio.Event, ready: asyncio.Sema
     return updates
 
 
-def readers(base: str, path: str, talk: Connection) -> None:
-    """A process of READERS readers: says when they are there, stays until told, sends their updates."""
+@contextlib.contextmanager
+def readers(base: str, path: str) -> Iterator[list[int]]:
+    """READERS readers in a thread of their own; once they have left, how many updates came to each."""
+    loop, stop, ready, updates = asyncio.new_event_loop(), asyncio.Event(), asyncio.Semaphore(0), list[int]()
 
-    async def run() -> None:
-        stop, ready = asyncio.Event(), asyncio.Semaphore(0)
-        tasks = [asyncio.create_task(_reader(base, path, stop, ready)) for _ in range(READERS)]
-        for _ in tasks:
-            await ready.acquire()
-        await asyncio.sleep(3)
-        talk.send(None)
-        await asyncio.to_thread(talk.recv)
-        stop.set()
-        talk.send(await asyncio.gather(*tasks))
+    async def read() -> None:
+        updates.extend(await asyncio.gather(*(_reader(base, path, stop, ready) for _ in range(READERS))))
 
-    asyncio.run(run())
+    thread = threading.Thread(target=loop.run_until_complete, args=(read(),))
+    thread.start()
+    for _ in range(READERS):
+        asyncio.run_coroutine_threadsafe(ready.acquire(), loop).result()
+    yield updates
+    loop.call_soon_threadsafe(stop.set)
+    thread.join()
+    assert min(updates) > 1, "a reader saw nothing of it"
 
 
 def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
@@ -144,25 +145,15 @@ def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
     rows, reports = [], Reports(messages, fleet=FLEET, keyed=False)
     with Store(url) as store:
         store.add_experiment(FLEET, reports.payload)
-    context = multiprocessing.get_context("spawn")
     with MosquittoBroker(settings=NO_SAVING) as broker:
         drain(_open, broker.port, 0, url)
         for number in range(1, 2 * rounds + 1):
             publish(broker.port, reports.messages(np.arange(messages), number))
-            updates, (here, there) = [], context.Pipe()
-            watching = context.Process(target=readers, args=(base, f"/experiment/{FLEET}/bench", there))
-            if number % 4 in (2, 3):
-                watching.start()
-                there.close()  # so that its end is seen
-                here.recv()
-            drained = drain(_open, broker.port, messages, url)
-            if watching.pid:
-                here.send(None)
-                updates = here.recv()
-                watching.join(30)
-                assert min(updates) > 1, "a reader saw nothing of it"
+            path, read = f"/experiment/{FLEET}/bench", number % 4 in (2, 3)
+            with readers(base, path) if read else contextlib.nullcontext([]) as updates:
+                drained = drain(_open, broker.port, messages, url)
             row = {"readers": len(updates), "per_s": messages / drained["seconds"], "cpu_s": drained["cpu_s"]}
-            rows.append(row | ({"updates_of_each_reader": float(np.median(updates))} if updates else {}))
+            rows.append(row | ({"updates_of_each_reader": float(np.median(updates))} if read else {}))
     return rows
 
 

@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-import paho.mqtt.client as paho
 import pytest
 from command_line import DOOR, hushmote
-from paho.mqtt.enums import CallbackAPIVersion
-from running import running, until
+from running import WAIT_S, running, until
+from traffic import publish
 
 from hushmote.cli.broker import connection
 from hushmote.server.door.publisher import ReportPublisher
@@ -50,13 +49,9 @@ def test_every_command_goes_on_with_another_server(tmp_path: Path):
         address, _ = connection(servers.url)
         with Store(store_url) as store, running(store, servers) as aggregator:
             with ReportPublisher(address, protocol="3.1.1") as publisher:  # at the first
-                assert publisher.ready.wait(30)
-                board = paho.Client(CallbackAPIVersion.VERSION2)
-                board.connect(servers.host, servers.nodes[2].mqtt)
-                board.loop_start()
-                board.publish("hushmote/v1/home/status/k3f9", b"online locked", 1, True).wait_for_publish(20)
-                board.disconnect()
-                board.loop_stop()
+                assert publisher.ready.wait(WAIT_S)
+                locked = ("hushmote/v1/home/status/k3f9", b"online locked")
+                publish(servers, [locked], retain=True, port=servers.nodes[2].mqtt)
                 servers.kill(0)
                 until(lambda: not publisher.ready.is_set(), "the door has not noticed")
                 until(publisher.ready.is_set, "the door is at no other server")

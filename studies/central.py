@@ -127,11 +127,8 @@ def _shown(named: str, rows: Sequence[Row], asked: CentralParameters, risk: floa
     k, epsilon = asked.distance, asked.epsilon
     how = f"{'1 record' if k == 1 else f'{k} records'} "
     how += "less or more" if asked.neighbours == "unbounded" else "changed"
-    headings, cells = (
-        "query | Δf | Δv | upper-bound ε | tight ε",
-        "{query} | {sensitivity:.6g} | {spread:.6g}",
-    )
-    cells += " | {upper} | {tight}"
+    headings = "query | Δf | Δv | upper-bound ε | tight ε"
+    cells = "{query} | {sensitivity:.6g} | {spread:.6g} | {upper} | {tight}"
     if epsilon is not None:
         headings += f" | upper at {epsilon:g} | tight at {epsilon:g}"
         cells += " | {upper_posterior:.6f} | {tight_at}"

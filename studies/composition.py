@@ -81,20 +81,18 @@ def misprint(epsilon: int, reports: int, delta: float) -> float:
 
 
 def tutorial() -> Row:
-    """A tutorial's example: nats that its k reports cost by the theorem and by its misprint, and 3 of them.
-
-    pays: the fewest reports that the formula makes cheaper than their sum; from there on it always does.
-    """
+    """A tutorial's example: nats that k reports, and 3, cost by the theorem and by its misprint."""
     micro, reports, delta = TUTORIAL
     row: Row = {"epsilon": micro / MICRO, "reports": reports, "delta": delta}
     formulas = {"advanced": advanced, "misprint": misprint}
     row |= {name: cost(micro, reports, delta) for name, cost in formulas.items()}
     row["few"] = {name: cost(micro, FEW, delta) for name, cost in formulas.items()}
-    row["pays"] = {
-        name: 1 + largest(lambda k, cost=cost: cost(micro, k, delta) >= k * micro / MICRO, 1 << 20)
-        for name, cost in formulas.items()
-    }
-    return row
+    return row | {"pays": {name: _pays(cost, micro, delta) for name, cost in formulas.items()}}
+
+
+def _pays(cost: Callable[[int, int, float], float], epsilon: int, delta: float) -> int:
+    """The fewest reports that a formula makes cheaper than their sum; from there on it always does."""
+    return 1 + largest(lambda k: cost(epsilon, k, delta) >= k * epsilon / MICRO, 1 << 20)
 
 
 # --- The study as it is asked and shown -----------------------------------------------------------

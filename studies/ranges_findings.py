@@ -3,7 +3,6 @@
 import bisect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -241,21 +240,24 @@ def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: fl
 
     short: points of local structures on short ranges, at that ε; series_of: the counts of each of their days.
     """
-    series_by_days = {len(series.counts): series for series in series_of}
-    rows = []
-    for days, fanout in sorted({(point.days, point.fanout) for point in short if point.fanout}):
-        if days not in series_by_days:
-            continue
-        flat = {point.length: point for point in select(short, days=days, family="local flat")}
-        trees = {point.length: point for point in select(short, days=days, fanout=fanout)}
-        sums = partial(
-            _theory, FlawedStructure(fanout, Flaws(inconsistent=True)), series_by_days[days], epsilon
-        )
-        summed = _first(sorted(flat), lambda r, flat=flat, sums=sums: sums(r) < flat[r].predicted)
-        row: Row = {"fanout": fanout, "days": days, "formula": formula_length(fanout, days), "summed": summed}
-        row["consistent"] = _from_here_on({r: t.predicted < flat[r].predicted for r, t in trees.items()})
-        rows.append(row | {"measured": _from_here_on({r: t.rmse < flat[r].rmse for r, t in trees.items()})})
-    return rows
+    days_of = {len(series.counts): series for series in series_of}
+    curves = sorted({(point.days, point.fanout) for point in short if point.fanout})
+    return [_even(short, days_of[days], fanout, epsilon) for days, fanout in curves if days in days_of]
+
+
+def _even(short: Sequence[Point], series: Daily, fanout: int, epsilon: float) -> Row:
+    days = len(series.counts)
+    flat = {point.length: point for point in select(short, days=days, family="local flat")}
+    trees = {point.length: point for point in select(short, days=days, fanout=fanout)}
+    sums = FlawedStructure(fanout, Flaws(inconsistent=True))
+    return {
+        "fanout": fanout,
+        "days": days,
+        "formula": formula_length(fanout, days),
+        "summed": _first(sorted(flat), lambda r: _theory(sums, series, epsilon, r) < flat[r].predicted),
+        "consistent": _from_here_on({r: tree.predicted < flat[r].predicted for r, tree in trees.items()}),
+        "measured": _from_here_on({r: tree.rmse < flat[r].rmse for r, tree in trees.items()}),
+    }
 
 
 def _from_here_on(better: Mapping[int, bool]) -> int | None:

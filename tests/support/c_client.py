@@ -17,11 +17,27 @@ OTHERS = ("check", "fuzz")
 """Programs beside the core."""
 
 RULES = ("unlimited", "sum", "squares", "count")
-_OWN = ("BAD_SETTINGS", "BAD_ENTROPY", "STORAGE", "LOCKED", "EXISTS", "BUSY", "WRONG_TYPE", "UNKNOWN")
-_OWN += ("WORN_OUT", "NO_LEDGER", "ANOTHER")
-_REFUSED = ("REFUSED", "REFUSED_POLICY", "REFUSED_PINNED", "REFUSED_SIGNATURE", "REFUSED_SERIAL")
-_REFUSED += ("REFUSED_MISSING", "REFUSED_ROOM", "REFUSED_SMALL_EPSILON")
-CODES = {name: first - i for first, names in ((-1, _OWN), (-16, _REFUSED)) for i, name in enumerate(names)}
+CODES = {
+    "BAD_SETTINGS": -1,
+    "BAD_ENTROPY": -2,
+    "STORAGE": -3,
+    "LOCKED": -4,
+    "EXISTS": -5,
+    "BUSY": -6,
+    "WRONG_TYPE": -7,
+    "UNKNOWN": -8,
+    "WORN_OUT": -9,
+    "NO_LEDGER": -10,
+    "ANOTHER": -11,
+    "REFUSED": -16,
+    "REFUSED_POLICY": -17,
+    "REFUSED_PINNED": -18,
+    "REFUSED_SIGNATURE": -19,
+    "REFUSED_SERIAL": -20,
+    "REFUSED_MISSING": -21,
+    "REFUSED_ROOM": -22,
+    "REFUSED_SMALL_EPSILON": -23,
+}
 NAMES = {code: name for name, code in CODES.items()}
 
 READ = ctypes.CFUNCTYPE(ctypes.c_long, c_void_p, c_int, POINTER(c_uint8), c_size_t)
@@ -44,7 +60,9 @@ class Policy(ctypes.Structure):
 
 class Status(ctypes.Structure):
     _fields_ = (
-        *((name, c_int) for name in ("locked", "error", "consent")),
+        ("locked", c_int),
+        ("error", c_int),
+        ("consent", c_int),
         ("pending", c_uint),
         ("sum", c_uint64),
         ("squares", c_uint64),
@@ -55,7 +73,9 @@ class Line(ctypes.Structure):
     _fields_ = (
         ("enrolled", ctypes.c_bool),
         ("refused", c_int),
-        *((name, c_uint32) for name in ("reports", "left", "epsilon")),
+        ("reports", c_uint32),
+        ("left", c_uint32),
+        ("epsilon", c_uint32),
         ("digest", c_uint8 * 4),
     )
 

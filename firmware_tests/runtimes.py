@@ -34,6 +34,7 @@ from hushmote.server.provisioning.interpreters import PROBE, VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 RIG = ROOT / ".rig"
+TIMEOUT_S = 600  # of a program that hangs
 
 # Run on a board afterwards: what was copied is removed again.
 _LEAVE = """
@@ -113,7 +114,9 @@ def _probe(name: str, argv: tuple[str, ...]) -> Runtime | Missing:
 
 def _ask(runtime: Runtime, folder: Path, heap: str | None) -> list[str]:
     command = runtime.command(folder, "probe.py", heap)
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    result = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
     lines = [line for line in result.stdout.splitlines() if line.startswith("PROBE ")]
     return lines[0].split() if lines else []
 

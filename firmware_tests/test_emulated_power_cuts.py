@@ -39,7 +39,9 @@ def lost(client):
         log.write_text(json.dumps({**done.log, "events": events}))
         script = f"import recorded_life; recorded_life.cuts({str(log)!r}, {str(image)!r})"
         command = [*board.unix(), "-X", "heapsize=16m", "-c", script]
-        checked = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        checked = subprocess.run(
+            command, capture_output=True, text=True, timeout=board.TIMEOUT_S, check=False
+        )
         assert checked.returncode == 0, checked.stderr
         line, reasons = (text.strip() for text in checked.stdout.splitlines())
         operations, cuts, broken = (int(x) for x in line.split("|")[3:])

@@ -148,7 +148,9 @@ def ask(runtime: runtimes.Runtime, staged: Path, heap: str, *arguments: str) -> 
         own = Path(parent) / "board"
         shutil.copytree(staged, own)
         command = [*runtime.argv, "-X", f"heapsize={heap}", "-m", "measure_cost", *arguments]
-        done = subprocess.run(command, cwd=own, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(
+            command, cwd=own, capture_output=True, text=True, timeout=runtimes.TIMEOUT_S, check=False
+        )
     lines = (done.stdout + done.stderr).splitlines()
     if done.returncode == 0 and lines and "|" in lines[-1]:
         return lines[-1].split("|")[1:]
@@ -251,7 +253,9 @@ def smallest_imports(runtime: runtimes.Runtime) -> dict[str, int]:
             (Path(folder) / name).write_bytes(content)
             for heap in range(8, 257):
                 command = [*runtime.argv, "-X", f"heapsize={heap}k", "-c", "import ldp_client"]
-                done = subprocess.run(command, cwd=folder, capture_output=True, timeout=600, check=False)
+                done = subprocess.run(
+                    command, cwd=folder, capture_output=True, timeout=runtimes.TIMEOUT_S, check=False
+                )
                 if done.returncode == 0:
                     found[kind] = heap
                     break

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from micropython import find_runtime
+from running import HANGS_S
 
 from hushmote.simulator.board.board import SoftwareBoard
 
@@ -27,12 +28,12 @@ def test_a_file_of_the_suite_runs_on_a_board_and_leaves_nothing_there(tmp_path: 
             "--file",
             "test_life",
         ]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S)
         assert run.returncode == 0, run.stdout + run.stderr
         assert run.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
         listing = [sys.executable, "-m", "mpremote", "connect", board.port]
         listing += ["exec", "import os; print(os.listdir('/'))"]
-        left = subprocess.run(listing, capture_output=True, text=True, timeout=600)
+        left = subprocess.run(listing, capture_output=True, text=True, timeout=HANGS_S)
     assert left.returncode == 0, left.stderr
     assert "board" not in left.stdout
 

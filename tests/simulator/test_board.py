@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from flashing import HANGS_S, Bench, on_board, on_port
+from flashing import Bench, on_board, on_port
+from running import HANGS_S
 
 from hushmote.server.provisioning import interpreters
 from hushmote.simulator.board.board import SoftwareBoard

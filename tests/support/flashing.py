@@ -17,6 +17,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from running import HANGS_S
 
 from hushmote.server.provisioning import flash as flash_module
 from hushmote.server.provisioning import usb
@@ -37,7 +38,6 @@ FLEET = "garden"
 WIFI = "home:correct horse"
 NEEDS = {"littlefs", "urandom", "mpy", "socket", "room"}
 _compile_once = functools.cache(usb.compile_mpy)
-HANGS_S = 600.0  # only a step that waits for ever takes so long
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url
 from hushmote.simulator.nats_servers import NatsServers
 
 WAIT_S = 240.0
+HANGS_S = 600.0  # only a step that waits for ever takes so long
 
 
 def until(condition, what):

@@ -13,6 +13,7 @@ import pytest
 from enumeration import POLICY, MemoryStorage
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from running import HANGS_S
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
@@ -105,7 +106,7 @@ def test_the_boards_test_passes_on_every_runtime_here(runtime, tmp_path):
     for path in (SCRIPT, SCRIPT.with_name("on_device.py"), Path(ldp_client.__file__)):
         shutil.copy(path, tmp_path)
     command = [*runtime.argv, SCRIPT.name]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S, check=False)
     verdict = re.search(r"^VERDICT passed=(\d+) failed=(\d+)", run.stdout, re.MULTILINE)
     assert verdict, run.stdout + run.stderr
     assert (int(verdict[1]), int(verdict[2])) == (5, 0), run.stdout

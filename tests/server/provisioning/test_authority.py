@@ -11,6 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
+from running import HANGS_S
 
 from hushmote.server.provisioning import authority
 from hushmote.server.provisioning import journal as issued
@@ -35,7 +36,7 @@ def verify(folder: Path, leaf: authority.Issued, *trusted: x509.Certificate, pur
     command = ["openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", str(folder / "ca.pem")]
     command += ["-attime", str(int((NOW + DAY).timestamp())), "-untrusted", str(folder / "chain.pem"), *more]
     return subprocess.run(
-        [*command, str(folder / "leaf.pem")], capture_output=True, text=True, timeout=600, check=False
+        [*command, str(folder / "leaf.pem")], capture_output=True, text=True, timeout=HANGS_S, check=False
     )
 
 

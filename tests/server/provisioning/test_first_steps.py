@@ -17,7 +17,7 @@ import pytest
 from boards import MemoryStorage
 from fleet_broker import Visitor, context, visit
 from fleet_servers import THREE, FleetServers, at
-from running import WAIT_S, until
+from running import HANGS_S, WAIT_S, until
 
 from hushmote.cli.provision.first_steps import first_steps
 from hushmote.device import ldp_client, main
@@ -55,7 +55,7 @@ def shell(command: str, cwd: Path) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=HANGS_S,
     )
     assert done.returncode == 0, command + done.stdout + done.stderr
     return done.stdout

@@ -21,8 +21,9 @@ from unittest import mock
 import paho.mqtt.client as paho
 import pytest
 from experiments import experiment_json, number_json
-from flashing import FLEET, FLEET_KEYS, HANGS_S, MASTER, ROOT, WIFI, Bench, give_up_at_the_cut, on_board
+from flashing import FLEET, FLEET_KEYS, MASTER, ROOT, WIFI, Bench, give_up_at_the_cut, on_board
 from paho.mqtt.enums import CallbackAPIVersion
+from running import HANGS_S
 
 from hushmote.device import ldp_client
 from hushmote.server.provisioning import flash as flash_module

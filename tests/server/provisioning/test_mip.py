@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from flashing import ROOT, Bench, on_board
+from running import HANGS_S
 
 from hushmote.server.provisioning import flash, mip, umqtt, usb
 from hushmote.server.wire.board_files import shipped
@@ -68,7 +69,7 @@ def test_mpremote_installs_it_from_a_web_server(bench: Bench, site: str):
     with bench.board() as board:
         command = [sys.executable, "-m", "mpremote", "connect", board.port, "mip", "install"]
         command += ["--index", site + "/index", site + "/package/package.json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         modules = [m for m in flash.MODULES if m != "async_reporter"]  # this board has no asyncio
         said = on_board(board, f"for m in {modules}: print(__import__(m).__file__)")

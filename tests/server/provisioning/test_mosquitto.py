@@ -23,7 +23,7 @@ from fleet_broker import (
     running,
     visit,
 )
-from running import until
+from running import HANGS_S, until
 
 from hushmote.server.errors import ProvisionError
 from hushmote.server.provisioning import authority
@@ -173,7 +173,7 @@ def test_tls_before_1_2_is_refused_even_where_the_machine_allows_it(tmp_path: Pa
     def agreed(version: str) -> bool:
         command = ["openssl", "s_client", "-connect", f"127.0.0.1:{folder.fleet.port}", f"-{version}"]
         command += ["-cert", str(own), "-key", str(own), "-cipher", "ALL@SECLEVEL=0"]
-        done = subprocess.run(command, input="", capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(command, input="", capture_output=True, text=True, timeout=HANGS_S, check=False)
         return re.search(r"Cipher is (?!\(NONE\))\S+", done.stdout) is not None
 
     versions = ("tls1_1", "tls1_2", "tls1_3")
@@ -228,7 +228,7 @@ def test_a_revoked_login_is_gone(site: Site):
 @pytest.mark.skipif(shutil.which("mosquitto_passwd") is None, reason="mosquitto_passwd is not installed")
 def test_password_lines_are_like_those_of_mosquitto_passwd(tmp_path: Path):
     path = tmp_path / "passwords"
-    subprocess.run(["mosquitto_passwd", "-b", "-c", str(path), "k3f9", "secret"], check=True, timeout=600)
+    subprocess.run(["mosquitto_passwd", "-b", "-c", str(path), "k3f9", "secret"], check=True, timeout=HANGS_S)
     theirs, ours = path.read_text().strip(), broker_config.password_line("k3f9", "secret")
     assert [len(x) for x in theirs.split("$")] == [len(x) for x in ours.split("$")]
     assert theirs.split("$")[:3] == ours.split("$")[:3]

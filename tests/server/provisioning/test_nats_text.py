@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from fleet_broker import FLEET
 from fleet_servers import THREE, make_nats_fleet
+from running import HANGS_S
 
 from hushmote.server.errors import ProvisionError
 from hushmote.server.provisioning import nats as servers_config
@@ -80,4 +81,4 @@ def test_the_server_finds_no_fault_in_a_folder_with_spaces(tmp_path: Path):
     folder = make_nats_fleet(tmp_path / "a folder", THREE)
     for number in (1, 2, 3):
         config = folder.path / f"broker/{number}/nats.conf"
-        subprocess.run([program, "-t", "-c", str(config)], check=True, timeout=600, capture_output=True)
+        subprocess.run([program, "-t", "-c", str(config)], check=True, timeout=HANGS_S, capture_output=True)

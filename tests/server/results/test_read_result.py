@@ -8,6 +8,7 @@ from pathlib import Path
 from boards import experiment, payload_of
 from filled import fill
 from micropython import ROOT, find_runtime
+from running import HANGS_S
 from traffic import publish
 
 from hushmote.server.results.result import result_of
@@ -27,7 +28,7 @@ def shown(runtime: tuple[str, ...], port: int, name: str) -> str:
         env=os.environ | {"MICROPYPATH": path},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=HANGS_S,
         check=False,
     )
     assert board.returncode == 0, board.stderr + board.stdout

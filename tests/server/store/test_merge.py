@@ -16,6 +16,7 @@ from boards import experiment, experiment_payload, payload_of, reports
 from command_line import hushmote
 from filled import colliding
 from postgres import Cluster, fresh_database
+from running import HANGS_S
 from sqlalchemy import NullPool, create_engine, event, select
 
 from hushmote.server.estimate import estimate
@@ -436,7 +437,7 @@ def test_a_kill_in_the_middle_leaves_the_target_as_it_was(sites):
     a, *sources = two_sites(sites)
     before = sites.content("a")
     urls = [sites.url(name) for name in "abc"]
-    done = subprocess.run([sys.executable, "-c", KILLED, *urls], timeout=600, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, *urls], timeout=HANGS_S, check=False)
     assert done.returncode == -signal.SIGKILL
     assert sites.content("a") == before
     assert len(merge(a, sources).experiments) == 2

@@ -27,7 +27,7 @@ def verify(public_key, digest, signature):
         return False
     x, y = _two_numbers(public_key)
     r, s = _two_numbers(signature)
-    if x >= _P or y >= _P or (x * x * x - 3 * x + _B - y * y) % _P:
+    if x >= _P or y >= _P or ((x * x - 3) % _P * x + _B - y * y) % _P:
         return False
     if not 0 < r < _N or not 0 < s <= _N // 2:
         return False
@@ -58,15 +58,16 @@ def _affine(point):
     x, y, z = point
     inverse = pow(z, _P - 2, _P)
     square = inverse * inverse % _P
-    return (x * square % _P, y * square * inverse % _P) if z else None
+    return (x * square % _P, y * inverse % _P * square % _P) if z else None
 
 
 def _double(x, y, z):
+    # Reduced after each product: on a board whose memory is in pieces, three factors found no room.
     # No point of this curve has y = 0; infinity stays infinity, as its z is 0.
-    zz = z * z
+    zz = z * z % _P
     slope = 3 * (x - zz) * (x + zz) % _P
     yy = y * y % _P
-    beta = 4 * x * yy
+    beta = 4 * (x * yy % _P)
     new_x = (slope * slope - 2 * beta) % _P
     return new_x, (slope * (beta - new_x) - 8 * yy * yy) % _P, 2 * y * z % _P
 
@@ -78,7 +79,7 @@ def _add(point, other):
         return other + (1,)
     zz = z * z % _P
     dx = (other[0] * zz - x) % _P
-    dy = (other[1] * zz * z - y) % _P
+    dy = (other[1] * z % _P * zz - y) % _P
     if not dx:
         # The same point, for which the formula below does not hold, or its opposite.
         return _INFINITY if dy else _double(x, y, z)

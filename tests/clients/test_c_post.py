@@ -126,7 +126,9 @@ def test_each_report_counts_once_and_the_shares_are_right(program: Path, tmp_pat
             fleet = ("open", "keyed")[i % 2]
             post = Post(program, tmp_path / f"c-{i}", broker.port, fleet, fleet == "keyed").ready()
             # Each 21st line of a device finds its budget spent; other lines are none.
-            said = post("run", "0", text="temp 21.4\n" * 21 + "nobody 1\ntemp\n\ntemp 2")
+            said = post("run", "0", text="x" * 9000 + "\n" + "temp 21.4\n" * 21 + "nobody 1\ntemp\n\ntemp 2")
+            assert said.count("a line is NAME VALUE") == 2
+            assert said.count("a line of more than 4095 bytes was not taken") == 1
             assert "the last line has no end and may be cut, so it was not taken" in said
             assert said.count("temp: report ") == 20
             assert "temp: no report; 0 more left" in said

@@ -204,15 +204,19 @@ static bool has_line(void) {
     return memchr(input, '\n', input_used) != NULL;
 }
 
-/* Take the first line; one that is too long is dropped. */
+/* Take the first line; one that is too long is dropped, with all that comes up to its end. */
 static void take_line(void) {
+    static bool too_long;
     char *line_end = memchr(input, '\n', input_used);
     size_t bytes = line_end == NULL ? input_used : (size_t)(line_end - input) + 1;
     if (line_end != NULL) {
         *line_end = 0;
-        if (*input)
+        if (*input && !too_long)
             take(input);
+    } else if (!too_long) {
+        fprintf(stderr, "hushmote-post: a line of more than %u bytes was not taken\n", (unsigned)sizeof input - 1);
     }
+    too_long = line_end == NULL;
     input_used -= bytes;
     memmove(input, input + bytes, input_used);
 }

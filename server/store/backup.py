@@ -38,8 +38,14 @@ def backup(url: str, file: Path, advance: Callable[[float], object] = lambda _: 
             private_file.create(part, b"")
             _copy(path, part, advance)
             private_file.sync(part)
-            # Unlike a rename, a link does not replace a file that was made there meanwhile.
-            os.link(part, file)
+            try:
+                # Unlike a rename, a link does not replace a file that was made there meanwhile.
+                os.link(part, file)
+            except FileExistsError:
+                raise
+            except OSError:  # a memory stick's file system has no links
+                private_file.create(file, b"")
+                os.replace(part, file)
             private_file.sync(file.parent)
             return file.stat().st_size
     except sqlite3.Error as e:

@@ -208,6 +208,27 @@ def test_a_backup_that_is_killed_leaves_no_file_of_its_name_and_can_be_made_agai
     assert not (tmp_path / "copy.sqlite.part").exists()
 
 
+def test_where_there_are_no_links_a_backup_still_takes_no_other_file_s_place(live, tmp_path, monkeypatch):
+    copy, store = tmp_path / "copy.sqlite", f"sqlite:///{live.where}"
+
+    def link(*_):
+        raise PermissionError(1, "Operation not permitted")  # what Linux says on FAT
+
+    def late(*_):
+        copy.write_text("somebody else's")
+        link()
+
+    monkeypatch.setattr(os, "link", late)
+    with pytest.raises(BackupRefused, match=r"copy\.sqlite exists"):
+        backup(store, copy)
+    assert copy.read_text() == "somebody else's"
+    copy.unlink()
+    monkeypatch.setattr(os, "link", link)
+    assert backup(store, copy) == copy.stat().st_size
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert not copy.with_name("copy.sqlite.part").exists()
+
+
 def test_a_damaged_store_has_no_backup(live, tmp_path):
     live.close()
     path = tmp_path / "live.sqlite"

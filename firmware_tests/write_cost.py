@@ -5,6 +5,7 @@ time and frozen modules on the emulated Pico (make pico).
 python firmware_tests/write_cost.py      prints the targets; exits 1 where one is missed
 """
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ import run
 import runtimes
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.experiments.payload import chosen_fields
+from hushmote.server.experiments.payload import NoMechanism, chosen_fields
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.workload import ALL_RANGES
 from hushmote.server.privacy.audit import subject
@@ -108,16 +109,16 @@ class Costs:
 def experiments() -> dict[str, bytes]:
     """An experiment of each mechanism that reports are measured with: the parameters the server chooses.
 
-    One whose examples have no number is measured with the last of them.
+    One whose examples have no number, or which is for fewer values, is measured with the last of them.
     """
     number = {"type": "number", "low": -20_000, "high": 50_000, "bins": DOMAIN}
     kinds = {}
     for word, mechanism in MECHANISMS.items():
         examples = [example for example in mechanism.examples if example.get("mechanism", word) == word]
+        kinds[word] = dict(examples[-1])
         if any(example["type"] == "number" for example in examples):
-            kinds[word] = number | chosen_fields(DOMAIN, EPSILON, ALL_RANGES, word)
-        else:
-            kinds[word] = dict(examples[-1])
+            with contextlib.suppress(NoMechanism):  # it is for fewer values
+                kinds[word] = number | chosen_fields(DOMAIN, EPSILON, ALL_RANGES, word)
     ends = {"epsilon": EPSILON, "budget": {"rule": "sum", "cap": CAP}, "window": "day"}
     made = {}
     for mechanism, fields in kinds.items():

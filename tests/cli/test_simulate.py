@@ -4,25 +4,12 @@ import json
 import shlex
 from pathlib import Path
 
+import experiments
 import pytest
 from command_line import DOOR, hushmote
 
-ROOM = """
-name = "room_temp"
-purpose = "How warm is it?"
-owner = "heating@example.org"
-expires = 9999-12-31
-type = "number"
-unit = "°C"
-low = 0
-high = 32
-bins = 32
-epsilon = 1
-every = 90
-[budget]
-rule = "sum"
-cap = 4
-"""
+ROOM = experiments.ROOM.replace("epsilon = 2", "epsilon = 1").replace("cap = 8", "cap = 4")
+ROOM = ROOM.replace('every = 3\nwindow = "day"', "every = 90")
 
 
 @pytest.fixture

@@ -636,4 +636,4 @@ def test_minified_it_has_at_most_14_kibibytes():
     minified = subprocess.run(
         [*esbuild, ROOT / "clients" / "js" / "hushmote.js"], capture_output=True, check=True
     )
-    assert 0 < len(minified.stdout) <= 14 << 10
+    assert 0 < len(minified.stdout) <= 14 << 10, "what is new is a file of its own, such as prefix.js"

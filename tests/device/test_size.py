@@ -9,7 +9,7 @@ from hushmote.server.provisioning.usb import compile_mpy
 
 FILE = Path(ldp_client.__file__)
 MOST_LINES = 1_000
-MOST_BYTES = {"ldp_client": 11_264, "ldp_pairs": 1_500, "ldp_p256": 1_500}
+MOST_BYTES = {path.stem: 1_500 for path in sorted(FILE.parent.glob("ldp_*.py"))} | {"ldp_client": 11_264}
 ANY_BOARD = 6  # its sys.implementation._mpy: without native code all architectures have the same bytes
 
 

@@ -26,7 +26,7 @@ MOST_ATTRIBUTES = 20
 MOST_ROOMS = 20
 # What there may be. Look first what can go instead; a mechanism, theorem, command or view may raise it by
 # what it needs, and its commit says why.
-CODE_LINES = {"product": 43_008, "tests": 50_730, "benchmarks": 4_556}
+CODE_LINES = {"product": 43_014, "tests": 50_732, "benchmarks": 4_556}
 COMMANDS = {"commands": 37, "options": 264}
 LONG_FUNCTIONS = {"above 60 lines": 4, "above 8 parameters": 3}
 # One file to audit, one that goes with it, and the application that is copied: a board has no packages.
@@ -96,12 +96,11 @@ def test_the_house_does_not_grow():
         "benchmarks": sorted((ROOT / "benchmarks").rglob("*.py")),
     }
     lines = {name: sum(map(code_lines, paths)) for name, paths in ours.items()}
-    more = {name: count for name, count in lines.items() if count > CODE_LINES[name]}
-    assert not more, f"above CODE_LINES: {more}; take as much out, or raise it and say why"
     every = [one for name in main.COMMANDS for _, one in main.below(name, main.load(name))]
     every = [one for one in every if not hasattr(one, "commands")]
     found = {"commands": len(every), "options": sum(len(one.params) for one in every)}
-    assert {name: count for name, count in found.items() if count > COMMANDS[name]} == {}, found
+    more = {name: n for name, n in (lines | found).items() if n > (CODE_LINES | COMMANDS)[name]}
+    assert not more, f"above CODE_LINES or COMMANDS: {more}; take as much out, or raise it and say why"
 
 
 def test_functions_do_not_grow():

@@ -46,7 +46,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote provision list --allow @ids.txt --listed",
     ),
     "provision rotate": (
-        "hushmote provision rotate broker new.example --folder fleet-home",
+        "hushmote provision rotate broker b.example new.example --folder fleet-home",
         "hushmote provision rotate aggregator --folder fleet-home",
         "hushmote provision rotate aggregator --folder fleet-home --finish",
         "hushmote provision rotate new-aggregator --folder fleet-home",

@@ -1,5 +1,6 @@
 """Populations that move from day to day, and what a fleet holds where nobody says it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -95,6 +96,8 @@ def moved(people: Population, experiment: Experiment, by: float) -> Population:
     """
     if not by:
         return people
+    if not math.isfinite(by):
+        raise PopulationError(f"a drift is a number, not {by:g}")
     if experiment.type != "number":
         if not 0 <= by <= 1:
             raise PopulationError(

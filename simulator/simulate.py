@@ -10,6 +10,7 @@ from ..device.ldp_client import Experiment
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.answers.rows import CONFIDENCE
 from ..server.arrays import Counts, Floats
+from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
 from ..server.experiments.asking import answers_of, require
 from ..server.experiments.definition import Definition, load
@@ -79,9 +80,12 @@ def simulate(
     reports come in, Showing() for the largest shares. workers: what runs real clients; the numbers are the
     same. advance: told how much more of the work is done, in parts of 1.
 
-    Raises DefinitionError, PopulationError, AttackError, ConvergenceError, EstimateError or WorkersError with
-    one line.
+    Raises UsageError, DefinitionError, PopulationError, AttackError, ConvergenceError, EstimateError or
+    WorkersError with one line.
     """
+    for name, given in (("seed", seed), ("devices", devices)):
+        if given is not None and (not isinstance(given, int | np.integer) or given < 0):
+            raise UsageError(f"{name} is a whole number, 0 or more, not {given}")
     definition = file if isinstance(file, Definition) else load(Path(file))
     payload = definition.payload()
     experiment = parse_experiment(payload)

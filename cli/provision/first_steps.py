@@ -36,7 +36,7 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
         first = _nats_servers(folder, fleet)
     else:
         first = [
-            "next, in this folder if this is the machine; else copy broker/ and aggregator/ to theirs first:",
+            "next, in this folder; to other machines copy broker/ and aggregator/ first:",
             "  1. the broker, in a terminal of its own:",
             *_commands(*_broker(folder, Path(fleet.broker_folder), fleet.broker_user)),
         ]

@@ -18,6 +18,7 @@ from ...server.provisioning.fleet_folder import FleetFolder, now_utc
 from ...server.provisioning.fleet_spec import NATS
 from ...server.provisioning.rotation import reload_broker
 from ...server.wire.topics import check_device
+from ...server.words import numbers
 from .. import tables
 from ..options import DEFAULT_STORE, AsJson, StoreUrl, command, print_json, the_fleet
 from .options import FleetOf, Folder, fleet_name, open_folder, say_next
@@ -165,7 +166,10 @@ def revoke_command(
         )
         return
     certificates = sum(c.serial is not None for c in ended)
-    show.out.print(f"ended: {certificates} certificates, {len(ended) - certificates} logins")
+    logins = len(ended) - certificates
+    show.out.print(
+        f"ended: {numbers.counted(certificates, 'certificate')}, {numbers.counted(logins, 'login')}"
+    )
     left = [reload_broker(opened.fleet)]
     if opened.fleet.broker != NATS:  # which ends it at once
         left.append("a connection that is open stays until it ends: restart mosquitto to end it now")

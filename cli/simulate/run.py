@@ -110,7 +110,7 @@ def _refuse(text: str, given: dict[str, Any]) -> None:
 
 
 def _whole(calls: float | None) -> int | None:
-    if calls is not None and calls != int(calls):
+    if calls is not None and not calls.is_integer():
         raise PopulationError(
             f"--calls of each device is a whole number, not {calls:g}; with --to any, a day"
         )

@@ -174,6 +174,8 @@ def ask(facts: Facts, question: EstimateQuestion) -> Reply:
         if question.against
         else find(facts, selection, unit=question.unit).sentence
     )
+    if question.ranges and estimate.experiment.type == "text" and not question.against:
+        told = ""  # it would say that texts have to be named
     return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows), told)
 
 

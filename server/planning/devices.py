@@ -185,12 +185,12 @@ def check_sizes(question: Question, devices: int | None, domain: int | None) -> 
     """Raise PlanError for an unsupported fleet, domain or question; None is left open."""
     if devices is not None and not 2 <= devices <= MOST_DEVICES:
         raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}", "devices")
-    if question.share is not None and not 0 <= question.share <= 1:
-        raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
     if question.kind == "quantile" and question.share is not None and not 0 < question.share < 1:
         raise PlanError(f"a quantile is between 0 and 1, not {question.share:g}")
+    if question.share is not None and not 0 <= question.share <= 1:
+        raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
     if question.spread is not None and not 0 <= question.spread <= 0.5:
-        raise PlanError(f"a standard deviation is at most half of the range, not {question.spread:g} of it")
+        raise PlanError(f"a standard deviation is from 0 to half of the range, not {question.spread:g} of it")
     if domain is None:
         if question.ranges:
             raise PlanError(

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from ...device.ldp_client import Experiment
+from ..errors import UsageError
 from ..store.store import Store, Version, VersionRefused
 from .forecast import DRY, Forecast, Purse, SharedForecast, daily, rate, shared
 from .policy import Policy
@@ -203,8 +204,12 @@ def read(
         profiles[profile] += 1
         if device in wanted:
             known[device] = profile
+    if boards is not None and boards < profiles.total():
+        raise UsageError(
+            f"{profiles.total():,} devices have reported: --devices is all that are in the field"
+        )
     nothing = (0,) * len(names)
-    profiles[nothing] += max(0, (boards or 0) - profiles.total())
+    profiles[nothing] += (boards or profiles.total()) - profiles.total()
     known |= dict.fromkeys(wanted - known.keys(), nothing)
     return FleetLedger(fleet, budgets, {p: n for p, n in profiles.items() if n}, policy, known)
 

@@ -227,6 +227,8 @@ def flash(
     if unchanged:
         say("already there: " + ", ".join(unchanged))
     say(_LEDGER_LINES[made])
+    if load.yes and not make_ledger:
+        say("--yes is for a ledger that is made: this board keeps the answer that it has")
     if make_ledger and not consent:
         say("silent until somebody at the board says yes: its button, held 3 s, or yes() at its prompt")
     if board.fat:
@@ -249,7 +251,7 @@ _LEDGER_LINES = {
 
 def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) -> bool:
     """Return whether to make a ledger; raises FlashError if these settings and this board do not fit."""
-    fresh = "make new ones with `hushmote provision`"
+    fresh = "make new settings with `hushmote provision`"
     if provision_again:
         if settings.ledger_made or settings.device_id == board.device_id:
             raise FlashError(f"provisioning again needs settings with a new device id: {fresh}")

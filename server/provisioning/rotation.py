@@ -12,6 +12,7 @@ from pathlib import Path
 from .. import private_file
 from ..errors import ProvisionError, refusing
 from ..wire import keys
+from ..words.numbers import counted
 from . import authority
 from . import settings as provision
 from .fleet_folder import AUTHORITY, DOOR, MASTER, OLD_AUTHORITY, ROOT, FleetFolder, FolderError
@@ -49,7 +50,8 @@ SERVE_AGAIN = (
 def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotated:
     """Give the broker new keys and certificates; hosts: its names from now on, none to keep them.
 
-    Raises FolderError if that would change the number of NATS servers.
+    Raises FolderError if that would change the number of NATS servers, or leave a board none of the names
+    that its settings have.
     """
     if hosts:
         if folder.fleet.broker == NATS and len(hosts) != len(folder.fleet.hosts):
@@ -58,7 +60,15 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
             )
         for host in hosts:
             authority.host_name(host)
-        folder = folder.put_fleet(replace(folder.fleet, hosts=tuple(hosts)))
+        fleet = replace(folder.fleet, hosts=tuple(hosts))
+        for path in folder.device_settings():
+            known = provision.broker_names(provision.load_settings(path).mqtt_host)
+            if known and not set(known) & set(fleet.board_hosts):
+                raise FolderError(
+                    f"{path.name} has the broker {', '.join(known)}, and its board would refuse others: name "
+                    "that too, until the board is flashed with another mqtt_host"
+                )
+        folder = folder.put_fleet(fleet)
     made = folder.put_broker(folder.signer(), now, folder.old_signer())
     folder.put_users()  # a folder that took over another's authority lets its devices in
     names = ", ".join(folder.fleet.board_hosts)
@@ -243,7 +253,7 @@ def finish_master(folder: FleetFolder) -> Rotated:
         raise FolderError("no rotation of the master key is under way: start one without --finish")
     folder.put(MASTER, to_text(replace(fleet_keys, masters=fleet_keys.masters[:1])).encode())
     return Rotated(
-        (f"{folder.path / MASTER}: {older} older master keys are gone",),
+        (f"{folder.path / MASTER}: {counted(older, 'older master key')} gone",),
         (
             f"{SERVE_AGAIN}: tags under the old keys no longer count",
             "a board that was not flashed spends its budget on reports that do not count: flash it",
@@ -290,7 +300,9 @@ def renew(
     names = provision.broker_names(settings.mqtt_host)
     if not names or not set(names) <= set(folder.fleet.board_hosts):
         hosts = " or ".join(folder.fleet.board_hosts)
-        raise ProvisionError(f"{path} has the broker {settings.mqtt_host!r}; this fleet's is {hosts}")
+        raise ProvisionError(
+            f"{path} has the broker {settings.mqtt_host!r}, this fleet's is {hosts}: correct its mqtt_host"
+        )
     if settings.key is not None and fleet_keys is None:
         raise ProvisionError(
             f"devices of this fleet have keys, but the folder has none: set {keys.ENVIRONMENT_VARIABLE}"

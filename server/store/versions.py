@@ -3,11 +3,13 @@
 import datetime
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import RowMapping
 
 from ...device.ldp_client import Experiment
+from ..epsilon import MICRO, nats
 from ..wire.experiments import parse_experiment
 from ..wire.limits import kept_hours
 from .database import StoreError
@@ -133,9 +135,10 @@ def check_total(first: Experiment, new: Experiment) -> None:
             f"{new.name} has the budget rule {first.rule} for good: take another name for another rule"
         )
     if new.rule != "unlimited" and new.cap > first.cap:
-        raise VersionRefused(f"{new.name} cannot have a cap above its first, {first.cap}: lower it to that")
+        most = Decimal(first.cap) / {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}[first.rule]
+        raise VersionRefused(f"{new.name} cannot have a cap above its first, {most:f}: lower it to that")
     if new.rule == "count" and new.epsilon != first.epsilon:
-        raise VersionRefused(f"{new.name} counts reports: its epsilon stays {first.epsilon} micro-nats")
+        raise VersionRefused(f"{new.name} counts reports: its epsilon stays {nats(first.epsilon)}")
 
 
 def most_reports(versions: Iterable[Version]) -> dict[int, int | None]:

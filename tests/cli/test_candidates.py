@@ -92,6 +92,7 @@ def test_the_table_is_short_and_files_have_every_row(hushmote, words, tmp_path):
     table = text.split("share of the fleet")[1].split("more rows")[0]
     assert sum(line.startswith("1.") for line in table.splitlines()) == 5
     assert "all others" in table
+    assert "Name the texts" not in text
     assert "95 %" not in table  # the interval of all others holds less often
     assert "That of all others, and of all listed texts together, holds less often" in " ".join(text.split())
     assert "more rows are in a CSV or JSON file: --output FILE." in text

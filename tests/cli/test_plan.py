@@ -219,7 +219,7 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
         ),
         (
             "--devices 1000 --epsilon 1 --values 16 --for mean --deviation 0.6",
-            "at most half of the range, not 0.6 of it",
+            "from 0 to half of the range, not 0.6 of it",
         ),
         (
             "--epsilon 1 --values 16 --for mean --error 0.6s",
@@ -233,7 +233,7 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
         ("--devices 1000 --epsilon 1 --values 16 --range 2 --range 1:2", "do not go together"),
         ("--devices 1000 --epsilon 1 --values 16 --error much", "an error is a number"),
         ("--devices 1000 --epsilon 1 --values 16 --share 2", "from 0 to 1"),
-        ("--devices 1000 --epsilon 1 --values 16 --quantile 1", "between 0 and 1"),
+        ("--devices 1000 --epsilon 1 --values 16 --quantile 1.5", "a quantile is between 0 and 1"),
         ("--devices 1000 --epsilon 1 --values 16 --quantile 0.5 --share 0.5", "--quantile 0.9"),
         ("--devices 1000 --epsilon 1 --values 16 --low 1", "go together"),
         ("--devices 1000 --epsilon 1 --values 16 --low 2 --high 1", "must be below"),

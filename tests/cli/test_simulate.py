@@ -83,6 +83,8 @@ def test_what_a_simulation_writes_is_never_overwritten_unasked(folder: Path):
         (("room.toml", "--devices", "3", "--calls", "1"), "take more --devices or --calls"),
         (("room.toml", "--days", "3", "--drift", "1"), "or leave out --days, --drift"),
         (("room.toml", "--calls", "2.5"), "a whole number, not 2.5"),
+        (("room.toml", "--calls", "nan"), "a whole number, not nan"),
+        (("room.toml", "--to", "sqlite:///a.sqlite", "--drift", "nan"), "a number, not nan"),
         (("room.toml", "--to", "sqlite:///a.sqlite", "--faithful"), "leave out --faithful"),
         (("room.toml", "--fault", "offline=2"), "offline must be a probability"),
         (

@@ -22,6 +22,11 @@ def shown(table: object, width: int) -> str:
     return text.getvalue()
 
 
+def test_where_the_environment_says_no_columns_there_are_80(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    assert tables.PlainConsole().width == 80
+
+
 SHARES = st.floats(-2, 2)
 READINGS = st.floats(-1e9, 1e9)
 # A label is letters alone: all digits that are shown are then numbers'.

@@ -83,6 +83,7 @@ def test_flashing_again_leaves_the_ledger_as_it_was_and_removes_stale_copies(use
         before = used.contents()
         on_board(board, "with open('/ldp_client.py', 'w') as f: f.write('raise SystemExit')")
         again = used.flash(board)
+        assert "--yes is for a ledger that is made: this board keeps the answer that it has" in used.lines
         assert used.contents() == before
         assert again.ledger == "kept"
         assert again.copied == ()

@@ -536,6 +536,12 @@ def test_a_broker_gets_a_new_certificate_and_other_names(run: Run):
     assert "other.example" in Path("fl/fleet.json").read_text()
     run("device", "k3f9", "--folder", "fl")
     assert settings("k3f9").mqtt_host == "other.example"
+    before, after = after, folder.certificate("broker/broker.pem")
+    refused = run("rotate", "broker", "third.example", "--folder", "fl", expect=1)
+    assert "k3f9.settings.json has the broker other.example" in " ".join(refused.split())
+    assert folder.certificate("broker/broker.pem") == after
+    run("rotate", "broker", "other.example", "third.example", "--folder", "fl")
+    after = folder.certificate("broker/broker.pem")
     assert "without a port" in run("rotate", "broker", "x:1", "--folder", "fl", expect=1)
     assert folder.certificate("broker/broker.pem") == after
 

@@ -21,7 +21,8 @@ class PlainConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
-        self.width = self.width or 80  # COLUMNS=0
+        if not self.width:  # COLUMNS=0; any other width may change while it runs
+            self.width = 80
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Return what rich prints for a text."""

@@ -1,6 +1,7 @@
 """Tables at any width: numbers are never cut or broken, labels are shortened, bars go first."""
 
 import io
+import os
 import re
 
 import pytest
@@ -22,9 +23,15 @@ def shown(table: object, width: int) -> str:
     return text.getvalue()
 
 
-def test_where_the_environment_says_no_columns_there_are_80(monkeypatch):
+def test_where_the_environment_says_no_columns_there_are_80_and_a_terminal_may_change_its_own(monkeypatch):
     monkeypatch.setenv("COLUMNS", "0")
     assert tables.PlainConsole().width == 80
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.setenv("TERM", "xterm")
+    console = tables.PlainConsole(force_terminal=True)
+    for columns in (60, 70):
+        monkeypatch.setattr(os, "get_terminal_size", lambda _, n=columns: os.terminal_size((n, 20)))
+        assert console.width == columns
 
 
 SHARES = st.floats(-2, 2)

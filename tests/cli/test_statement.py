@@ -80,7 +80,7 @@ def test_as_pdf_the_label_is_the_first_page(home: Path):
         made = (home / name).read_bytes()
         assert made.startswith(b"%PDF-")
         assert made.rstrip().endswith(b"%%EOF")
-        streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", made, re.DOTALL)
+        streams = re.findall(rb"stream\n(.*?)\nendstream", made, re.DOTALL)
         objects = b"".join(zlib.decompress(s) for s in streams if s[:1] == b"\x78")
         sizes.append(int(re.findall(rb"/Count (\d+)", objects)[0]))
     # Label, files, signature; and in the whole statement at least a page of each chapter between.

@@ -172,7 +172,7 @@ def test_a_version_with_another_epsilon_is_taken_by_store_and_board_and_refused_
         store.add_experiment("c", first)
         client = new_board(first)
         client.sent(client.report("door", True))
-        with pytest.raises(VersionRefused, match="its epsilon stays 500000"):
+        with pytest.raises(VersionRefused, match=r"its epsilon stays 0\.5"):
             store.add_experiment("c", second)
         with pytest.raises(ExperimentRefused, match="its epsilon was pinned as 500000"):
             client.enroll(second)

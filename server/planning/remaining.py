@@ -186,8 +186,8 @@ def read(
 
     policy: of the boards' firmware, None where it is not known. boards: how many are in the field; those that
     were never heard from have their whole budget. devices: ids whose own numbers are wanted.
-    Raises StoreError, also VersionRefused for a fleet that is not there, and UsageError where more than boards
-    have reported.
+    Raises StoreError, also VersionRefused for a fleet that is not there, and UsageError where more than so
+    many have reported.
     """
     if fleet not in store.fleets():
         raise VersionRefused(f"no fleet {fleet} in {store.where}")

@@ -74,7 +74,7 @@ def _renew(opened: FleetFolder, devices: Sequence[str], as_json: bool) -> None:
     """Give boards' settings the keys, certificate and CA in force now."""
     fleet_keys = load_keys(opened.master_file())
     paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices]
-    paths = paths or opened.device_settings()
+    paths = paths or rotation.device_settings(opened)
     for path in paths:
         provision.load_settings(path)  # before the first is changed
     try:

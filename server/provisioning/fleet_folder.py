@@ -154,11 +154,6 @@ class FleetFolder:
         with refusing(FolderError, f"write {path}", f"{path} exists; nothing is overwritten"):
             private_file.replace(path, content)
 
-    def device_settings(self) -> list[Path]:
-        """Return the settings files of devices that are not revoked, in the order of their names."""
-        gone, files = self.journal().revoked, (self.path / DEVICES).glob("*.settings.json")
-        return sorted(path for path in files if path.name.split(".")[0] not in gone)
-
     def put_fleet(self, fleet: FleetSpec) -> FleetFolder:
         """Replace fleet.json and the files that follow from it.
 

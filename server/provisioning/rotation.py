@@ -15,7 +15,7 @@ from ..wire import keys
 from ..words.numbers import counted
 from . import authority
 from . import settings as provision
-from .fleet_folder import AUTHORITY, DOOR, MASTER, OLD_AUTHORITY, ROOT, FleetFolder, FolderError
+from .fleet_folder import AUTHORITY, DEVICES, DOOR, MASTER, OLD_AUTHORITY, ROOT, FleetFolder, FolderError
 from .fleet_spec import NATS, FleetSpec, aggregator_name
 from .master_key import MOST_MASTERS, load_keys, load_unsigned, new_signing_key, to_text
 from .settings import DeviceSettings
@@ -47,6 +47,12 @@ SERVE_AGAIN = (
 )
 
 
+def device_settings(folder: FleetFolder) -> list[Path]:
+    """Return the settings files of devices that are not revoked, in the order of their names."""
+    gone, files = folder.journal().revoked, (folder.path / DEVICES).glob("*.settings.json")
+    return sorted(path for path in files if path.name.split(".")[0] not in gone)
+
+
 def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotated:
     """Give the broker new keys and certificates; hosts: its names from now on, none to keep them.
 
@@ -61,7 +67,7 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
         for host in hosts:
             authority.host_name(host)
         fleet = replace(folder.fleet, hosts=tuple(hosts))
-        for path in folder.device_settings():
+        for path in device_settings(folder):
             known = provision.broker_names(provision.load_settings(path).mqtt_host)
             if known and not set(known) & set(fleet.board_hosts):
                 raise FolderError(

@@ -9,6 +9,9 @@ from ..device.ldp_client import EPSILON_MAX, EPSILON_MIN
 MICRO = 1_000_000
 """Micro-nats in a nat."""
 
+SCALES = {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}
+"""What a cap is multiplied by on boards, for each rule that has one."""
+
 LEAST: int = EPSILON_MIN
 """The smallest ε of a report that boards take, micro-nats."""
 

@@ -169,13 +169,12 @@ def ask(facts: Facts, question: EstimateQuestion) -> Reply:
         sides = (question.against, selection) if question.against else (selection,)
         epsilons = second_epsilon.of_selections(facts, *sides, shuffling=shuffling)
     windows = len({source.window for source in estimate.sources}) if _COMPARED & estimate.answers else 1
-    told = (
-        compared(answers, question)
-        if question.against
-        else find(facts, selection, unit=question.unit).sentence
-    )
-    if question.ranges and estimate.experiment.type == "text" and not question.against:
-        told = ""  # it would say that texts have to be named
+    if question.against:
+        told = compared(answers, question)
+    elif question.ranges and estimate.experiment.type == "text":
+        told = ""  # a finding would say that texts have to be named
+    else:
+        told = find(facts, selection, unit=question.unit).sentence
     return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows), told)
 
 

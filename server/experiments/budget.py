@@ -31,14 +31,12 @@ from ..accounting import (
     exact,
     optimal_total,
 )
-from ..epsilon import MICRO, nats
+from ..epsilon import MICRO, SCALES, nats
 
 Quantity = Annotated[Decimal, Field(allow_inf_nan=False, ge=-(10**15), le=10**15)]
 
 USUAL_DELTA = 1e-6
 """For which a bare rule's guarantee is put into words, where there is one for every δ."""
-
-_SCALE = {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}
 
 
 class ExperimentBudget(BaseModel):
@@ -82,7 +80,7 @@ class ExperimentBudget(BaseModel):
                 return {"rule": "unlimited"}
             assert self.rule is not None
             assert self.cap is not None
-            return {"rule": self.rule, "cap": int(self.cap * _SCALE[self.rule] // 1)}
+            return {"rule": self.rule, "cap": int(self.cap * SCALES[self.rule] // 1)}
         theorem = self._chosen(self.theorem)
         if theorem.rule == "unlimited":
             return {"rule": "unlimited"}
@@ -182,7 +180,7 @@ def rule_guarantee(rule: str, cap: int, epsilon: int) -> Guarantee:
 
 def cap_in_nats(rule: str, cap: int) -> float | None:
     """A cap as people write it: nats (sum), nats squared (squares), reports (count), None (unlimited)."""
-    return None if rule == "unlimited" else cap if rule == "count" else cap / _SCALE[rule]
+    return None if rule == "unlimited" else cap if rule == "count" else cap / SCALES[rule]
 
 
 def _too_many(theorem: Theorem, epsilon: int, wanted: int, allowed: int) -> str:

@@ -205,12 +205,11 @@ def read(
         profiles[profile] += 1
         if device in wanted:
             known[device] = profile
-    if boards is not None and boards < profiles.total():
-        raise UsageError(
-            f"{profiles.total():,} devices have reported: --devices is all that are in the field"
-        )
-    nothing = (0,) * len(names)
-    profiles[nothing] += (boards or profiles.total()) - profiles.total()
+    nothing, heard = (0,) * len(names), profiles.total()
+    if boards is not None:
+        if boards < heard:
+            raise UsageError(f"{heard:,} devices have reported: --devices is all that are in the field")
+        profiles[nothing] += boards - heard
     known |= dict.fromkeys(wanted - known.keys(), nothing)
     return FleetLedger(fleet, budgets, {p: n for p, n in profiles.items() if n}, policy, known)
 

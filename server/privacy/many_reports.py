@@ -146,7 +146,7 @@ def loss_rows(epsilon: int, reports: int, fails: float) -> list[LossRow]:
     if not eta:
         return rows
     for cls in THEOREMS.values():
-        if cls in _BOUND_LOSS and cls is not RogersFilter:  # his loss depends on the total that it is to keep
+        if cls in _BOUND_LOSS and cls is not RogersFilter:  # whose loss depends on the total to keep
             loss = cls(1.0, eta).spent(history).epsilon
         elif cls is Optimal:
             loss = _optimal_loss(epsilon, reports, eta)

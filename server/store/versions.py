@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from ...device.ldp_client import Experiment
-from ..epsilon import MICRO, nats
+from ..epsilon import SCALES, nats
 from ..wire.experiments import parse_experiment
 from ..wire.limits import kept_hours
 from .database import StoreError
@@ -135,7 +135,7 @@ def check_total(first: Experiment, new: Experiment) -> None:
             f"{new.name} has the budget rule {first.rule} for good: take another name for another rule"
         )
     if new.rule != "unlimited" and new.cap > first.cap:
-        most = Decimal(first.cap) / {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}[first.rule]
+        most = Decimal(first.cap) / SCALES[first.rule]
         raise VersionRefused(f"{new.name} cannot have a cap above its first, {most:f}: lower it to that")
     if new.rule == "count" and new.epsilon != first.epsilon:
         raise VersionRefused(f"{new.name} counts reports: its epsilon stays {nats(first.epsilon)}")

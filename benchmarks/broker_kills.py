@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import paho.mqtt.client as mqtt
 from brokers import publish
-from paho.mqtt.enums import CallbackAPIVersion
+from handshakes import keep_reports
 from results_file import Options, run
 
 # isort: split
@@ -125,23 +124,9 @@ async def rate(port: int, hold_s: float | None, seconds: float) -> float:
 def cost(case: Case, queued: int, seconds: float) -> float:
     """Reports a second that are acknowledged while `queued` wait for an absent subscriber."""
     with case.setting.broker() as broker:
-        subscribe(broker.port)
+        asyncio.run(keep_reports(broker.port, None))
         publish(broker.port, [(topics.report_topic("rate", f"q{i}"), bytes(19)) for i in range(queued)])
         return asyncio.run(rate(broker.port, case.hold_s, seconds))
-
-
-def subscribe(port: int) -> None:
-    """Leave a session that the broker queues every report for."""
-    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="queue", clean_session=False)
-    subscribed = []
-    client.on_subscribe = lambda *_: subscribed.append(True)
-    client.connect("127.0.0.1", port)
-    while not client.is_connected():
-        client.loop(0.1)
-    client.subscribe(topics.report_filter(), 1)
-    while not subscribed:
-        client.loop(0.1)
-    client.disconnect()
 
 
 def cases(options: Options) -> dict:

@@ -31,6 +31,7 @@ from results_file import Options, memory_mib, run
 from hushmote.device.async_reporter import _packet, _text
 from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.provisioning import authority
+from hushmote.server.wire import topics
 
 FLEET = "home"
 EXPERIMENT = b'{"v":1,"name":"room_temp"}'.ljust(420)  # as long as a signed one of a tree is
@@ -142,11 +143,11 @@ async def each(boards: list[Board], what) -> None:
 
 
 async def keep_reports(where: int | str, context: ssl.SSLContext | None) -> None:
-    """Let the broker keep reports for an aggregator that is away."""
+    """Let the broker keep reports for an aggregator that is away; where: an MQTT port, or NATS' URL."""
     if isinstance(where, int):
         aggregator = Board(-1, 0x2C)
         await aggregator.connect(where, context)
-        await aggregator.subscribe(1, f"hushmote/v1/{FLEET}/report/+".encode())
+        await aggregator.subscribe(1, topics.report_filter().encode())
         await aggregator.close()
         return
     import nats

@@ -5,29 +5,27 @@
 published: mean squared error over all ranges, D = 256, e^ε = 3: published trees with equal weights, Haar
 wavelets (Cormode, Kulkarni, Srivastava 2019) and the chosen tree, three populations, Monte Carlo and exact.
 gains, measured_gains: the chosen tree over fanout 4 with equal weights, by formula, and by Monte Carlo.
-beside_powers, over_domains: domains beside powers of two.
+beside_powers: domains beside powers of two.
 What re-weighting the least squares by what a first pass found gains is measured by fisher.py.
 
-Writes benchmarks/results/ranges.json and ranges.png.
+Writes benchmarks/results/ranges.json.
 """
 
-import sys
 import time
 from collections.abc import Callable, Sequence
-from unittest.mock import patch
 
 import numpy as np
 import published
 from draws import LN_3, mean_and_error, mean_over_ranges, variance_over_ranges
 from draws import shares as population
-from results_file import RESULTS, Options, run
+from results_file import Options, run
 from scipy.linalg import hadamard
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import mechanism_of
-from hushmote.server.mechanisms.channel import Channel, level_channel
+from hushmote.server.mechanisms.channel import level_channel
 from hushmote.server.mechanisms.tree.choice import level_channels, workload_variance
 from hushmote.server.mechanisms.workload import ALL_RANGES, PREFIXES, Workload
 from hushmote.simulator import vectorised
@@ -164,9 +162,7 @@ def measured_gains(options: Options) -> list[dict]:
         off = ratio * float(np.hypot(*(got[:, 2] / got[:, 1])))
         row = {"domain": domain, "epsilon": epsilon / 1e6, "measured": ratio, "monte_carlo_error": off}
         row |= {"formula": formula(pair[0], ALL_RANGES) / formula(pair[1], ALL_RANGES), "runs": runs}
-        row["exact"] = exact(pair[0], shares) / exact(pair[1], shares)
-        with patch.object(Channel, "assumed", Channel.variance):  # an estimator that takes rare values'
-            rows.append(row | {"exact_rare": exact(pair[0], shares) / exact(pair[1], shares)})
+        rows.append(row | {"exact": exact(pair[0], shares) / exact(pair[1], shares)})
     return rows
 
 
@@ -178,50 +174,6 @@ def beside_powers(options: Options) -> list[dict]:
     return rows
 
 
-def over_domains(options: Options) -> dict[str, list]:
-    """Variance times reports over all ranges at ε = 1, for the plot."""
-    domains = sorted({round(16 * 2 ** (i / 8)) for i in range(65)} | {4**i + 1 for i in range(2, 7)})
-    domains = domains[:: 10 if options.quick else 1]
-    result: dict[str, list] = {"domain": domains}
-    result["chosen"] = [oracle.choose(d, 1_000_000, ALL_RANGES).variance for d in domains]
-    for fanout in (2, 4, 16):
-        one = [formula(equal(d, 1_000_000, fanout), ALL_RANGES) for d in domains]
-        result[f"fanout {fanout}, equal"] = one
-    return result
-
-
-def plot(domains: dict[str, list], table: list[dict]) -> None:
-    from hushmote.server.answers.figure import COLOURS, figure, style
-
-    with figure(RESULTS / "ranges.png", columns=2) as (_, (left, right)):
-        names = [row["plan"].replace(", equal", ",\nequal") for row in table]
-        got = [row["even"]["against_sample_1e-6"] for row in table]
-        bars = left.bar(names, got, color=[COLOURS[4]] * (len(got) - 1) + [COLOURS[0]], width=0.62)
-        left.bar_label(bars, [f"{x:.3f}" for x in got], padding=3, fontsize=9)
-        best = PUBLISHED["Haar"]
-        left.axhline(best, color=COLOURS[1], linewidth=1.2, linestyle="--")
-        left.text(4, best + 0.007, "best published,\n0.499", color=COLOURS[1], fontsize=9, ha="center")
-        about = "256 values, e^ε = 3, even population, 1e-6 at 2^26 reports"
-        style(left, "Mean squared error over all ranges", about, ylabel="1e-6")
-        left.tick_params(axis="x", labelsize=8.5)
-        left.grid(axis="x", visible=False)
-        lines = {"fanout 16, equal": 2, "fanout 4, equal": 1, "fanout 2, equal": 3, "chosen": 0}
-        for name, colour in lines.items():
-            width = 2.4 if name == "chosen" else 1.3
-            right.plot(domains["domain"], domains[name], color=COLOURS[colour], label=name, linewidth=width)
-        right.set_xscale("log", base=2)
-        ticks = [16, 64, 256, 1024, 4096]
-        right.set_xticks(ticks, [str(d) for d in ticks])
-        right.minorticks_off()
-        right.set_xlim(14, 4900)
-        right.set_ylim(0)
-        right.legend(frameon=False, loc="upper left")
-        about = "mean variance over all ranges, times reports, ε = 1, by formula"
-        style(right, "Any number of values", about, xlabel="values")
-
-
 if __name__ == "__main__":
-    parts = (gains, measured_gains, beside_powers, over_domains)
-    found = run(__doc__, "ranges.json", {"published": over_published} | {p.__name__: p for p in parts})
-    if {"published", "over_domains"} <= set(found) and "--quick" not in sys.argv:
-        plot(found["over_domains"], found["published"])
+    parts = (gains, measured_gains, beside_powers)
+    run(__doc__, "ranges.json", {"published": over_published} | {p.__name__: p for p in parts})

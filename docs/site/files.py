@@ -32,7 +32,6 @@ PATTERNS = (
     "SECURITY.md",
     "benchmarks/README.md",
     "benchmarks/results/*.md",
-    "benchmarks/results/*.png",
     "clients/c/**/*.[ch]",
     "clients/c/**/*.ino",
     "clients/c/**/*.md",

@@ -180,13 +180,19 @@ def test_a_board_sends_nothing_where_it_refuses_the_broker_or_the_broker_refuses
     fleet.broker.reload()
     no_trust = "the broker is refused: The certificate is not correctly signed by the trusted CA"
     not_let_in = "the broker refuses this board's certificate, or wants one"
-    for path, error in (
-        (fleet.settings("strange", mqtt_ca=strange_ca), no_trust),
-        (fleet.settings("bare", mqtt_cert=None, mqtt_key=None), not_let_in),
-        (revoked, not_let_in),
-    ):
-        said = fleet.board(path)
-        assert (said["sent"], said["error"]) == (0, error)
+
+    def error(path: Path) -> str:
+        """Why a board sends nothing; TCP drops what the broker said last if the board is still writing."""
+        for _ in range(20):
+            said = fleet.board(path)
+            assert said["sent"] == 0
+            if said["error"] != "the broker closed the connection":
+                return said["error"]
+        return ""
+
+    assert error(fleet.settings("strange", mqtt_ca=strange_ca)) == no_trust
+    assert error(fleet.settings("bare", mqtt_cert=None, mqtt_key=None)) == not_let_in
+    assert error(revoked) == not_let_in
     said = fleet.board(fleet.settings("misled", "127.0.0.2"))
     assert said["sent"] == 0
     assert "does not match with the expected CN" in said["error"]

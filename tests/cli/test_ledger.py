@@ -123,10 +123,8 @@ def test_versions_of_several_epsilons_count_as_the_dearest_and_withdrawn_ones_ar
     found = read(url, devices=["d9"])
     line = found.lines(TODAY)[0]
     assert (line.budget.cheapest, line.budget.dearest, line.holds) == (500_000, 1_000_000, 8)
-    assert found.left(found.devices["d9"]) == (
-        4,
-        0,
-    )  # it has 6; the server cannot know, and says no more than is certain
+    # It has 6 of a; the server cannot know, and says no more than is certain.
+    assert found.left(found.devices["d9"]) == (4, 0)
     assert found.budgets[1].state == "withdrawn"
     output = ledger("--store", url).output
     assert "a: versions differ in ε" in output

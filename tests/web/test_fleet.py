@@ -9,7 +9,7 @@ from accessibility import barriers
 from babel import Locale
 from boards import experiment, payload_of, reports
 from browser import SWISS, paged
-from running import running
+from running import running, until
 
 from hushmote.server.answers.finding import Finding, find, reports_a_day
 from hushmote.server.answers.query import Facts, Selection
@@ -39,13 +39,14 @@ def count(store, devices, exp=TEMP):
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with two experiments, one of them a stranger's."""
+    """A store with two experiments, one of them a stranger's; the day is not over for a minute."""
+    until(lambda: f"{datetime.datetime.now(datetime.UTC):%H:%M}" != "23:59", "the day does not end")
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         store.add_fleet("home", keyed=False)
         store.add_fleet("work", keyed=True)
-        until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(41)
+        last = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(41)
         words = Description("°C", "How warm is it?", "heating@example.org")
-        store.add_experiment("home", payload_of(TEMP), until, description=words)
+        store.add_experiment("home", payload_of(TEMP), last, description=words)
         store.add_experiment("home", payload_of(EVIL), description=Description(SCRIPT, SCRIPT, SCRIPT))
         yield store
 
@@ -60,9 +61,8 @@ def test_what_there_is_while_it_grows(browser, store):
     with paged(url(store)) as page:
         browser.open(page)
         browser.says(f"evil of fleet home, asked by {SCRIPT}")  # a stranger's words are words
-        browser.says(
-            f"2{SWISS}000 reports in all, 2{SWISS}000 today (UTC). Asked until "
-        )  # as the Swiss write it
+        # As the Swiss write it.
+        browser.says(f"2{SWISS}000 reports in all, 2{SWISS}000 today (UTC). Asked until ")
         browser.says("temp of fleet home, asked by heating@example.org")
         browser.says("Fleet home: it is open. Its reports have no tags, so anyone can forge some.")
         browser.says("Fleet work: every report has a tag that only its own device can make.")

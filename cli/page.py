@@ -96,6 +96,7 @@ def _page(options: PageOptions) -> None:
             reports_to = None if typed else _without_login(reached[0])
             publisher = ReportPublisher(*reached, fleets=None if options.fleet is None else [options.fleet])
             door = door_application(stack.enter_context(publisher))
+        os.nice(5)  # on a shared machine the aggregator goes first
         settings = PageSettings(options.store, host, port, options.fleet, asked, token, door, known, public)
         serve(settings, lambda url: _tell(url, reports_to, token))
 
@@ -109,11 +110,10 @@ def _without_login(address: BrokerAddress) -> str:
 
 
 def _tell(url: str, reports_to: str | None, token: str | None) -> None:
-    """Print where the page is, which begins; reports_to: a broker not given on the command line.
+    """Print where the page is; reports_to: a broker that was not given on the command line.
 
     The link has the token only on a terminal: a service's output is kept in a journal.
     """
-    os.nice(5)  # on a shared machine the aggregator goes first
     link = f"{url.rstrip('/')}/?token={quote(token)}" if token and sys.stdout.isatty() else url
     typer.echo(f"the page is at {link}")
     if reports_to is not None:

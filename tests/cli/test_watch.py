@@ -12,8 +12,7 @@ import pytest
 from boards import experiment, payload_of, reports
 from command_line import hushmote
 from filled import fill
-from later import later
-from running import until
+from later import away_from_midnight, later
 from terminal import INTERRUPT, Terminal
 
 from hushmote.cli.watch import SeenStore
@@ -91,7 +90,7 @@ def test_a_store_that_goes_and_comes_and_a_service_manager_that_ends_it(store, u
 
 @pytest.mark.parametrize("columns", [80, 45])
 def test_one_picture_fits(store, url, tmp_path, columns):
-    until(lambda: f"{datetime.datetime.now(datetime.UTC):%H:%M}" != "23:59", "the day does not end")
+    away_from_midnight()
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     for exp in (TEMP, MODE):
         fill(store, "home", payload_of(exp), {today: 200_000})

@@ -55,6 +55,7 @@ def _called(*arguments: str, expect: int) -> str:
     out, error = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["hushmote", *arguments]),
+        mock.patch.object(os, "nice"),  # a page's process lets others go first; this one would do so for good
         mock.patch.object(show.out, "_width", 80),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(error),

@@ -1,8 +1,9 @@
-"""A clock that goes ahead, as it does where nothing is committed for a while."""
+"""The time of day: a clock that goes ahead, and tests that would not see a day end."""
 
 import datetime
 
 import pytest
+from running import until
 
 
 def later(monkeypatch: pytest.MonkeyPatch, by: datetime.timedelta) -> None:
@@ -10,3 +11,8 @@ def later(monkeypatch: pytest.MonkeyPatch, by: datetime.timedelta) -> None:
     now = datetime.datetime.now
     clock = type("Later", (datetime.datetime,), {"now": staticmethod(lambda tz=None: now(tz) + by)})
     monkeypatch.setattr(datetime, "datetime", clock)
+
+
+def away_from_midnight() -> None:
+    """Return where the day, UTC, has a minute left: what looks for "today" is over by then."""
+    until(lambda: f"{datetime.datetime.now(datetime.UTC):%H:%M}" != "23:59", "the day does not end")

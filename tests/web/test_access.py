@@ -449,7 +449,7 @@ class TestStart:
         ):
             said = hushmote("page", "--http", "127.0.0.1:0", *arguments, cwd=tmp_path, expect=1)
             assert words in said
-        assert os.nice(0) == nice, "what never began goes last, and all that this process starts"
+        assert os.nice(0) == nice, "this process goes last from now on, and all that it starts"
 
     def test_loopback(self):
         assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))

@@ -9,7 +9,8 @@ from accessibility import barriers
 from babel import Locale
 from boards import experiment, payload_of, reports
 from browser import SWISS, paged
-from running import running, until
+from later import away_from_midnight
+from running import running
 
 from hushmote.server.answers.finding import Finding, find, reports_a_day
 from hushmote.server.answers.query import Facts, Selection
@@ -40,13 +41,13 @@ def count(store, devices, exp=TEMP):
 @pytest.fixture
 def store(tmp_path):
     """A store with two experiments, one of them a stranger's; the day is not over for a minute."""
-    until(lambda: f"{datetime.datetime.now(datetime.UTC):%H:%M}" != "23:59", "the day does not end")
+    away_from_midnight()
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         store.add_fleet("home", keyed=False)
         store.add_fleet("work", keyed=True)
-        last = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(41)
+        until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(41)
         words = Description("°C", "How warm is it?", "heating@example.org")
-        store.add_experiment("home", payload_of(TEMP), last, description=words)
+        store.add_experiment("home", payload_of(TEMP), until, description=words)
         store.add_experiment("home", payload_of(EVIL), description=Description(SCRIPT, SCRIPT, SCRIPT))
         yield store
 

@@ -20,7 +20,6 @@ STRICT = (
     "-Werror",
 )
 SECTIONS = ("-ffunction-sections", "-fdata-sections")
-TIMEOUT_S = 300
 _BARE = (*SECTIONS, "-Wl,--gc-sections", "--specs=nano.specs", "--specs=nosys.specs", "-nostartfiles")
 _BARE += ("-T", str(RIG / "bare.ld"), str(RIG / "start.c"))
 _QEMU = ("-nographic", "-monitor", "none", "-serial", "none", "-semihosting", "-kernel")
@@ -62,8 +61,8 @@ class Target:
 
     def build(self, program: Path, sources: Sequence[Path], *flags: str) -> Path:
         """Compile and link; what the compiler says goes to standard error, and CalledProcessError ends it."""
-        command = [self.compiler, *STRICT, *self.chip, f"-I{CORE}", *flags, *map(str, sources)]
-        subprocess.run([*command, *self.flags, "-lm", "-o", str(program)], check=True, timeout=TIMEOUT_S)
+        command = [self.compiler, *STRICT, *self.chip, f"-I{CORE}", *flags, *map(str, sources), *self.flags]
+        subprocess.run([*command, "-lm", "-o", str(program)], check=True, timeout=runtimes.TIMEOUT_S)
         if self is PICO_CHIP:
             copy = ["arm-none-eabi-objcopy", "-O", "binary", str(program), str(program.with_suffix(".bin"))]
             subprocess.run(copy, check=True)
@@ -74,7 +73,7 @@ class Target:
         environment = {**os.environ, "HUSHMOTE_PICO": str(PICO)}
         command = [*self.runner, str(program)]
         return subprocess.run(
-            command, capture_output=True, text=True, env=environment, timeout=TIMEOUT_S, check=False
+            command, capture_output=True, text=True, env=environment, timeout=runtimes.TIMEOUT_S, check=False
         )
 
 

@@ -34,7 +34,7 @@ def checked(target: c_targets.Target, folder: Path) -> str | None:
     try:
         done = target.run(program)
     except subprocess.TimeoutExpired:
-        return f"no end after {c_targets.TIMEOUT_S} s"
+        return f"no end after {runtimes.TIMEOUT_S} s"
     said = done.stdout + done.stderr  # QEMU's semihosting writes to the latter
     if done.returncode or not _VERDICT.search(said):
         return f"exit status {done.returncode}\n{said}"

@@ -34,7 +34,7 @@ from hushmote.server.provisioning.interpreters import PROBE, VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 RIG = ROOT / ".rig"
-TIMEOUT_S = 600  # of a program that hangs
+TIMEOUT_S = pico_board.TIMEOUT_S  # only a program that hangs meets it
 
 # Run on a board afterwards: what was copied is removed again.
 _LEAVE = """

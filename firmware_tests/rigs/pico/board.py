@@ -23,7 +23,7 @@ RIG = HERE.parents[2] / ".rig"
 DEVICE = HERE.parents[2] / "device"
 FIRMWARE = RIG / "pico" / "firmware.bin"
 FROZEN = RIG / "pico" / "frozen.bin"
-TIMEOUT_S = 600
+TIMEOUT_S = 1200
 _ENVIRONMENT = {**os.environ, "HUSHMOTE_PICO": str(RIG / "pico")}
 
 

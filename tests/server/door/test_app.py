@@ -374,7 +374,7 @@ def test_a_client_that_reads_and_writes_slowly_is_served_and_one_that_is_too_slo
 
 def test_a_flood_leaves_the_door_answering(broker, caplog):
     """Sixty clients that send without a pause, and as many that stop in the middle: who comes is answered."""
-    rates = Rates(WIDE.device, WIDE.address, Rate(50, 50))
+    rates = Rates(WIDE.device, WIDE.address, Rate(1, 50))  # any machine has more than one request a second
     with opened(broker, rates=rates, most_connections=64) as door:
         stopped = threading.Event()
         idle = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(60)]
@@ -392,7 +392,7 @@ def test_a_flood_leaves_the_door_answering(broker, caplog):
         for thread in threads:
             thread.start()
         try:
-            until(lambda: door.door.answers["POST", 429] > 200, "the flood is refused")
+            until(lambda: door.door.answers["POST", 429] > 200, lambda: f"refused: {door.door.answers}")
             for _ in range(5):
                 assert door.ask("GET", "/healthz").status == 200
             assert door.publisher.in_flight <= 60

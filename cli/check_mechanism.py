@@ -87,22 +87,22 @@ def check_mechanism_command(
         raise UsageError("name a mechanism to prove, or give --samples to draw from one of each")
     if mechanism.endswith(".toml"):
         mechanism = load(Path(mechanism)).experiment().mechanism
-    found = [one if as_json else _shown(one) for one in check(mechanism, runtime)]
-    broken = [one.name for one in found if one.holds is False]
+    properties = [one if as_json else _shown(one) for one in check(mechanism, runtime)]
+    broken = [one.name for one in properties if one.holds is False]
     if as_json:
         print_json(
-            {"mechanism": mechanism, "holds": not broken, "properties": [one.to_dict() for one in found]}
+            {"mechanism": mechanism, "holds": not broken, "properties": [one.to_dict() for one in properties]}
             | more
         )
     if broken:
         raise PropertyBroken(f"{mechanism} must not be used: it fails {', '.join(broken)}")
 
 
-def _shown(found: Property) -> Property:
+def _shown(known: Property) -> Property:
     """Print a property as soon as it is looked at."""
-    style = "red" if found.holds is False else ""
-    show.out.print(f"{found.name:<10}  {_WORDS[found.holds]}: {found.words}", style=style, soft_wrap=True)
-    return found
+    style = "red" if known.holds is False else ""
+    show.out.print(f"{known.name:<10}  {_WORDS[known.holds]}: {known.words}", style=style, soft_wrap=True)
+    return known
 
 
 def payloads(name: str | None, further: bool = True) -> list[bytes]:

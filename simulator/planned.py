@@ -65,14 +65,14 @@ class PlannedFleet:
         """The planned error beside the measured one; given: the population is another than planned."""
         domain = self.definition.domain
         weights = np.stack([self.places.statistic(domain, i) for i in self._asked(truth, given)], axis=1)
-        found = estimates.linear_many(weights)
+        estimated = estimates.linear_many(weights)
         planned = self.planned.devices * expected_reports(estimates.experiment, self.planned.calls)
         return PlannedError(
             in_words(self.question),
             self.question.kind == "mean",
             float(self.planned.error) * math.sqrt(planned / estimates.reports),
-            Z * _root_mean_square(found.stderr),
-            _root_mean_square(found.value - truth @ weights),
+            Z * _root_mean_square(estimated.stderr),
+            _root_mean_square(estimated.value - truth @ weights),
         )
 
     def _asked(self, truth: Floats, given: bool) -> list[int]:

@@ -175,9 +175,9 @@ def _range(readings: Floats) -> tuple[float, float, int]:
 
 def _unit(column: str) -> str:
     """The unit that a column's name plainly has: "temp_c", "temperature (°C)"; else an empty text."""
-    found = _IN_HEADING.search(column)
-    if found:
-        return found[1].strip()
+    match = _IN_HEADING.search(column)
+    if match:
+        return match[1].strip()
     *before, last = re.split(r"[_\s]+", column.lower())
     if last in _TEMPERATURE and not any(word.startswith("temp") for word in before):
         return ""

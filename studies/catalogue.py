@@ -212,4 +212,4 @@ def write(name: str, result: StudyResult, path: Path) -> None:
     if path.suffix.lower() == ".csv":
         write_csv(path, result.rows)
     else:
-        _module(name).draw(path, result.found)
+        _module(name).draw(path, result.pictured)

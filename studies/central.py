@@ -179,14 +179,14 @@ def _after(row: Row, asked: CentralParameters) -> list[StudyTable | str]:
     ]
 
 
-def draw(path: Path, found: tuple[list[tuple[str, list[EpsilonChoice]]], float]) -> None:
+def draw(path: Path, pictured: tuple[list[tuple[str, list[EpsilonChoice]]], float]) -> None:
     """Write both bounds on the posterior against ε, a panel for each statistic, with the risk's line.
 
-    found: universes, each with its name, its colour and what was found for the same statistics; and the risk.
+    pictured: universes, each with its name, its colour and what the same statistics got there; and the risk.
     """
     from .drawing import COLOURS, heading, legend_below, panel, panels
 
-    universes, risk = found
+    universes, risk = pictured
     # Of the upper and of the tight bound, universe by universe.
     pairs = [(COLOURS[i], COLOURS[j]) for i, j in ((1, 0), (5, 2), (3, 4), (6, 6))]
     with panels(path, len(universes[0][1])) as (made, drawn):

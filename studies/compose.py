@@ -62,8 +62,8 @@ def run(asked: ComposeParameters, running: Running) -> StudyResult:
     if not asked.all:
         notes = [f"Left out, as they hold no LDP here: {', '.join(left)}. all=yes shows them."]
     shown = (*_answer(history, rows), "", table, *notes, _meaning(own))
-    found = (history, asked.delta)
-    return StudyResult(json | {"theorems": [row.to_dict() for row in rows]}, shown, found)
+    pictured = (history, asked.delta)
+    return StudyResult(json | {"theorems": [row.to_dict() for row in rows]}, shown, pictured)
 
 
 def release(text: str) -> tuple[ReportCost, int]:
@@ -150,11 +150,11 @@ def _meaning(own: float) -> str:
     )
 
 
-def draw(path: Path, found: tuple[History, float]) -> None:
+def draw(path: Path, pictured: tuple[History, float]) -> None:
     """Write what the first n releases are, n up to all, and the δ that theorems add against ε of all."""
     from .drawing import figure, legend_below, number_axis, panel
 
-    history, slack = found
+    history, slack = pictured
     points = _PREFIXES if len(history.epsilons) <= _MANY else _FEW_PREFIXES
     counts = np.unique(np.linspace(1, history.count, points).astype(int)).tolist()
     so_far = _spent([compose(_first(history, count), slack) for count in counts])

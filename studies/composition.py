@@ -156,11 +156,11 @@ def run(asked: CompositionParameters, running: Running) -> StudyResult:
 # --- The picture ----------------------------------------------------------------------------------
 
 
-def draw(path: Path, found: tuple[float, list[View], Row]) -> None:
+def draw(path: Path, pictured: tuple[float, list[View], Row]) -> None:
     """Write the views, the reports until the budget is spent, and the tutorial's example."""
     from .drawing import COLOURS, figure, panel
 
-    nats, views, json = found
+    nats, views, json = pictured
     lines = {
         "basic": ("basic: ε-LDP", COLOURS[0], "-"),
         "zcdp": ("zCDP filter: (ε, δ)-LDP", COLOURS[1], "-"),

@@ -130,11 +130,11 @@ def look(theorem: str) -> dict[str, Any]:
     return {"color": colour, "lw": width, "zorder": 7 - width}
 
 
-def draw(path: Path, found: tuple[CurvesParameters, list[Curve]]) -> None:
+def draw(path: Path, pictured: tuple[CurvesParameters, list[Curve]]) -> None:
     """Write the curves, a panel for each total."""
     from .drawing import heading, legend_below, panel, panels
 
-    asked, curves = found
+    asked, curves = pictured
     totals = list(dict.fromkeys(curve.total for curve in curves))
     title, x, y = {
         "epsilon": ("The largest ε of each of n reports", "number of reports n", "ε of each report, nats"),

@@ -242,10 +242,10 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
 def smallest(fleet: Fleet, machine: Machine = Machine()) -> Needs:
     """The first of SETUPS that is enough; else the last, in regions. Raises ScaleError."""
     for setup in SETUPS:
-        found = needs(fleet, setup, machine)
-        if found.regions == 1:
-            return found
-    return found
+        least = needs(fleet, setup, machine)
+        if least.regions == 1:
+            return least
+    return least
 
 
 def breaks_at(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> tuple[int, Limit] | None:

@@ -3,8 +3,8 @@
 A study is a module of this folder with a function `run(asked, running)`. The type of `asked` is a model of
 its parameters, a subclass of StudyParameters. `run` returns a StudyResult. What it found are rows, plain
 values by name: JSON and CSV have them as they are, and table() prints them. A study with a picture has a
-function `draw(path, found)`, too; matplotlib takes a second to load, so only that imports it, by drawing.py.
-`catalogue.py` names the studies.
+function `draw(path, pictured)`, too. matplotlib takes a second to load, so only that function imports it, by
+drawing.py. `catalogue.py` names the studies.
 """
 
 import csv
@@ -56,12 +56,12 @@ class StudyResult:
     """What a study found.
 
     json: plain values. shown: tables and paragraphs as they are printed, a paragraph with "# " in bold.
-    found: what the study's picture is drawn from. rows: of a CSV file, plain values by their column.
+    pictured: what the study's picture is drawn from. rows: of a CSV file, plain values by their column.
     """
 
     json: Any
     shown: Sequence[StudyTable | str]
-    found: Any = None
+    pictured: Any = None
     rows: Sequence[Row] = ()
 
 

@@ -231,11 +231,11 @@ def _shown_cells(devices: int, cells: Sequence[Row]) -> list[StudyTable | str]:
     ]
 
 
-def draw(path: Path, found: tuple[list[Row], list[Row]]) -> None:
+def draw(path: Path, pictured: tuple[list[Row], list[Row]]) -> None:
     """Write errors against the lifetime budget, and what splitting it costs."""
     from .drawing import COLOURS, curve, figure, panel
 
-    rows, cases = found
+    rows, cases = pictured
     devices = rows[0]["devices"]
     with figure(path, columns=2) as (_, (left, right)):
         for (way, (_, label)), colour in zip(WAYS.items(), COLOURS, strict=False):

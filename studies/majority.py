@@ -49,11 +49,11 @@ def run(asked: MajorityParameters, running: Running) -> StudyResult:
     return StudyResult({"total": total, "reports": n, "rows": rows}, shown, (total, n))
 
 
-def draw(path: Path, found: tuple[float, int]) -> None:
+def draw(path: Path, pictured: tuple[float, int]) -> None:
     """Write both curves from 1 report on."""
     from .drawing import COLOURS, figure, heading, legend_below, panel
 
-    total, most = found
+    total, most = pictured
     numbers = np.arange(1, whole("the number of reports", most, low=2) + 1)
     raw, envelope = majority_epsilon(numbers, total), majority_envelope(numbers, total)
     with figure(path) as (made, (axes,)):

@@ -64,7 +64,7 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
     output_folder(asked.out)
     start = time.monotonic()
     study = run_design(QUICK if asked.quick else FULL, own, running)
-    found, shown_tables = write_folder(study, asked.out)
+    results, shown_tables = write_folder(study, asked.out)
     seconds = time.monotonic() - start
     surprises = StudyTable(
         "surprises of a well-known study, and their causes", ("surprise", "cause"), _CAUSES, (0, 1)
@@ -72,7 +72,7 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
     everything = [*study.points, *study.flawed]
     z = np.array([point.deviations for point in everything])
     beyond = int(np.sum(np.abs(z) > findings.DISAGREES))
-    curves, agree = len(found["agreement"]), sum(row["agrees"] for row in found["agreement"])
+    curves, agree = len(results["agreement"]), sum(row["agrees"] for row in results["agreement"])
     agreement = (
         f"{agree} of {curves} curves agree with theory: of {len(z):,} points {beyond} are more than "
         f"{findings.DISAGREES:g} standard deviations off, the farthest {max(z, key=abs):+.1f}; the "
@@ -94,7 +94,7 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
         "curves": curves,
         "curves_that_agree": agree,
         "farthest_deviation": round(max(z, key=abs), 2),
-        **{name: found[name] for name in ("fits", "length_fits", "break_even")},
+        **{name: results[name] for name in ("fits", "length_fits", "break_even")},
         "hierarchy_wins_from": findings.flaw_break_even(study),
     }
     return StudyResult(json, shown)
@@ -113,7 +113,7 @@ def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[An
         study.short, [one for one in study.series if len(one.counts) in asked], middle
     )
     verdicts = findings.all_verdicts(study)
-    found: dict[str, Sequence[Any]] = {
+    results: dict[str, Sequence[Any]] = {
         "ranges": study.points,
         "flaws": study.flawed,
         "fits": findings.fits([*study.points, *study.flawed]),
@@ -122,20 +122,20 @@ def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[An
         "break_even": even,
         "agreement": verdicts,
     }
-    for name, rows in found.items():
+    for name, rows in results.items():
         if rows:
             write_csv(folder / f"{name}.csv", plain(rows), "{:.6g}".format, "\n")
     first, *others = shown = [
         tables.agreement(verdicts),
         tables.results(study.points, middle),
-        tables.lengths(found["length_fits"]),
+        tables.lengths(results["length_fits"]),
         tables.even(even),
         tables.flaws(study.design, study.flaw_series),
     ]
     (folder / "tables.md").write_text("\n".join(map(tables.markdown, shown)), encoding="utf-8")
     for name, draw in FIGURES.items():
         draw(study, folder / f"{name}.png")
-    return found, [*others, first]
+    return results, [*others, first]
 
 
 # --- Ranges that somebody asks for ----------------------------------------------------------------

@@ -140,9 +140,9 @@ def verdicts(points: Sequence[Point], kind: str) -> list[Row]:
         ratios = [point.rmse / point.predicted for point in group]
         off = [point.deviations for point in group]
         beyond = sum(abs(z) > DISAGREES for z in off)
-        found = {"points": len(group), "mean_ratio": float(np.mean(ratios)), "lowest": min(ratios)}
-        found |= {"highest": max(ratios), "worst": max(off, key=abs), "beyond": beyond, "agrees": not beyond}
-        result.append({"kind": kind} | row | found)
+        facts = {"points": len(group), "mean_ratio": float(np.mean(ratios)), "lowest": min(ratios)}
+        facts |= {"highest": max(ratios), "worst": max(off, key=abs), "beyond": beyond, "agrees": not beyond}
+        result.append({"kind": kind} | row | facts)
     return result
 
 

@@ -15,10 +15,10 @@ def markdown(shown: StudyTable) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def agreement(found: Sequence[Row]) -> StudyTable:
+def agreement(verdicts: Sequence[Row]) -> StudyTable:
     """How the curves of each structure agree with their laws; one line for each, all days together."""
     lines: dict[str, list[Row]] = {}
-    for verdict in found:
+    for verdict in verdicts:
         lines.setdefault(_named(verdict), []).append(verdict)
     rows: list[Row] = []
     for name, together in lines.items():
@@ -61,10 +61,10 @@ def results(points: Sequence[Point], epsilon: float) -> StudyTable:
     return StudyTable(title, ("structure", *(f"{days:,} days" for days in sizes)), rows)
 
 
-def lengths(found: Sequence[Row]) -> StudyTable:
+def lengths(fits: Sequence[Row]) -> StudyTable:
     """R² of three laws of the length, by structure and days."""
     three = "{r2_root:.2f} / {r2_log:.2f} / {r2_line:.2f}"
-    of = {(f["family"], f["days"]): three.format_map(f) for f in found if f["neighbours"] == "replaced"}
+    of = {(f["family"], f["days"]): three.format_map(f) for f in fits if f["neighbours"] == "replaced"}
     sizes = sorted({days for _, days in of})
     rows = [(family, *(of[family, days] for days in sizes)) for family in FAMILIES]
     title = "R² of three laws of the length r: √r, ln r and r itself"

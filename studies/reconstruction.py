@@ -74,13 +74,13 @@ def study(epsilon: float, running: Running, runs: int = RUNS) -> list[Row]:
     check_epsilon(epsilon * MICRO, StudyError, shown=epsilon)
     if running.seed is None:
         safe_source()  # says at once where OpenDP is missing
-    found: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
+    measured_of: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
     seeds = np.random.SeedSequence(running.seed).spawn(runs)
     given = (column(), flights().cut(DAYS).counts, epsilon, running.seed is None)
     for one in running.workers.map(_run, seeds, *given, advance=lambda _: running.advance(1 / runs)):
         for target, attack, questions, measured, predicted in one:
-            found.setdefault((target, attack, questions), []).append((measured, predicted))
-    return [_outcome(*key, np.array(pairs), epsilon) for key, pairs in found.items()]
+            measured_of.setdefault((target, attack, questions), []).append((measured, predicted))
+    return [_outcome(*key, np.array(pairs), epsilon) for key, pairs in measured_of.items()]
 
 
 def _outcome(target: Target, attack: Attack, questions: int, pairs: Floats, epsilon: float) -> Row:
@@ -279,15 +279,15 @@ def run(asked: ReconstructionParameters, running: Running) -> StudyResult:
         )
         shown += [table(title, "noise and questions | questions | Σε | measured | theory", cells, rows), ""]
     most = f"ε = {epsilon:g} in all lets nobody who knows nothing before get more than"
-    found = (epsilon, allowed, per_day, outcomes)
-    return StudyResult(json | {"outcomes": outcomes}, (*shown, f"{most} {100 * allowed:.1f} % right."), found)
+    drawn = (epsilon, allowed, per_day, outcomes)
+    return StudyResult(json | {"outcomes": outcomes}, (*shown, f"{most} {100 * allowed:.1f} % right."), drawn)
 
 
-def draw(path: Path, found: tuple[float, float, float, list[Row]]) -> None:
+def draw(path: Path, pictured: tuple[float, float, float, list[Row]]) -> None:
     """Write records given away, and the error of a day, against the number of questions."""
     from .drawing import COLOURS, figure, legend_below, panel, thousands
 
-    epsilon, right_share, per_day, outcomes = found
+    epsilon, right_share, per_day, outcomes = pictured
     looks = list(zip(_WORDS, [COLOURS[i] for i in (1, 5, 3, 0, 2)], "os^Dv", strict=True))
     with figure(path, columns=2) as (drawing, (left, right)):
         for axes, target, scale in ((left, "records", 100.0), (right, "days", 1.0)):

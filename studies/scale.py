@@ -61,13 +61,13 @@ def run(asked: ScaleParameters, running: Running) -> StudyResult:
         spread_s=float(asked.spread),
     )
     machine = Machine(cores=asked.cores, memory_gib=asked.memory, disk_tb=asked.disk)
-    found = [needs(fleet, setup, machine) for setup in SETUPS]
+    needed = [needs(fleet, setup, machine) for setup in SETUPS]
     chosen = smallest(fleet, machine)
     who = "1 board that stays connected" if asked.stay else "1 board that sleeps"
     if asked.boards > 1:
         who = f"{asked.boards:,} boards that {'stay connected' if asked.stay else 'sleep'}"
-    rows = [(said, *(_digits(n * getattr(one, name)) for one in found)) for said, (name, n) in _ROWS.items()]
-    asks = (f"{100 * one.first.asked:,.0f} %" if one.first.asked >= 0.01 else "< 1 %" for one in found)
+    rows = [(said, *(_digits(n * getattr(one, name)) for one in needed)) for said, (name, n) in _ROWS.items()]
+    asks = (f"{100 * one.first.asked:,.0f} %" if one.first.asked >= 0.01 else "< 1 %" for one in needed)
     headings = ("", "mosquitto, SQLite", "mosquitto, PostgreSQL", "NATS, PostgreSQL")
     table = StudyTable(
         f"{who}, a report every {asked.every}", headings, [*rows, ("asked of what breaks first", *asks)]
@@ -82,7 +82,7 @@ def run(asked: ScaleParameters, running: Running) -> StudyResult:
         f"one machine has {asked.cores} cores and {asked.memory:g} GiB, used to a half in the busiest second",
         "docs/scale.md says how far to trust this model, docs/survives.md what each set-up survives",
     )
-    return StudyResult({"chosen": chosen.setup.name, "setups": [_plain(one) for one in found]}, shown)
+    return StudyResult({"chosen": chosen.setup.name, "setups": [_plain(one) for one in needed]}, shown)
 
 
 def _plain(one: Needs) -> dict[str, float | int | str]:

@@ -35,7 +35,7 @@ class PageSettings:
     asked: dict[str, Any] | None = None
 
     def absent(self, fleets: Sequence[str]) -> str:
-        """What is said where a fleet that is shown is none of a store's; else empty."""
+        """What the page says if the store lacks a fleet that it should show; else empty."""
         asked = [] if self.asked is None else [self.asked["statement"]["fleet"]]
         try:
             for name in (self.fleet, *asked):

@@ -66,10 +66,10 @@ def compare(
     for heading, justify in zip(headings, ("left", "right", "right", "left", "left"), strict=True):
         table.add_column(heading, justify=justify)
     for row in filter(answers.promises, rows):
-        found = row.epsilon if reports else row.reports
+        solved = row.epsilon if reports else row.reports
         table.add_row(
             budget.TITLES.get(row.theorem, row.theorem),
-            "any" if found is None else f"{found:.6f}" if reports else f"{found:,}",
+            "any" if solved is None else f"{solved:.6f}" if reports else f"{solved:,}",
             "" if row.sum is None else f"{row.sum:,.6g}",
             _kept(row),
             row.guarantee,

@@ -56,7 +56,7 @@ def mechanisms_command(
     labels = asked == "labels"
     if labels and values is not None and values & (values - 1):
         raise UsageError(f"--values of labels are slots, a power of 2 such as {SLOTS}, not {values}")
-    found = [
+    listings = [
         listing(
             word,
             (values if labels else None) or SLOTS if word == "labels" else values or _VALUES,
@@ -68,16 +68,16 @@ def mechanisms_command(
     for path in paths:
         from .plot import plot_mechanisms  # matplotlib takes a second to load
 
-        plot_mechanisms(path, found[0], devices)
+        plot_mechanisms(path, listings[0], devices)
     if as_json:
         about: dict[str, object] = {"epsilon": epsilon, "devices": devices}
-        about["questions"] = [tables.plain(one, devices) for one in found]
-        about["besides"] = besides(found, own or ())
+        about["questions"] = [tables.plain(one, devices) for one in listings]
+        about["besides"] = besides(listings, own or ())
         print_json(about)
         return
     if asked:
-        tables.question(found[0], devices)
+        tables.question(listings[0], devices)
     else:
-        tables.all_questions(found, besides(found, own or ()), devices)
+        tables.all_questions(listings, besides(listings, own or ()), devices)
     for path in paths:
         show.out.print(f"wrote {path}")

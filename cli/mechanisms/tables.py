@@ -18,23 +18,23 @@ _BELOW = (
 )
 
 
-def plain(found: Listing, devices: int) -> dict[str, Any]:
+def plain(listing: Listing, devices: int) -> dict[str, Any]:
     """A listing as plain values."""
     return {
-        "for": found.asked,
-        "what": ASKED[found.asked],
-        "values": found.domain,
-        "auto": found.auto.word,
-        "why": found.why,
-        "mechanisms": [_own(one, devices) for one in found.listed],
+        "for": listing.asked,
+        "what": ASKED[listing.asked],
+        "values": listing.domain,
+        "auto": listing.auto.word,
+        "why": listing.why,
+        "mechanisms": [_own(one, devices) for one in listing.listed],
         "peers": [
             {
                 "name": peer.name,
-                **_errors(found.peer_variance(peer), devices),
-                "bits": peer.bits(found.domain, found.epsilon / MICRO),
+                **_errors(listing.peer_variance(peer), devices),
+                "bits": peer.bits(listing.domain, listing.epsilon / MICRO),
                 **{name: getattr(peer, name) for name in ("board", "server", "citation", "missing")},
             }
-            for peer in found.peers
+            for peer in listing.peers
         ],
     }
 
@@ -63,10 +63,10 @@ def _errors(variance: float, devices: int) -> dict[str, float | None]:
     }
 
 
-def all_questions(found: Sequence[Listing], besides: Mapping[str, str], devices: int) -> None:
+def all_questions(listings: Sequence[Listing], besides: Mapping[str, str], devices: int) -> None:
     """Print a table for each question, and what else there is: words with what each is."""
-    show.out.print(_setting(found[0], devices))
-    for listing in found:
+    show.out.print(_setting(listings[0], devices))
+    for listing in listings:
         show.out.print()
         _print_listed(listing, devices)
     show.out.print()
@@ -77,37 +77,37 @@ def all_questions(found: Sequence[Listing], besides: Mapping[str, str], devices:
     show.out.print("With --for: what each is, where it was published, and what the field has besides.")
 
 
-def question(found: Listing, devices: int) -> None:
+def question(listing: Listing, devices: int) -> None:
     """Print the mechanisms for a question, what they are, and those that are not here."""
-    show.out.print(_setting(found, devices))
+    show.out.print(_setting(listing, devices))
     show.out.print()
-    _print_listed(found, devices)
+    _print_listed(listing, devices)
     show.out.print()
     show.out.print(_BELOW)
-    for one in found.listed:
+    for one in listing.listed:
         show.out.print()
         show.out.print(one.word, style="bold")
         said = one.about
         for name, text in (("", said.what), ("Citation: ", said.citation)):
             if text:
                 show.out.print(f"{name}{text}")
-    if not found.peers:
+    if not listing.peers:
         return
     show.out.print()
     made = tables.table(
         "Not here; errors by the papers' formulas", ("peer", "error", "bits"), 1, no_wrap=True
     )
     made.add_column("why not")
-    for peer in found.peers:
-        bits = peer.bits(found.domain, found.epsilon / MICRO)
-        error = points(half_width(found.peer_variance(peer), devices))
+    for peer in listing.peers:
+        bits = peer.bits(listing.domain, listing.epsilon / MICRO)
+        error = points(half_width(listing.peer_variance(peer), devices))
         made.add_row(peer.name, error, f"{math.ceil(bits):,}", peer.missing)
     show.out.print(made)
 
 
-def _print_listed(found: Listing, devices: int) -> None:
-    made = tables.table(found.title, _HEADINGS, 1, no_wrap=True)
-    for one in found.listed:
+def _print_listed(listing: Listing, devices: int) -> None:
+    made = tables.table(listing.title, _HEADINGS, 1, no_wrap=True)
+    for one in listing.listed:
         made.add_row(
             one.mechanism.words(),
             points(half_width(one.variance, devices)),
@@ -117,11 +117,11 @@ def _print_listed(found: Listing, devices: int) -> None:
             _seconds(one.decode_seconds),
         )
     show.out.print(made)
-    show.out.print(found.why)
+    show.out.print(listing.why)
 
 
-def _setting(found: Listing, devices: int) -> str:
-    return f"ε = {found.epsilon / MICRO:g}, {devices:,} devices, one report each"
+def _setting(listing: Listing, devices: int) -> str:
+    return f"ε = {listing.epsilon / MICRO:g}, {devices:,} devices, one report each"
 
 
 def points(error: float) -> str:

@@ -87,9 +87,9 @@ def _keys(store: Store, name: str, folder: FleetFolder | None, file: Path | None
     """The keys that sign; None for an open fleet. Raises StatementError where they are not the fleet's."""
     if not store.fleets()[name]:
         return None
-    found = load_keys(file or (folder and folder.master_file()))
-    facts.check_keys(store, name, found)
-    return found
+    fleet_keys = load_keys(file or (folder and folder.master_file()))
+    facts.check_keys(store, name, fleet_keys)
+    return fleet_keys
 
 
 def _show(label: dict[str, list[str]]) -> None:

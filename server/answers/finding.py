@@ -265,8 +265,8 @@ def _row(ask: Ask, of: FleetEstimate) -> tuple[Row, Quantity]:
             return of.quantile(ask.level).rows[0], "reading"
         case "share":
             return of.share(ask.text).rows[0], "share"
-        case "texts" if found := of.discover().rows:
-            return found[0], "share"
+        case "texts" if texts := of.discover().rows:
+            return texts[0], "share"
         case "texts":
             raise EstimateError("no text stands out yet")
         case _:

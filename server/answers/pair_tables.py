@@ -98,8 +98,8 @@ def statistics(estimates: Estimates, asked: Sequence[PairStatistic]) -> list[Sta
     """Estimates of statistics of one kind. Raises EstimateError for what the reports do not tell."""
     of = np.stack([one.of for one in asked], axis=1)
     if asked[0].given is None:
-        found = estimates.linear_many(of)
-        return [found[i] for i in range(len(asked))]
+        estimated = estimates.linear_many(of)
+        return [estimated[i] for i in range(len(asked))]
     given = np.stack([one.given.cells for one in asked if one.given], axis=1)
     if asked[0].versus is None:
         return list(ratios(estimates, of * given, given))

@@ -163,13 +163,13 @@ def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: 
         text = "has reports of several versions, which are searched one by one: name one by --version"
         raise EstimateError(f"{estimates.experiment.name} {text}")
     decoded = estimates.decoded
-    found = discover(estimates.experiment, decoded.mechanism.expand(decoded.counts), alphabet)
+    discovery = discover(estimates.experiment, decoded.mechanism.expand(decoded.counts), alphabet)
     rows: list[FoundRow] = []
-    for one, ends in zip(found.found, found.intervals(frame.confidence), strict=True):
+    for one, ends in zip(discovery.found, discovery.intervals(frame.confidence), strict=True):
         name = (one.text or "(an empty text)") + ("" if one.whole else MORE)
         numbers = (one.share.value, *ends, _true_of(one, truth))
         rows.append(FoundRow(name, *numbers, text=one.text, whole=one.whole))
-    return frame.answer("discovery", estimates, rows, note=_found_note(found))
+    return frame.answer("discovery", estimates, rows, note=_found_note(discovery))
 
 
 def _true_of(found: FoundText, truth: Truth) -> float | None:
@@ -180,17 +180,17 @@ def _true_of(found: FoundText, truth: Truth) -> float | None:
     return sum(share for text, share in truth.items() if text.startswith(found.text))
 
 
-def _found_note(found: Discovery) -> str:
+def _found_note(discovery: Discovery) -> str:
     """What has to be known of the list: what is not in it, and how sure it is that what is in it was sent."""
-    from_share = f"found about 9 times in 10 from a share of {100 * found.least:.2g} % on."
+    from_share = f"found about 9 times in 10 from a share of {100 * discovery.least:.2g} % on."
     hidden = ""
-    if found.hidden:
-        slots = "1 slot holds" if found.hidden == 1 else f"{found.hidden} slots hold"
-        hidden = f"\n{slots} {100 * found.hidden_share:.2g} % that no candidate explains: other letters?"
-    if not found.found:
+    if discovery.hidden:
+        slots = "1 slot holds" if discovery.hidden == 1 else f"{discovery.hidden} slots hold"
+        hidden = f"\n{slots} {100 * discovery.hidden_share:.2g} % that no candidate explains: other letters?"
+    if not discovery.found:
         return f"No text stands out; one is {from_share}{hidden}"
-    came = f"{found.stated} texts came to the last level, whether anybody sent them or not"
+    came = f"{discovery.stated} texts came to the last level, whether anybody sent them or not"
     sure = f"Chance lists a text that nobody sent in {100 * MISTAKEN:g} of 100 such tables at most."
-    goes_on = "" if all(one.whole for one in found.found) else f" What ends with {MORE} may go on."
-    listed = f"{came}: {len(found.found)} of them are listed. A text is {from_share}"
+    goes_on = "" if all(one.whole for one in discovery.found) else f" What ends with {MORE} may go on."
+    listed = f"{came}: {len(discovery.found)} of them are listed. A text is {from_share}"
     return f"{listed}{hidden}\n{sure}{goes_on}"

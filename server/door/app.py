@@ -117,8 +117,8 @@ class Door:
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        found = ((route, *route.matches(request.scope)) for route in self._routes)
-        route, match, names = next((f for f in found if f[1] is not Match.NONE), (None, None, {}))
+        matches = ((route, *route.matches(request.scope)) for route in self._routes)
+        route, match, names = next((f for f in matches if f[1] is not Match.NONE), (None, None, {}))
         if route is None:
             _refuse(404, _PATHS)
         allowed = ", ".join(sorted(route.methods or ()))

@@ -22,7 +22,7 @@ def characters(text: str) -> str:
     A hyphen between two digits or two letters of a kind is a range, elsewhere a hyphen. Raises
     EstimateError for no characters, a falling range, or a character that cannot be printed.
     """
-    found: set[str] = set()
+    letters: set[str] = set()
     i = 0
     while i < len(text):
         first, between, last = text[i], text[i + 1 : i + 2], text[i + 2 : i + 3]
@@ -35,16 +35,16 @@ def characters(text: str) -> str:
         ):
             if last < first:
                 raise EstimateError(f"a range in an alphabet rises: {last}-{first}, not {first}-{last}")
-            found.update(map(chr, range(ord(first), ord(last) + 1)))
+            letters.update(map(chr, range(ord(first), ord(last) + 1)))
             i += 3
         else:
-            found.add(first)
+            letters.add(first)
             i += 1
-    if not found:
+    if not letters:
         raise EstimateError('an alphabet needs a character, such as "a-z0-9._-"')
-    if not all(c.isprintable() for c in found):
+    if not all(c.isprintable() for c in letters):
         raise EstimateError("an alphabet has only characters that can be printed")
-    return "".join(sorted(found))
+    return "".join(sorted(letters))
 
 
 @dataclass(frozen=True)

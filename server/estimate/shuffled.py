@@ -82,13 +82,13 @@ def local_epsilon_for(
         return MOST
     if not keeps(LEAST):
         return None
-    found = _last_kept(keeps, LEAST, MOST)
+    largest = _last_kept(keeps, LEAST, MOST)
     for ahead in _AHEAD:  # with more ε a mechanism may choose other cells, and its histogram give away less
-        low, high = int(found * ahead), int(found * ahead * _AHEAD[-1])
+        low, high = int(largest * ahead), int(largest * ahead * _AHEAD[-1])
         if high <= MOST and keeps(low):
-            found = _last_kept(keeps, low, high)
+            largest = _last_kept(keeps, low, high)
             break
-    return None if design(found) is None else found
+    return None if design(largest) is None else largest
 
 
 def _last_kept(keeps: Callable[[int], bool], low: int, high: int) -> int:

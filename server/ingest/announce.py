@@ -100,12 +100,12 @@ class Announcer:
 
         Devices that saw the withdrawal accept no lower one. That happens if the clock had jumped ahead.
         """
-        found = others if self._greeting else self._published
+        retained = others if self._greeting else self._published
         wanted = self._wanted()
         stale = [
             version
             for topic, (version, published) in wanted.items()
-            if published and b"" != self._payload(topic, version, False) == found.get(topic)
+            if published and b"" != self._payload(topic, version, False) == retained.get(topic)
         ]
         if stale:
             try:

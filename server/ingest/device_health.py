@@ -59,12 +59,12 @@ class DeviceHealth:
 
 def parse(payload: bytes) -> DeviceHealth | None:
     """Return what a status topic's payload says, None if it is not a device's."""
-    found = _WORDS.fullmatch(payload) if len(payload) <= _MOST_BYTES else None
-    if found is None:
+    match = _WORDS.fullmatch(payload) if len(payload) <= _MOST_BYTES else None
+    if match is None:
         return None
-    words = found[2].decode("ascii").split()
+    words = match[2].decode("ascii").split()
     return DeviceHealth(
-        online=found[1] == b"online",
+        online=match[1] == b"online",
         locked="locked" in words,
         fault="fault" in words,
         spent=tuple(w.removeprefix("spent:") for w in words if w.startswith("spent:")),

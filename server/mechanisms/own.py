@@ -44,15 +44,15 @@ def mechanism_class(word: str) -> type[Mechanism]:
     lacks what one must have, or its board file has not entered the word.
     """
     try:
-        found = load_name(word)
+        loaded = load_name(word)
         need_pair(word)
     except OwnCodeError as e:
         raise MechanismError(f"mechanism {word}: {e}") from None
-    if not (isinstance(found, type) and issubclass(found, Mechanism)):
+    if not (isinstance(loaded, type) and issubclass(loaded, Mechanism)):
         raise MechanismError(
             f"{word} is no mechanism: make it a subclass of hushmote.server.mechanisms.Mechanism"
         )
-    missing = sorted(found.__abstractmethods__)
+    missing = sorted(loaded.__abstractmethods__)
     if missing:
         raise MechanismError(f"{word} is no mechanism yet: it lacks {', '.join(missing)}")
     known: Mapping[str, object] = vars(ldp_client)["MECHANISMS"]
@@ -60,7 +60,7 @@ def mechanism_class(word: str) -> type[Mechanism]:
         raise MechanismError(
             f'{word}: its board file enters no such word: ldp_client.MECHANISMS["{word}"] = (take, randomize)'
         )
-    return found
+    return loaded
 
 
 def need_private(mechanism: Mechanism) -> None:

@@ -52,7 +52,7 @@ class AggregatorHealth:
 
 
 def check_url(url: str) -> str:
-    """Return an aggregator's address without a path; raises UsageError for what is none."""
+    """Return an aggregator's address without a path; raises UsageError for any other text."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/")
@@ -123,19 +123,19 @@ def _reason(body: bytes) -> str:
 def _read(text: str, trouble: str) -> AggregatorHealth:
     from prometheus_client.parser import text_string_to_metric_families  # only where somebody asks
 
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     reasons: dict[str, int] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name == "hushmote_reports_rejected_total":
                 reasons[_fit(sample.labels["reason"])] = int(sample.value)
             elif not sample.labels:
-                found[sample.name] = sample.value
+                metrics[sample.name] = sample.value
 
     def number(name: str) -> float:
-        if name not in found:
+        if name not in metrics:
             raise ValueError(f"it has no {name}")
-        return found[name]
+        return metrics[name]
 
     return AggregatorHealth(
         answered=True,

@@ -59,7 +59,7 @@ def kind_of(error: StoreError) -> Kind:
 class StoreWatch:
     """A look at a store by SQLAlchemy URL, again and again; a context manager, safe in several threads.
 
-    Raises StoreError for a URL that is none; what becomes of the store is a StoreState and never raises. A
+    Raises StoreError for an invalid URL; what becomes of the store is a StoreState and never raises. A
     file that was replaced, removed or made anew, or a server that was away, is opened again by itself.
     """
 
@@ -148,14 +148,14 @@ def _hour() -> str:
 def _file(path: str) -> Any:
     """Which file stands at a path, how it has to be opened and, where nobody writes to it, in which state."""
     with suppress(OSError):
-        found, writing = os.stat(path), is_being_written(path)
-        return found.st_dev, found.st_ino, writing, None if writing else _content(path)
+        status, writing = os.stat(path), is_being_written(path)
+        return status.st_dev, status.st_ino, writing, None if writing else _content(path)
     return None
 
 
 def _content(path: str) -> Any:
     """What is another where a file was changed in another way than by commits, as by a copy over it."""
     with suppress(OSError):
-        found = os.stat(path)
-        return found.st_size, found.st_mtime_ns
+        status = os.stat(path)
+        return status.st_size, status.st_mtime_ns
     return None

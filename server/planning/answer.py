@@ -289,12 +289,12 @@ def _life(
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
     rarely = "every call" if best.every == 1 else f"one call in {best.every:,}"
     added = "" if best.composition == "basic" else " (optimal composition)"
-    found = _ANSWER if a.solved == "devices" else ""
+    note = _ANSWER if a.solved == "devices" else ""
     allowed = f'"sum" {best.cap * best.epsilon:,}'
     if best.composition == "optimal":
         allowed += f' or "squares" {best.cap * best.epsilon**2:,}'
     return (
-        ("devices", f"{life.devices:,}{found}, {best.design.domain:,} values"),
+        ("devices", f"{life.devices:,}{note}, {best.design.domain:,} values"),
         ("budget", f"{spent} for life; {calls}"),
         *about,
         ("best", f"{counted(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"),

@@ -195,8 +195,8 @@ def usual_bins(span: float) -> int:
 
 def parse_devices(text: str) -> int:
     """Return a number of boards: "20000", "20,000"."""
-    found = _DEVICES.fullmatch(text.strip())
-    number = float(re.sub(r"[,_ ]", "", found[1])) * _TIMES.get((found[2] or "").lower(), 1) if found else 0.5
+    match = _DEVICES.fullmatch(text.strip())
+    number = float(re.sub(r"[,_ ]", "", match[1])) * _TIMES.get((match[2] or "").lower(), 1) if match else 0.5
     if number % 1:
         raise PlanError(f"the number of devices is a whole number such as 20,000, not {text}")
     devices = int(number)
@@ -259,17 +259,17 @@ def _threshold(what: str, reading: Reading, unit: str) -> str:
 def _exactness(text: str) -> tuple[str, float]:
     """Return the text before a trailing "to 5 %", in small letters, and the 5 % as a share."""
     text = text.strip().lower()
-    found = _ERROR.fullmatch(text)
-    alone = found is not None and not found[1].strip(" ±")
-    said = found is not None and (
+    match = _ERROR.fullmatch(text)
+    alone = match is not None and not match[1].strip(" ±")
+    said = match is not None and (
         alone or re.search(r"(,|\bto|\bwithin|±|\+-)\s*±?\s*[\d.]+\s*(%|points?)\.?$", text)
     )
-    if not found or not said:
+    if not match or not said:
         return text, _USUAL_ERROR
-    error = float(found[2]) / 100
+    error = float(match[2]) / 100
     if not 0 < error < 0.5:
-        raise PlanError(f"how exactly is a share of the devices above 0 and below 50 %, not {found[2]} %")
-    return found[1].strip(), error
+        raise PlanError(f"how exactly is a share of the devices above 0 and below 50 %, not {match[2]} %")
+    return match[1].strip(), error
 
 
 def parse_belief(text: str) -> int:
@@ -277,8 +277,8 @@ def parse_belief(text: str) -> int:
 
     Rounded down to a thousandth of a nat.
     """
-    found = _BELIEF.fullmatch(text.strip())
-    after = float(found[1]) / float(found[2] or 100) if found and found[2] != "0" else 0.0
+    match = _BELIEF.fullmatch(text.strip())
+    after = float(match[1]) / float(match[2] or 100) if match and match[2] != "0" else 0.0
     if not BEFORE < after < 1:
         raise PlanError(f"it was 10 % before: write what it may become at most, from 11 to 99 %, not {text}")
     nats = math.log(after / (1 - after)) - math.log(BEFORE / (1 - BEFORE))

@@ -264,7 +264,7 @@ def _experiment(asked: Asked, domain: int, epsilon: int, choice: Choice) -> Expe
     return parse_experiment(payload("pair", reading, choice.fields(), epsilon))
 
 
-def besides(found: Sequence[Listing], own: Sequence[str] = ()) -> dict[str, str]:
+def besides(listings: Sequence[Listing], own: Sequence[str] = ()) -> dict[str, str]:
     """Return the words of the registry and of your own that no listing has, with a description of each."""
-    shown = {one.word for each in found for one in each.listed}
+    shown = {one.word for each in listings for one in each.listed}
     return {word: about(class_of(word)).what for word in (*MECHANISMS, *own) if word not in shown}

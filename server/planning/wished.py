@@ -149,10 +149,10 @@ def wanted_error(wish: Wish, question: Question, unit: float | None) -> float | 
     """The wanted error as a share of devices, of a mean a part of the range; raises PlanError."""
     error, in_unit = wish.error, ""
     if isinstance(error, str):
-        found = _AMOUNT.fullmatch(error)
-        if not found:
+        match = _AMOUNT.fullmatch(error)
+        if not match:
             raise PlanError(f"an error is a number, such as 0.01, or 0.5°C: not {error!r}", "error")
-        error, in_unit = float(found[1]), found[2]
+        error, in_unit = float(match[1]), match[2]
     if not in_unit:
         check_error(question, error)
         return error

@@ -73,7 +73,7 @@ class Subject:
 def subject(payload: bytes, whole: bool) -> Subject:
     """Two inputs of an experiment that differ on every level, and its audit's payload.
 
-    payload: the experiment's JSON. Raises ExperimentRefused where it is none, AuditError where it has too
+    payload: the experiment's JSON. Raises ExperimentRefused for anything else, AuditError where it has too
     many values for the exact chances of its codes.
     """
     every = min(parse_experiment(payload).every, 2) if whole else 1

@@ -38,7 +38,7 @@ class Values:
     def target(self, text: str) -> Target:
         """A set of values: low:high (a number's units, or indices), a label, or several with commas.
 
-        UnitsError or DisclosureError where there is none such.
+        Raises UnitsError or DisclosureError for any other text.
         """
         if self.experiment.type == "number" and not self.bare:
             asked = parse_range(self.experiment, text)

@@ -23,16 +23,16 @@ def further_files(wanted: Sequence[str], taken: Sequence[str]) -> dict[str, byte
     wanted: words of shipped files (sw), paths of .py files, or package.module:Class. taken: modules that
     boards have in any case. Raises FlashError in one line.
     """
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for word in wanted:
         path = _path(word)
         with refusing(FlashError, f"read {path}"):
             source = path.read_bytes()
         for needed in board_files.with_imports(source):
-            found.setdefault(needed.stem, needed.read_bytes())
-        _check(path, source, found, taken)
-        found[path.stem] = source
-    return found
+            files.setdefault(needed.stem, needed.read_bytes())
+        _check(path, source, files, taken)
+        files[path.stem] = source
+    return files
 
 
 def _path(word: str) -> Path:
@@ -51,13 +51,13 @@ def _path(word: str) -> Path:
     )
 
 
-def _check(path: Path, source: bytes, found: dict[str, bytes], taken: Sequence[str]) -> None:
+def _check(path: Path, source: bytes, files: dict[str, bytes], taken: Sequence[str]) -> None:
     name = path.stem
     if not _NAME.fullmatch(name):
         raise FlashError(f"--with {path}: name the file with a-z, 0-9 and _, so that boards can import it")
     if name in taken or name in _TAKEN or name in sys.stdlib_module_names:
         raise FlashError(f"--with {path}: boards have their own module {name}: rename yours")
-    if found.get(name, source) != source:
+    if files.get(name, source) != source:
         raise FlashError(f"--with {path}: there are two files {name}.py: rename one of them")
     if len(source) > MOST_BYTES:
         raise FlashError(f"--with {path}: {len(source):,} bytes, but a board takes at most {MOST_BYTES:,}")

@@ -76,9 +76,9 @@ def broker_names(mqtt_host: str) -> tuple[str, ...]:
     names: list[str] = []
     try:
         for broker in mqtt_host.split(",") if mqtt_host else ():
-            found = _BROKER.fullmatch(broker)  # otherwise an IPv6 address, which has no port here
-            names.append(found[1] if found else str(ipaddress.IPv6Address(broker)))
-            if found and not 1 <= int(found[2] or 1) <= 65535:
+            match = _BROKER.fullmatch(broker)  # otherwise an IPv6 address, which has no port here
+            names.append(match[1] if match else str(ipaddress.IPv6Address(broker)))
+            if match and not 1 <= int(match[2] or 1) <= 65535:
                 raise ValueError
     except ValueError:
         raise ValueError(

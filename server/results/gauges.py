@@ -37,9 +37,9 @@ class Gauges(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield them as they are now."""
-        found = self._findings()
+        findings = self._findings()
         by_name: dict[str, list[Gauge]] = {}
-        for gauge in found.gauges:
+        for gauge in findings.gauges:
             by_name.setdefault(gauge.name, []).append(gauge)
         for name, words in WORDS.items():
             if name in by_name:
@@ -50,8 +50,8 @@ class Gauges(Collector):
         yield GaugeMetricFamily(
             "hushmote_results_failing",
             "1 where the last look at the store failed.",
-            value=float(found.failing),
+            value=float(findings.failing),
         )
-        if found.looked_at is not None:
+        if findings.looked_at is not None:
             words = "When the store was last looked at for results, unix time; absent before that."
-            yield GaugeMetricFamily("hushmote_results_timestamp_seconds", words, value=found.looked_at)
+            yield GaugeMetricFamily("hushmote_results_timestamp_seconds", words, value=findings.looked_at)

@@ -60,12 +60,12 @@ def look(store: Store, publication: Publication, at: datetime.datetime) -> Look:
 
 def budgets(store: Store, at: datetime.datetime) -> list[Gauge]:
     """The gauges of what boards can still give; it reads every board's row."""
-    found: list[Gauge] = []
+    gauges: list[Gauge] = []
     for fleet in store.fleets():
         for line in remaining.read(store, fleet, at.date()).lines(at.date()):
             if line.budget.state == "current":
-                found += _of_budget(fleet, line)
-    return found
+                gauges += _of_budget(fleet, line)
+    return gauges
 
 
 def retained(seen: Look, publication: Publication, at: datetime.datetime) -> dict[str, bytes]:

@@ -184,8 +184,8 @@ def result_of(
     if "quantiles" not in estimate.answers:
         question = replace(question, quantiles=())
     answers = asked_of(estimate, question)
-    found = find(facts, Selection(name, fleet, usual(tuple(shown)))).sentence
-    told = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": found}
+    sentence = find(facts, Selection(name, fleet, usual(tuple(shown)))).sentence
+    told = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": sentence}
     return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **told))
 
 

@@ -2,9 +2,9 @@
 
 A device's rows go. So that no report of it is counted again, a row of `erased` is left for each experiment's
 name that it had reported to: the highest number, how many reports were counted, and a mark, which is an HMAC
-of fleet, name and device under the fleet's master key. Who has the store's file reads from that: some device
-that was erased had so many reports counted. He can neither try ids nor see that two rows are of one device.
-Who has the master key as well, as the aggregators do, can try ids. Who has an older copy of the store knows
+of fleet, name and device under the fleet's master key. Anyone with the store's file can read that some erased
+device had so many reports counted. They can neither try ids nor see that two rows are of one device. With the
+master key as well, which the aggregators have, they can try ids. Anyone with an older copy of the store knows
 all that was in it. A device that reports again has a row of its own again, and that says up to which number
 nothing of it counts.
 
@@ -74,8 +74,8 @@ def erase(
     with _alone(store) as connection:
         with connection.begin():
             store.check_version(connection)
-            found = connection.execute(select(schema.fleet).where(schema.fleet.c.name == fleet)).mappings()
-            row = found.one_or_none()
+            fleets = connection.execute(select(schema.fleet).where(schema.fleet.c.name == fleet)).mappings()
+            row = fleets.one_or_none()
             if row is None:
                 raise VersionRefused(f"there is no fleet {fleet} in {store.where}")
             plan = Erasure(fleet, experiment, device)
@@ -139,11 +139,11 @@ def _device(
     keys.check_masters(given, fleet, row["master_check"])
     dedupe, named = schema.dedupe, schema.device
     own, listed = (and_(t.c.fleet == fleet, t.c.device == device) for t in (dedupe, named))
-    found = connection.execute(select(dedupe).where(own)).mappings().all()
+    rows = connection.execute(select(dedupe).where(own)).mappings().all()
     state = connection.scalar(select(named.c.state).where(listed))
-    if not found and state is None:
+    if not rows and state is None:
         raise VersionRefused(f"fleet {fleet} knows no device {device}: nothing was erased")
-    left = [(of["experiment"], _highest(of), int(of["accepted"])) for of in found]
+    left = [(of["experiment"], _highest(of), int(of["accepted"])) for of in rows]
     plan = replace(plan, devices=1, reports=sum(n for _, _, n in left), sealed=given is not None)
     agree(plan)
     if state == "revoked":

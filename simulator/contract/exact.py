@@ -136,15 +136,15 @@ def worst(distributions: Distributions) -> Worst:
     for value, outputs in distributions.items():
         if sum(outputs.values()) != 1:
             raise EnumerationError(f"probabilities for {value!r} do not sum to 1")
-    found = None
+    largest = None
     for output in dict.fromkeys(output for outputs in distributions.values() for output in outputs):
         chances = {value: outputs.get(output, Fraction(0)) for value, outputs in distributions.items()}
         high, low = max(chances, key=chances.__getitem__), min(chances, key=chances.__getitem__)
         if not chances[low]:
             return Worst(None, output, high, low)
         ratio = chances[high] / chances[low]
-        if found is None or found.ratio is None or ratio > found.ratio:
-            found = Worst(ratio, output, high, low)
-    if found is None:
+        if largest is None or largest.ratio is None or ratio > largest.ratio:
+            largest = Worst(ratio, output, high, low)
+    if largest is None:
         raise EnumerationError("there is nothing to compare")
-    return found
+    return largest

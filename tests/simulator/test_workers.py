@@ -63,7 +63,7 @@ def years(crew: Workers) -> object:
     two = {way: lifetime.WAYS[way] for way in ("once, 31 days", "basic")}
     less: dict[str, Any] = {"LIFETIMES": (8,), "WAYS": two, "SPLIT_DOMAINS": (16,)}
     with mock.patch.multiple(lifetime, **less):
-        return lifetime.run(LifetimeParameters(devices=(10_000,), quick=True), Running(3, crew)).found
+        return lifetime.run(LifetimeParameters(devices=(10_000,), quick=True), Running(3, crew)).pictured
 
 
 def check(crew: Workers) -> object:

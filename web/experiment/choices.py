@@ -123,7 +123,7 @@ def _newest(of: Selected) -> tuple[str, ...]:
 
 
 def from_query(query: str) -> Choices:
-    """The choices in an address; what is none of them is left out."""
+    """The choices in an address; anything else there is left out."""
     try:
         given = parse_qs(query, keep_blank_values=True, max_num_fields=_MOST)
     except ValueError:
@@ -143,13 +143,13 @@ def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
         given = parse_qsl(query, max_num_fields=_MOST)
     except ValueError:
         return (f"more than {_MOST} choices",)
-    found = []
+    left = []
     for name, text in given:
         value = vars(fitted).get(name)
         kept = value if isinstance(value, tuple) else (value,)
         if not any(text == f"{one}" or (isinstance(one, float) and _float(text) == one) for one in kept):
-            found.append(shortened(visible(f"{name} {text}"), _MOST_SAID))
-    return tuple(dict.fromkeys(found))
+            left.append(shortened(visible(f"{name} {text}"), _MOST_SAID))
+    return tuple(dict.fromkeys(left))
 
 
 def _float(text: str) -> float:
@@ -189,9 +189,9 @@ def range_between(experiment: Experiment, low: float, high: float) -> str:
     low, high = max(float(low), float(edges[0])), min(float(high), float(edges[-1]))
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise UnitsError("a range goes from low to high")
-    found = parse_range(experiment, f"{low!r}:{high!r}")
-    first = "" if found.low == 0 else f"{edges[found.low]:.10g}"
-    last = "" if found.high == experiment.domain else f"{edges[found.high]:.10g}"
+    indices = parse_range(experiment, f"{low!r}:{high!r}")
+    first = "" if indices.low == 0 else f"{edges[indices.low]:.10g}"
+    last = "" if indices.high == experiment.domain else f"{edges[indices.high]:.10g}"
     return f"{first}:{last}"
 
 
@@ -213,18 +213,18 @@ def typed_range(experiment: Experiment, low: float | None, high: float | None) -
 def typed_quantiles(text: str) -> tuple[float, ...]:
     """5, 50, 95 as shares. Raises UnitsError for another text."""
     parts = text.replace(";", ",").replace("%", "").split(",")
-    found = tuple(round(percent / 100, 12) for percent in map(_float, parts) if 0 < percent < 100)
-    if len(found) < len(parts):
+    quantiles = tuple(round(percent / 100, 12) for percent in map(_float, parts) if 0 < percent < 100)
+    if len(quantiles) < len(parts):
         raise UnitsError("numbers above 0 and below 100, with commas between them")
-    if len(set(found)) > _MOST_QUANTILES:
+    if len(set(quantiles)) > _MOST_QUANTILES:
         raise UnitsError(f"at most {_MOST_QUANTILES} numbers")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(quantiles))
 
 
 def ends(experiment: Experiment, text: str) -> tuple[float, float]:
     """The outer edges of a number's range, in its unit. Raises UnitsError for another text."""
-    found, edges = parse_range(experiment, text), bin_edges(experiment)
-    return float(edges[found.low]), float(edges[found.high])
+    indices, edges = parse_range(experiment, text), bin_edges(experiment)
+    return float(edges[indices.low]), float(edges[indices.high])
 
 
 def first_range(experiment: Experiment) -> tuple[str, ...]:

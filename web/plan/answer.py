@@ -70,8 +70,8 @@ def answered(setting: Setting, before_each: Callable[[], object] = object) -> Wo
     if wish.lifetime is not None:
         if setting.answer in ("epsilon", "domain"):  # of one report each; a life takes it as it is
             single = answer(replace(wish, lifetime=None, horizon=None, call=None), before_each).plan.design
-            found = single.epsilon / MICRO if setting.answer == "epsilon" else single.domain
-            wish = replace(wish, **{"epsilon" if setting.answer == "epsilon" else "values": found})
+            value = single.epsilon / MICRO if setting.answer == "epsilon" else single.domain
+            wish = replace(wish, **{"epsilon" if setting.answer == "epsilon" else "values": value})
         wish = replace(wish, epsilon=None, limit=wish.epsilon)
     made = answer(wish, before_each)
     design = single or made.plan.design

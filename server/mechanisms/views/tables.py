@@ -177,12 +177,12 @@ class ViewsDecoded(Decoded):
             estimates = LevelCounts(code, n, part).estimates[:, None]
             own = [shape[p] for p in code.parts]
             rest = factors.size(shape, factors.outside(shape, code.parts))
-            for within, found in factors.components(estimates, own).items():
+            for within, component in factors.components(estimates, own).items():
                 parts = tuple(code.parts[p] for p in within)
                 if parts:
                     by_view = told[parts]
                     share = by_view[number] / sum(by_view.values()) / rest
-                    result += share * factors.spread_out(found[:, 0], shape, parts)
+                    result += share * factors.spread_out(component[:, 0], shape, parts)
         return result
 
     def value(self, statistic: Floats) -> Floats:

@@ -24,7 +24,7 @@ from .faithful import Delivery, SimulatedFleet
 from .gateway import GatewayError, gateways_at
 from .nats_servers import NatsServers
 from .population import normal
-from .stage import FLEET, DemoError, Place, Stage, broker_of, process, staged
+from .stage import FLEET, DemoError, Place, Stage, process, staged
 
 VISITORS = "visitors"
 PER_S = 100.0  # reports a second of the airports' devices
@@ -101,7 +101,7 @@ def run(place: Place, opened: Callable[[Opened], object]) -> NoReturn:
         with gateways_at(stage.broker) as gateways, place.progress("reporting", AT_ONCE) as advance:
             gateways.deliver(*joining(AT_ONCE), advance)
         options = ("--store", stage.url, "--http", _where(), "--aggregator", f"http://{at_http}")
-        environment, log = broker_of(stage.broker), place.folder / "page.log"
+        environment, log = {"HUSHMOTE_BROKER": stage.broker.url}, place.folder / "page.log"
         with process(("page", *options), environment, log, "http") as (page, line):
             opened(Opened(line.split()[-1], stage.url, stage.broker.description, _pids(stage)))
 

@@ -189,20 +189,13 @@ def staged(
     with open_broker(place.broker) as broker, Store(url) as store:
         place.say("broker", broker.description)
         fill(store)
-        environment = broker_of(broker) | {"HUSHMOTE_CLIENT_ID": "hushmote-demo"}
+        # The URL can hold a password: it does not belong where everybody on the machine can read it.
+        environment = {"HUSHMOTE_BROKER": broker.url, "HUSHMOTE_CLIENT_ID": "hushmote-demo"}
         if not is_nats(broker.url):
             environment["HUSHMOTE_PROTOCOL"] = broker.protocol
         command = ["serve", "--store", url, "--master-key", str(key_file), *options]
         with process(command, environment, folder / "aggregator.log", READY) as (aggregator, _):
             yield Stage(place, broker, store, url, aggregator, fleet_keys)
-
-
-def broker_of(broker: Broker) -> dict[str, str]:
-    """The environment that tells a command its broker.
-
-    The URL can hold a password: it does not belong where everybody on the machine can read it.
-    """
-    return {"HUSHMOTE_BROKER": broker.url}
 
 
 @contextmanager

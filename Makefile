@@ -120,8 +120,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # What an extra needs is installed once, and again when pyproject.toml changes. With LOCKED=1 the tests' is what
-# locks/ names, each file by its hash, as the continuous integration has it.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# locks/ names, each file by its hash, as the continuous integration has it. pip would compile every module, half a
+# minute for those of the demo; Python compiles what is imported, once.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 $(VENV)/.demo $(VENV)/.cluster $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(PIP) $(if $(and $(LOCKED),$(filter test,$*)),--no-index --no-deps --no-build-isolation --editable .,--editable '.[$*]')
 	mkdir -p $(VENV)/linked/hushmote

@@ -98,11 +98,11 @@ def check_mechanism_command(
         raise PropertyBroken(f"{mechanism} must not be used: it fails {', '.join(broken)}")
 
 
-def _shown(known: Property) -> Property:
+def _shown(one: Property) -> Property:
     """Print a property as soon as it is looked at."""
-    style = "red" if known.holds is False else ""
-    show.out.print(f"{known.name:<10}  {_WORDS[known.holds]}: {known.words}", style=style, soft_wrap=True)
-    return known
+    style = "red" if one.holds is False else ""
+    show.out.print(f"{one.name:<10}  {_WORDS[one.holds]}: {one.words}", style=style, soft_wrap=True)
+    return one
 
 
 def payloads(name: str | None, further: bool = True) -> list[bytes]:

@@ -101,8 +101,8 @@ def run(place: Place, opened: Callable[[Opened], object]) -> NoReturn:
         with gateways_at(stage.broker) as gateways, place.progress("reporting", AT_ONCE) as advance:
             gateways.deliver(*joining(AT_ONCE), advance)
         options = ("--store", stage.url, "--http", _where(), "--aggregator", f"http://{at_http}")
-        environment, log = {"HUSHMOTE_BROKER": stage.broker.url}, place.folder / "page.log"
-        with process(("page", *options), environment, log, "http") as (page, line):
+        environment = {"HUSHMOTE_BROKER": stage.broker.url}
+        with process(("page", *options), environment, place.folder / "page.log", "http") as (page, line):
             opened(Opened(line.split()[-1], stage.url, stage.broker.description, _pids(stage)))
 
             def alive() -> bool:

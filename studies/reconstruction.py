@@ -74,13 +74,13 @@ def study(epsilon: float, running: Running, runs: int = RUNS) -> list[Row]:
     check_epsilon(epsilon * MICRO, StudyError, shown=epsilon)
     if running.seed is None:
         safe_source()  # says at once where OpenDP is missing
-    measured_of: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
+    pairs_of: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
     seeds = np.random.SeedSequence(running.seed).spawn(runs)
     given = (column(), flights().cut(DAYS).counts, epsilon, running.seed is None)
     for one in running.workers.map(_run, seeds, *given, advance=lambda _: running.advance(1 / runs)):
         for target, attack, questions, measured, predicted in one:
-            measured_of.setdefault((target, attack, questions), []).append((measured, predicted))
-    return [_outcome(*key, np.array(pairs), epsilon) for key, pairs in measured_of.items()]
+            pairs_of.setdefault((target, attack, questions), []).append((measured, predicted))
+    return [_outcome(*key, np.array(pairs), epsilon) for key, pairs in pairs_of.items()]
 
 
 def _outcome(target: Target, attack: Attack, questions: int, pairs: Floats, epsilon: float) -> Row:

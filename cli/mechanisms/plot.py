@@ -19,12 +19,12 @@ _PEER = "#555555"
 _LINES = ("-", "--", ":", "-.")  # so that lines that lie on each other are all seen
 
 
-def plot_mechanisms(path: Path, own: Listing, devices: int) -> None:
+def plot_mechanisms(path: Path, shown: Listing, devices: int) -> None:
     """Write both panels as PNG, PDF or SVG by the file's name; right: at the listing's ε."""
-    along = {e: one for e in _EPSILONS if (one := _at(own, e))}
-    words = list(dict.fromkeys(one.word for each in (own, *along.values()) for one in each.listed))
+    along = {e: one for e in _EPSILONS if (one := _at(shown, e))}
+    words = list(dict.fromkeys(one.word for each in (shown, *along.values()) for one in each.listed))
     colours = dict(zip(words, COLOURS * 2, strict=False))
-    markers = {peer.name: _MARKERS[i % len(_MARKERS)] for i, peer in enumerate(own.peers)}
+    markers = {peer.name: _MARKERS[i % len(_MARKERS)] for i, peer in enumerate(shown.peers)}
     with figure(path, columns=2) as (made, (left, right)):
         for number, word in enumerate(words):
             points = [(e, v.variance) for e, one in along.items() for v in one.listed if v.word == word]
@@ -32,7 +32,7 @@ def plot_mechanisms(path: Path, own: Listing, devices: int) -> None:
             left.plot(
                 [e for e, _ in points], errors, _LINES[number % 4], color=colours[word], label=word, lw=2.4
             )
-        for peer in own.peers:
+        for peer in shown.peers:
             errors = [
                 100 * half_width(one.peer_variance(peer), devices) for e, one in along.items() if e in _MARKED
             ]
@@ -53,38 +53,38 @@ def plot_mechanisms(path: Path, own: Listing, devices: int) -> None:
         left.set_xticks(_MARKED)
         style(
             left,
-            f"{ASKED[own.asked]}",
-            f"{own.counted}, {devices:,} devices; markers: not here",
+            f"{ASKED[shown.asked]}",
+            f"{shown.counted}, {devices:,} devices; markers: not here",
             "ε of a report, nats",
             "half-width of 95 % interval, ±%",
         )
         left.legend(frameon=False, ncols=2)
-        _bits(right, own, colours, markers)
+        _bits(right, shown, colours, markers)
         made.align_labels()
 
 
-def _at(own: Listing, epsilon: float) -> Listing | None:
+def _at(shown: Listing, epsilon: float) -> Listing | None:
     """The same at another ε, or None where nothing fits there."""
     try:
-        return listing(own.asked, own.domain, round(epsilon * MICRO))
+        return listing(shown.asked, shown.domain, round(epsilon * MICRO))
     except PlanError:
         return None
 
 
-def _bits(axes: Axes, own: Listing, colours: Mapping[str, str], markers: Mapping[str, str]) -> None:
+def _bits(axes: Axes, shown: Listing, colours: Mapping[str, str], markers: Mapping[str, str]) -> None:
     """Variance over the least there is against the bits of a code."""
-    epsilon, best = own.epsilon / MICRO, own.optimum
-    for number, one in enumerate(sorted(own.listed, key=lambda one: one.codes)):
+    epsilon, best = shown.epsilon / MICRO, shown.optimum
+    for number, one in enumerate(sorted(shown.listed, key=lambda one: one.codes)):
         at = math.log2(one.codes), one.variance / best
         beside = (8, 7) if number % 2 else (8, -17)
         axes.plot(*at, "o", color=colours[one.word], ms=10, zorder=4)
         axes.annotate(
             one.word, at, beside, textcoords="offset points", color=colours[one.word], weight="bold"
         )
-    for peer in own.peers:
-        if not math.isfinite(own.peer_variance(peer)):
+    for peer in shown.peers:
+        if not math.isfinite(shown.peer_variance(peer)):
             continue
-        at = max(1.0, peer.bits(own.domain, epsilon)), own.peer_variance(peer) / best
+        at = max(1.0, peer.bits(shown.domain, epsilon)), shown.peer_variance(peer) / best
         axes.plot(*at, markers[peer.name], color=_PEER, ms=8, mfc="none")
         axes.annotate(peer.name, at, (9, -4), textcoords="offset points", color=_PEER)
     axes.axhline(1, color="#888888", lw=1, ls="--", zorder=0)

@@ -78,8 +78,8 @@ class FleetReader:
 
         unit: what readings are in, such as "°C"; left out, what the store says. UsageError for another name.
         """
-        known = the_name("experiment", name, self.experiments, f"in fleet {self.name}")
-        return ExperimentReader(self._reader, self.name, known, unit)
+        name = the_name("experiment", name, self.experiments, f"in fleet {self.name}")
+        return ExperimentReader(self._reader, self.name, name, unit)
 
     def __repr__(self) -> str:
         return f"<fleet {self.name}>"

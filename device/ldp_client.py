@@ -229,7 +229,7 @@ class DRBG:
     def below(self, n):
         """Uniform over range(n), 1 <= n <= 2**24, exactly: by rejection, never by modulo."""
         if not 1 <= n <= _MAX_CODES:
-            raise ValueError("below() takes 1 to 16777216")
+            raise ValueError("n is 1 to 16777216")
         mask = 0
         while mask < n - 1:
             mask = mask << 1 | 1
@@ -772,7 +772,7 @@ class Client:
         self._refusals = {}
         self.serials = {}
         self._error = None
-        self._muted = False  # somebody said no since the start, whether or not the flash has it
+        self._noes = self._seen = 0  # since the start, and how many when the flash last took an answer
         self._lock = allocate_lock()  # held while a call is under way
         self._ledger = _Ledger(storage)
         seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + unique_id()
@@ -850,10 +850,11 @@ class Client:
     def report(self, name, value, drawn=None):
         """Randomize a reading; returns a report to publish, already debited, or None.
 
-        None: nobody said yes, the coin of `every` said no, the budget is spent, the outbox is full, the
-        experiment is not there, the client is locked, another call is under way, or the storage failed
-        (status() says which). Which of these it is never depends on the value. Raises TypeError for a value
-        of the wrong type and EntropyError for a stuck random source; then nothing was spent.
+        None: nobody said yes, or somebody says no meanwhile, the coin of `every` said no, the budget is
+        spent, the outbox is full, the experiment is not there, the client is locked, another call is under
+        way, or the storage failed (status() says which). Which of these it is never depends on the value.
+        Raises TypeError for a value of the wrong type and EntropyError for a stuck random source; then
+        nothing was spent.
 
         drawn: the digest of the version whose coin said yes to this call beforehand, in gap.py.
         """
@@ -882,7 +883,7 @@ class Client:
             new.unsent += (report,)
             self._error = None
             self._ledger.commit(new)
-            return report
+            return report if self.consent else None  # somebody may have said no meanwhile
         except LedgerError as e:
             self._error = str(e)
         finally:
@@ -930,9 +931,10 @@ class Client:
         if self._lock.acquire(False):
             try:
                 new = self._ledger.state.copy()
-                if report in new.unsent:
-                    at = new.unsent.index(report)
-                    new.unsent = new.unsent[:at] + new.unsent[at + 1 :]
+                unsent = list(new.unsent)
+                if report in unsent:
+                    unsent.remove(report)
+                    new.unsent = tuple(unsent)
                     self._ledger.commit(new)
             finally:
                 self._lock.release()
@@ -947,12 +949,13 @@ class Client:
         sent. Raises LedgerError where the ledger is locked or cannot be written, or another call is under
         way; after a failed False the client is silent all the same until it is started again.
         """
-        return False if self._muted else self._ledger.state.consent
+        return self._noes == self._seen and self._ledger.state.consent
 
     @consent.setter
     def consent(self, value):
         check(type(value) is bool, "consent is True or False", SettingsError)
-        self._muted |= not value
+        self._noes += not value
+        noes = self._noes
         check(self._lock.acquire(False), "another call is under way", LedgerError)
         try:
             new = self._ledger.state.copy()
@@ -960,7 +963,7 @@ class Client:
             if not value:
                 new.unsent = ()
             self._ledger.commit(new)
-            self._muted = not value
+            self._seen = noes  # and not one that is said during the commit
         finally:
             self._lock.release()
 

@@ -360,8 +360,8 @@ static int report_of(struct hushmote *client, const char *name, const struct hus
     *made = (uint8_t)encode(config, experiment, entry.number, randomized, made + 1);
     client->next_bytes_used += 1u + *made;
     client->error = (int8_t)hm_commit(client, code);
-    if (client->error != HUSHMOTE_OK)
-        return 0;
+    if (client->error != HUSHMOTE_OK || hushmote_consent(client) != HUSHMOTE_YES)
+        return 0; /* somebody said no meanwhile */
     memcpy(report, made + 1, *made); /* it is in the record in force now */
     return *made;
 }
@@ -404,24 +404,23 @@ int hushmote_sent(struct hushmote *client, const uint8_t *report, size_t bytes) 
 enum hushmote_consent hushmote_consent(const struct hushmote *client) {
     if (client->config == NULL)
         return HUSHMOTE_NOT_ASKED;
-    return client->muted ? HUSHMOTE_NO : hm_consent(client);
+    return client->noes != client->answered ? HUSHMOTE_NO : hm_consent(client);
 }
 
 int hushmote_set_consent(struct hushmote *client, bool yes) {
+    uint32_t noes;
     int code;
-    uint8_t muted;
     if (!yes)
-        client->muted = 1;
+        client->noes++;
+    noes = client->noes;
     if (!enter(client))
         return HUSHMOTE_BUSY;
-    muted = client->muted;
-    client->muted = !yes; /* a no that is said during the commit stays */
     code = hm_prepare(client, yes ? HUSHMOTE_YES : HUSHMOTE_NO);
     if (!yes)
         client->next_bytes_used = hm_unsent_at(client);
     code = hm_commit(client, code);
-    if (code != HUSHMOTE_OK && muted)
-        client->muted = 1;
+    if (code == HUSHMOTE_OK)
+        client->answered = noes; /* not a no that is said during the commit */
     return leave(client, code);
 }
 

@@ -244,8 +244,8 @@ struct hushmote {
     uint8_t *record, *next; /* the ledger's record in force, and the one to come */
     size_t record_bytes_used, next_bytes_used;
     int8_t locked, error; /* codes; 0 where all is well */
-    uint8_t muted;        /* somebody said no since the start, whether or not the flash has it */
     volatile uint8_t busy;
+    volatile uint32_t noes, answered; /* noes since the start, and how many when the flash last took an answer */
     uint64_t seen[2], tried; /* fingerprints of what the slots held last, and of the last record written */
     struct hushmote_random random;
 };
@@ -268,8 +268,8 @@ int hushmote_enroll_kept(struct hushmote *client, const uint8_t *payload, size_t
 int hushmote_withdraw(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes);
 
 /* Randomize a reading. Above 0: the bytes of a report, debited already, to publish at QoS 1. 0: none, and why never
-   depends on the reading (nobody said yes, the coin of `every` said no, the budget is spent, the outbox is full, the
-   experiment is not there, the client is locked or busy, the storage failed). HUSHMOTE_WRONG_TYPE, HUSHMOTE_BAD_ENTROPY:
+   depends on the reading (nobody said yes, or somebody says no meanwhile, the coin of `every` said no, the budget is spent, the
+   outbox is full, the experiment is not there, the client is locked or busy, the storage failed). HUSHMOTE_WRONG_TYPE, HUSHMOTE_BAD_ENTROPY:
    nothing was spent. */
 int hushmote_report(struct hushmote *client, const char *name, struct hushmote_reading reading,
                     uint8_t report[HUSHMOTE_REPORT_BYTES]);

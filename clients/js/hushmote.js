@@ -563,7 +563,7 @@ export class Client {
   #experiments = new Map();
   #refusals = new Map();
   #serials = new Map();
-  #muted = null; // the last no since the start, whether or not the storage has it; no two are the same
+  #muted = null; // the last no since the start that the storage does not have yet; no two are the same
   #consent = null;
   #error = null;
   #seen = [0]; // number and text of the last record that was in force
@@ -723,10 +723,10 @@ export class Client {
 
   /** Randomize a reading; resolves to a report to publish, already debited, or null.
    *
-   * null: nobody said yes, the coin of `every` said no, the budget is spent, too many reports wait, the
-   * experiment is not there, the client is locked, or the storage failed; status() says which. Which of these
-   * it is never depends on the value. Rejects with TypeError for a value of the wrong type, and with
-   * EntropyError where there is no randomness; then nothing was spent. */
+   * null: nobody said yes, or somebody says no meanwhile, the coin of `every` said no, the budget is spent, too
+   * many reports wait, the experiment is not there, the client is locked, or the storage failed; status() says
+   * which. Which of these it is never depends on the value. Rejects with TypeError for a value of the wrong
+   * type, and with EntropyError where there is no randomness; then nothing was spent. */
   report(name, value) {
     const make = async (state) => {
       const exp = this.#experiments.get(name);
@@ -745,7 +745,8 @@ export class Client {
       this.#error = null;
       return report;
     };
-    return this.#change(make).catch(this.#note);
+    const unlessNo = (report) => (this.#muted ? null : report); // which somebody may have said meanwhile
+    return this.#change(make).then(unlessNo, this.#note);
   }
 
   #note = (e) => {
@@ -819,7 +820,7 @@ export class Client {
       if (!yes) state.unsent = [];
       return yes;
     });
-    if (yes && this.#muted === muted) this.#muted = null; // and no later no is on its way
+    if (this.#muted === muted) this.#muted = null; // the storage says it; and no later no is on its way
   }
 
   /** What this client does and why, as plain values; sums are texts. */
@@ -830,7 +831,7 @@ export class Client {
     for (const name of this.#settings.policy.experiments) {
       const exp = this.#experiments.get(name);
       const reason = this.#refusals.get(name);
-      const left = exp ? max(state ? Number(this.#left(exp, state)) : 0, 0) : null;
+      const left = exp ? max(state && Number(this.#left(exp, state)), 0) : null;
       experiments[name] = {
         state: exp ? (left ? 'reporting' : 'spent') : reason ? 'refused' : 'absent',
         reports: state?.entries[`.${name}`]?.[0] ?? 0,

@@ -125,6 +125,17 @@ const jobs = {
           if (report) writeSync(1, `"${Buffer.from(report).toString('hex')}"\n`);
           if (report) await client.sent(report);
         },
+        reportThenNo: async () => {
+          const [write, said] = [kept.write, []];
+          kept.write = (...record) => {
+            kept.write = write;
+            said.push(client.setConsent(false));
+            return kept.write(...record);
+          };
+          const report = await client.report('e', true);
+          await Promise.all(said);
+          return report;
+        },
         yesThenNo: () => Promise.allSettled([client.setConsent(true), client.setConsent(false)]).then(() => null),
         consent: () => client.consent,
       };

@@ -467,6 +467,11 @@ def test_a_no_that_cannot_be_kept_is_silent_all_the_same(word, at):
     assert (consent, report) == (False, None)
 
 
+def test_a_report_that_was_under_way_when_somebody_said_no_is_not_handed_over():
+    report, status = play([["reportThenNo"], ["status"]], {"records": FRESH}, payloads=[E])["answers"]
+    assert (report, status["consent"], status["sum"], status["pending"]) == (None, False, "1000000", 0)
+
+
 def test_in_node_red_only_a_topic_decides_whether_there_is_a_report_one_message_at_a_time(tmp_path):
     config = {"fleet": "home", "experiments": "e, f", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
     asked, sent = "hushmote/v1/home/experiment/", ["hushmote/v1/home/report/"]
@@ -572,7 +577,9 @@ def test_processes_that_share_a_folder_spend_its_budget_once(tmp_path):
         process.stdin.close()
         process.stdin = None
     lines = [line for process in processes for line in process.communicate()[0].splitlines()]
-    assert numbers(lines) == list(range(1, 61))
+    # Who slept while others wrote 16 records does not know its own for theirs, and makes another report.
+    waiting = ask([of_folder(tmp_path, [["unsent"]])])[0]["answers"][0]
+    assert numbers([*lines, *(f'"{report}"' for report in waiting)]) == list(range(1, 61))
 
 
 SLEEPS = """

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from enumeration import POLICY, BranchingRng, distribution, memory
+from enumeration import POLICY, BranchingRng, MemoryStorage, distribution, memory
 from experiments import experiment_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -579,23 +579,30 @@ def test_what_was_verified_before_is_not_verified_again_but_keeps_its_serial():
 # --- One call at a time ------------------------------------------------------------------------------------
 
 
+class CallsBack(MemoryStorage):
+    """As a timer or a button does it: in the middle of a commit."""
+
+    then: Any = staticmethod(lambda: None)
+
+    def write(self, slot, data):
+        self.then()
+        super().write(slot, data)
+
+
 def test_a_call_from_within_a_call_spends_nothing_and_returns_nothing():
-    storage = memory()
+    storage = CallsBack()
     provision(storage, consent=True)
+    client = asked(budget("sum", 30 * EPSILON), storage=storage)
     inner: list = []
 
-    class CallsBack(type(storage)):
-        """As a timer's callback does it: in the middle of a commit."""
-
-        def write(self, slot, data):
-            inner.append(client.report("e", True))
-            inner.append(client.sent(waiting))
-            with pytest.raises(LedgerError, match="another call is under way"):
-                client.consent = True
-            super().write(slot, data)
+    def calls():
+        inner.append(client.report("e", True))
+        inner.append(client.sent(waiting))
+        with pytest.raises(LedgerError, match="another call is under way"):
+            client.consent = True
 
     waiting = b""
-    client = asked(budget("sum", 30 * EPSILON), storage=CallsBack(storage.slots))
+    storage.then = calls
     made = []
     for _ in range(40):
         report = client.report("e", True)
@@ -687,12 +694,21 @@ def test_without_threads_a_call_inside_a_call_comes_to_nothing_too(monkeypatch):
 
 
 def test_opting_out_while_a_call_is_under_way_is_refused_and_silences_at_once():
-    client = asked(budget("sum", 30 * EPSILON))
-    assert client._lock.acquire(False)
-    with pytest.raises(LedgerError, match="another call is under way"):
-        client.consent = False
-    client._lock.release()
+    storage = CallsBack()
+    provision(storage, consent=True)
+    client = asked(budget("sum", 30 * EPSILON), storage=storage)
+
+    def no():
+        with pytest.raises(LedgerError, match="another call is under way"):
+            client.consent = False
+
+    storage.then = no
+    assert client.report("e", True) is None  # it is made and debited, and not handed over
     assert (client.consent, client.report("e", True), client.outbox()) == (False, None, [])
+    client.consent = True  # and somebody says no meanwhile
+    assert (client.consent, client.report("e", True), client.outbox()) == (False, None, [])
+    assert client.status()["sum"] == EPSILON
+    del storage.then
     client.consent = False
     client.consent = True
     assert client.report("e", True) is not None

@@ -144,7 +144,7 @@ def asked(name: str, texts: Iterable[str]) -> StudyParameters:
     values: dict[str, Any] = {}
     for key, several in given.items():
         field = known[key]
-        if _many(field):
+        if get_origin(field.annotation) is tuple:
             repeated = field.json_schema_extra is not None
             values[key] = several if repeated else [one for text in several for one in text.split(",")]
         elif len(several) > 1:
@@ -164,10 +164,6 @@ def _mistake(name: str, known: dict[str, FieldInfo], error: ValidationError) -> 
     if first["type"] == "missing":
         return f"study {name} needs {key}=: {known[key].description}"
     return f"{key} {wrong_value(first)}".lstrip()
-
-
-def _many(field: FieldInfo) -> bool:
-    return get_origin(field.annotation) is tuple
 
 
 def parameters(name: str) -> list[tuple[str, str, str]]:

@@ -94,13 +94,9 @@ def check_life_with(fault, at, keep=0, forever=False):
     assert again.status()["sum"] >= spent_before
     witness.see_all(again.outbox())
     life(again, witness)
-    exhaust(boot(MemoryStorage(again_slots(again))), witness)
+    exhaust(boot(MemoryStorage(again._ledger._storage.slots)), witness)
     assert len(witness.seen) <= CAP_REPORTS
     return len(witness.seen)
-
-
-def again_slots(client):
-    return client._ledger._storage.slots
 
 
 def check_damaged(slots):

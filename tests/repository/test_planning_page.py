@@ -39,12 +39,10 @@ def test_there_are_four_such_commands_and_the_policy_lets_the_experiment_through
     assert EXAMPLE.read_text("utf-8") == TOML
     asked = parse(TOML).experiment()
     made = policy.policy_for(2.9, 0, ("night_heating",), 1_450_000, ("sum",))
-    assert policy.literal(made).splitlines() == lines_of_first_policy()
+    assert policy.literal(made).splitlines() == [
+        line for line in PAIRS[2][1] if line.startswith(("POLICY", '    "', "}"))
+    ]
     assert made.left(asked.epsilon) == asked.cap // asked.cost() == 2
-
-
-def lines_of_first_policy() -> list[str]:
-    return [line for line in PAIRS[2][1] if line.startswith(("POLICY", '    "', "}"))]
 
 
 def test_the_numbers_in_the_text_follow_from_the_theorems():

@@ -353,11 +353,6 @@ def make_ledger(rng: Random) -> tuple[MemoryStorage, MemoryStorage, bool]:
     return before, after, forged
 
 
-def _spent(record: bytes) -> int:
-    """The sum of epsilon in a ledger's record, read anew; for its place see the head of the ledger's code."""
-    return int.from_bytes(record[22:28], "big")
-
-
 def check_ledger(made: tuple[MemoryStorage, MemoryStorage, bool]) -> str:
     before, after, forged = made
     client = _boot(MemoryStorage(after))
@@ -373,7 +368,8 @@ def check_ledger(made: tuple[MemoryStorage, MemoryStorage, bool]) -> str:
         return "locked"
     if not forged:
         # The record in force is one that the board wrote; of two it keeps the older one is the least spent.
-        assert status["sum"] in {_spent(before[slot]) for slot in (0, 1)}, "a sum that was never written"
+        written = {int.from_bytes(before[slot][22:28], "big") for slot in (0, 1)}  # their sums of epsilon
+        assert status["sum"] in written, "a sum that was never written"
         whole = _boot(MemoryStorage(before)).status()
         assert status["sum"] >= whole["sum"] - 1_000_000, "more than one report's budget came back"
     spent = status["sum"]

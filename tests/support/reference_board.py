@@ -254,10 +254,6 @@ def text_index_of(fields: dict[str, Any], text: bytes) -> int:
     return sum(slot_of(salt, slots, x, i + 1) * slots**i for i, x in enumerate(starts))
 
 
-def hmac_sha256(key: bytes, data: bytes) -> bytes:
-    return hmac.new(key, data, hashlib.sha256).digest()
-
-
 def report_of(payload: str, number: int, code: int, device: str = "", key: bytes | None = None) -> bytes:
     """The bytes of a report on the wire."""
     sha256 = hashlib.sha256(payload.encode()).digest()
@@ -266,7 +262,7 @@ def report_of(payload: str, number: int, code: int, device: str = "", key: bytes
     body += code.to_bytes(size, "big")
     if key is None:
         return body
-    return body + hmac_sha256(key, device.encode() + b"\x00" + sha256 + body)[:8]
+    return body + hmac.digest(key, device.encode() + b"\x00" + sha256 + body, "sha256")[:8]
 
 
 def public_key(private: int) -> bytes:

@@ -97,8 +97,7 @@ def test_a_denominator_that_may_be_nothing_leaves_nothing_known():
     assert not ratio.known
     assert ratio.interval() == (-math.inf, math.inf)
     assert ratio.p_value(0.5) == pytest.approx(1, abs=1e-6) or ratio.below.value > 0
-    needed = reports_needed(2_000, [ratio])
-    assert needed > 2_000
+    assert reports_needed(2_000, [ratio]) > 2_000
     assert reports_needed(2_000, [given_versions(fleet(2_000, 5))[2]]) == 2_000
 
 

@@ -44,13 +44,9 @@ def make():
     return make
 
 
-def connack(value):
-    return ReasonCode(PacketTypes.CONNACK, identifier=value)
-
-
 def answered(value):
     connection = Connection()
-    connection.answer = connack(value)
+    connection.answer = ReasonCode(PacketTypes.CONNACK, identifier=value)
     return connection
 
 

@@ -63,10 +63,6 @@ def sue(epsilon: float) -> Matrix:
     return unary(odds / (odds + 1), 1 / (odds + 1))
 
 
-def oue(epsilon: float) -> Matrix:
-    return unary(0.5, 1 / (math.exp(epsilon) + 1))
-
-
 def the(epsilon: float) -> Matrix:
     """Thresholds over a grid, each chance an integral of the Laplace density."""
 
@@ -193,7 +189,7 @@ CHANNELS: dict[str, tuple[Callable[[float], Matrix], Formula]] = {
     name: (matrix, peer(name).variance)
     for name, matrix in {
         "SS": subset_selection,
-        "OUE": oue,
+        "OUE": lambda epsilon: unary(0.5, 1 / (math.exp(epsilon) + 1)),
         "SUE": sue,
         "THE": the,
         "HR": hadamard_response,

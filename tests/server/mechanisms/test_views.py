@@ -155,8 +155,7 @@ def test_no_other_weights_of_the_views_have_less_mean_variance(workload, epsilon
     """Over a grid of weights with the same cells, by exact variances of an even population; 2 % for rounding
     and for errors that are taken as equal."""
     statistics = np.stack(list(asked_by(workload)), axis=1)
-    chosen = [c for c in designs(18, epsilon, workload) if c.mechanism == "views"]
-    (choice,) = chosen
+    (choice,) = [c for c in designs(18, epsilon, workload) if c.mechanism == "views"]
     cells = {tuple(v): g for v, g in zip(choice.fields()["views"], choice.fields()["cells"], strict=True)}
     for view in ((0,), (1,), (0, 1)):
         own = Workload("marginals", shape=(6, 3), of_parts=view)

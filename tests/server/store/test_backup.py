@@ -173,8 +173,7 @@ def test_a_dump_of_postgresql_restores_to_whole_batches_that_nothing_links(postg
 
 def test_a_backup_needs_no_wal_and_is_for_its_owner_only(live, tmp_path):
     copy = tmp_path / "copy.sqlite"
-    size = backup(f"sqlite:///{live.where}", copy)
-    assert size == copy.stat().st_size
+    assert backup(f"sqlite:///{live.where}", copy) == copy.stat().st_size
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert sorted(p.name for p in tmp_path.iterdir() if "live" not in p.name) == ["copy.sqlite"]
     with Store(f"sqlite:///{copy}", create=False) as store, store.engine.connect() as connection:

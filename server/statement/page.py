@@ -40,7 +40,8 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
     of = f"Fleet {statement['fleet']}, {statement['made_at'][:10]}. Made by Hushmote {statement['hushmote']}."
     label = [f'<p class="of">{_text(of)}</p>', f"<p><mark>{_text(news)}</mark></p>" if news else ""]
     for question, answers in statement["label"].items():
-        label.append(f"<section>\n<h2>{_text(question)}</h2>\n{_paragraphs(answers)}\n</section>")
+        paragraphs = "\n".join(f"<p>{_text(answer)}</p>" for answer in answers)
+        label.append(f"<section>\n<h2>{_text(question)}</h2>\n{paragraphs}\n</section>")
     papers = statement.get("chapters", ())
     chapters = [_chapter(c["title"], c["about"], map(_table, c["tables"])) for c in papers]
     chapters += [_registry(statement["registry"])] if papers else []
@@ -73,10 +74,6 @@ def pdf(text: str) -> bytes:
 def _text(text: str) -> str:
     """A text in HTML; what somebody has to fill in is marked."""
     return _MARKED.sub(lambda found: f"<mark>{found[0]}</mark>", escape(visible(text)))
-
-
-def _paragraphs(texts: Iterable[str]) -> str:
-    return "\n".join(f"<p>{_text(text)}</p>" for text in texts)
 
 
 def _chapter(title: str, about: str, parts: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ keep out the aggregator that comes next.
 
 import os
 import sqlite3
+from contextlib import suppress
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
@@ -42,10 +43,12 @@ def is_being_written(path: str) -> bool:
 def _uri(path: str) -> str:
     if path.startswith("file:"):
         return path
-    if not is_being_written(path):
-        options = "immutable=1"  # there is only the file; without this SQLite would make the other two
-    elif os.path.exists(f"{path}-shm"):
-        options = "readonly_shm=1"
-    else:
-        options = ""  # left by a crash, without its index; SQLite makes that again
+    options = "immutable=1"  # there is only the file; otherwise SQLite would make the other two
+    if is_being_written(path):
+        options = ""
+        with suppress(OSError):  # an index that is missing was lost by a crash, and SQLite makes it again
+            # Another user's must not be made anew as it goes away. One's own is opened to be written: all
+            # that a process has open shares the index as the first has opened it, and the next may write.
+            if os.stat(f"{path}-shm").st_uid != getattr(os, "geteuid", int)():  # Windows has neither
+                options = "readonly_shm=1"
     return f"file:{quote(os.path.abspath(path))}?mode=ro&{options}"

@@ -126,10 +126,8 @@ def test_rows_are_in_the_experiments_units():
 
 def test_truth_beside_an_estimate_is_that_of_the_same_bins():
     known, unknown = FleetEstimate(FOUND, truth=F), FleetEstimate(FOUND)
-    found = known.quantile(0.5).rows[0]
-    assert found.truth == np.argmax(np.cumsum(F) >= 0.5) - 15.5
-    mean = known.mean().rows[0]
-    assert mean.truth == pytest.approx(F @ np.arange(-15.5, 16))
+    assert known.quantile(0.5).rows[0].truth == np.argmax(np.cumsum(F) >= 0.5) - 15.5
+    assert known.mean().rows[0].truth == pytest.approx(F @ np.arange(-15.5, 16))
     wanted = "-13:-7"  # the indices 3 to 8
     assert known.share(wanted).rows[0].truth == pytest.approx(F[3:9].sum())
     kinds = [known.histogram(8), known.share(wanted), unknown.share(wanted)]

@@ -56,8 +56,7 @@ def test_what_next_is_fewer_rows_only_where_rows_hide_in_their_errors():
     assert guide([hidden], epsilons(1, 1), 1).next.startswith(
         "Ask for fewer, wider rows (--rows 8, --range), or wait"
     )
-    labels = histogram((0.02, 0.01))
-    assert "--rows" not in guide([labels], epsilons(1, 1), 1).next
+    assert "--rows" not in guide([histogram((0.02, 0.01))], epsilons(1, 1), 1).next
 
 
 def test_reports_that_tell_nothing_show_no_numbers_and_are_said_to_be_too_few():

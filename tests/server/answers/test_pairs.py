@@ -108,8 +108,7 @@ def test_do_old_versions_crash_more():
 
 def test_a_difference_in_a_picture_names_both_sides_whole():
     made = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.2|1.3", "version=other | other|other")
-    axes = made[-1].plot().axes[0]
-    (label,) = axes.get_yticklabels()
+    (label,) = made[-1].plot().axes[0].get_yticklabels()
     assert label.get_text() == "version=1.2|1.3\nless version=other|other|other"
 
 

@@ -58,8 +58,7 @@ def test_labels_are_beside_their_bars_and_shortened():
 
 def test_the_cdf_is_drawn_over_its_edges():
     answer = TEMP.cdf()
-    axes = panel(answer.plot())
-    x, y = axes.lines[0].get_data()
+    x, y = panel(answer.plot()).lines[0].get_data()
     assert np.asarray(x) == pytest.approx(np.arange(-15, 48))
     assert np.asarray(y) == pytest.approx([100 * row.value for row in answer.rows])
 

@@ -94,8 +94,7 @@ def test_the_list_is_the_largest_estimates_and_probabilities_sum_to_k(exp, repor
 
 
 def test_with_many_reports_the_top_is_certain_and_nobody_is_near():
-    e = draw(OLH, skewed(64), 3_000_000, np.random.default_rng(3))
-    found = top(e, 4)
+    found = top(draw(OLH, skewed(64), 3_000_000, np.random.default_rng(3)), 4)
     assert [one.index for one in found.listed] == [0, 1, 2, 3]
     assert min(one.probability for one in found.listed) > 0.999
     assert not found.near
@@ -108,8 +107,7 @@ def test_one_of_two_is_as_sure_as_the_counts_are_uneven():
     sure = top(estimate(RR, [4000, 6000]), 1)
     assert sure.listed[0].index == 1
     assert sure.probabilities == pytest.approx([0, 1], abs=1e-6)
-    likely = top(estimate(RR, [4930, 5070]), 1)
-    assert 0.7 < likely.listed[0].probability < 0.99
+    assert 0.7 < top(estimate(RR, [4930, 5070]), 1).listed[0].probability < 0.99
 
 
 @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)

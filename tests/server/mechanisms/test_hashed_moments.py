@@ -123,8 +123,7 @@ def test_the_variance_of_one_value_is_the_mean_over_values_of_the_exact_one(expe
 def mean_variances(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
     """Mean exact variance over all ranges and over single values, with the known sum and without, (2, 2)."""
     (level,), domain = experiment.levels, experiment.domain
-    mechanism = hashing(experiment)
-    (law,) = mechanism.law(shares)
+    (law,) = hashing(experiment).law(shares)
     supported = np.stack([butterfly.class_weights(level, one) for one in np.eye(domain)], axis=1)
     result = np.empty((2, 2))
     for row, weights in enumerate((supported - supported.mean(axis=1, keepdims=True), supported)):

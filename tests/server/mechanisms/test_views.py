@@ -91,8 +91,7 @@ def test_weights_are_those_of_generalised_least_squares_over_the_joint_table(sha
 
 def test_what_no_view_tells_is_refused_and_all_else_is_estimated():
     """Both marginals of 200,000 reports are within 7 standard errors: less than 1e-11 by chance."""
-    mechanism = views((4, 3), ([0], 4, 1), ([1], 3, 1))
-    e = mechanism.experiment
+    e = views((4, 3), ([0], 4, 1), ([1], 3, 1)).experiment
     rng = np.random.default_rng(3)
     shares = rng.dirichlet(np.ones(12))
     estimates = estimate(e, vectorised.histogram(e, rng.multinomial(200_000, shares), rng))

@@ -104,6 +104,18 @@ class TestCommits:
             assert watch.look().ready
             assert total(watch) == 2
 
+    def test_who_looks_may_write_as_well_where_others_left_their_files(self, folder: Path, url: str):
+        """SQLite shares the log's index among a process's connections, opened as the first has opened it."""
+        with Store(url):
+            shutil.copytree(folder, folder / "killed")
+        left = f"sqlite:///{folder / 'killed' / 'store.sqlite'}"
+        with StoreWatch(left) as watch:
+            assert watch.look().ready
+            with Store(left) as store:
+                count(store, "one")
+            watch.look()
+            assert total(watch) == 2
+
     def test_while_readers_come_and_go_nothing_is_lost_or_stands_still(self, folder: Path):
         url, over = f"sqlite:///{folder / 'store.sqlite'}", threading.Event()
         seen: list[int] = []

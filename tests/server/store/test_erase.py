@@ -81,8 +81,7 @@ def test_nothing_of_an_erased_device_is_in_the_files_and_it_was_there_before(sto
     with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         if connection.dialect.name == "postgresql":  # the device's id is in the statistics
             connection.exec_driver_sql("ANALYZE")
-    before = files(store, request)
-    assert before.count(GONE.encode()) >= 2
+    assert files(store, request).count(GONE.encode()) >= 2
     for device in (GONE, REVOKED):
         erase(store, "home", device=device, fleet_keys=FLEET_KEYS)
     after = files(store, request)
@@ -140,8 +139,7 @@ def test_a_device_that_reports_again_counts_on_from_where_it_was(store):
     assert count(store, sent(GONE, count=4)) == (1, {"duplicate": 3})
     assert {n for d, name, n in store.seen("home") if d == GONE} == {NumberSet(4, late=3)}
     assert check(store).violations == ()
-    done = erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert done.reports == 1
+    assert erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS).reports == 1
     assert count(store, sent(GONE, count=4)) == (0, {"duplicate": 4})
     assert (check(store).reports, check(store).violations) == (12, ())
 

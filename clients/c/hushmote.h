@@ -268,9 +268,9 @@ int hushmote_enroll_kept(struct hushmote *client, const uint8_t *payload, size_t
 int hushmote_withdraw(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes);
 
 /* Randomize a reading. Above 0: the bytes of a report, debited already, to publish at QoS 1. 0: none, and why never
-   depends on the reading (nobody said yes, or somebody says no meanwhile, the coin of `every` said no, the budget is spent, the
-   outbox is full, the experiment is not there, the client is locked or busy, the storage failed). HUSHMOTE_WRONG_TYPE, HUSHMOTE_BAD_ENTROPY:
-   nothing was spent. */
+   depends on the reading (nobody said yes, or somebody says no meanwhile, the coin of `every` said no, the budget is
+   spent, the outbox is full, the experiment is not there, the client is locked or busy, the storage failed).
+   HUSHMOTE_WRONG_TYPE, HUSHMOTE_BAD_ENTROPY: nothing was spent. */
 int hushmote_report(struct hushmote *client, const char *name, struct hushmote_reading reading,
                     uint8_t report[HUSHMOTE_REPORT_BYTES]);
 

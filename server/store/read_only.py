@@ -1,7 +1,7 @@
 """Opens a SQLite store so that it cannot be written, while others go on writing to it.
 
-No file beside the store changes either: a -wal or -shm made by a reader would belong to the reader, and might
-keep out the aggregator that comes next.
+No file beside the store changes either, but for the index of its log, in which readers have their marks. A
+-wal or -shm made by a reader would belong to the reader, and might keep out the aggregator that comes next.
 """
 
 import os

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from ..server.accounting import AccountingError, ComposedRow, History, Kind, ReportCost, compose
+from ..server.accounting import ComposedRow, History, Kind, ReportCost, compose
 from ..server.accounting.compare import TITLES
+from ..server.accounting.errors import AccountingError, whole
 from ..server.epsilon import MICRO, micro_nats
 from ..server.errors import UsageError, refusing
 from ..server.words.epsilon import belief, rounded_up
@@ -95,9 +96,7 @@ def _read(file: Path) -> list[tuple[ReportCost, int]]:
 
 
 def _run(epsilon: float, delta: float, count: int) -> tuple[ReportCost, int]:
-    if count < 1:
-        raise UsageError(f"the number of releases is a whole number from 1 up, not {count}")
-    return ReportCost(micro_nats(epsilon, AccountingError), delta), count
+    return ReportCost(micro_nats(epsilon, AccountingError), delta), whole("the number of releases", count)
 
 
 def _cells(row: ComposedRow) -> tuple[str, ...]:

@@ -71,9 +71,8 @@ def show_file(file: Path, as_json: bool) -> None:
     payload = definition.payload()
     experiment = parse_experiment(payload)
     if as_json:
-        guarantee = plain_guarantee(definition.guarantee())
         more = {"expires": definition.expires.isoformat(), "belief": belief(experiment.epsilon / MICRO)}
-        more |= {"guarantee": guarantee, "payload": payload.decode()}
+        more |= {"guarantee": plain_guarantee(definition.guarantee()), "payload": payload.decode()}
         more |= {"boards_need": [*board_files.needed(experiment)]}
         print_json(describe(experiment, definition.description()) | more)
         return
@@ -83,7 +82,8 @@ def show_file(file: Path, as_json: bool) -> None:
     table.add_row("name", definition.name)
     table.add_row("purpose", definition.purpose)
     table.add_row("owner", definition.owner)
-    table.add_row("expires", f"{definition.expires}, its last day")
+    last = "its last day: it is over, set a later one to start it" if definition.expired else "its last day"
+    table.add_row("expires", f"{definition.expires}, {last}")
     table.add_row("readings", words.readings(experiment, definition.unit))
     table.add_row("mechanism", words.mechanism(experiment))
     table.add_row("privacy", f"ε = {experiment.epsilon / MICRO:g} per report, {words.budget(experiment)}")
@@ -104,7 +104,8 @@ def show_file(file: Path, as_json: bool) -> None:
 def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: int, as_json: bool) -> None:
     """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
     definition = load(file)
-    definition.check_not_expired()
+    if definition.expired:
+        raise UsageError(f"{definition.name} expired on {definition.expires}: set a later day")
     payload = definition.payload()
     description = definition.description()
     with Store(store) as opened:

@@ -60,11 +60,7 @@ class ReportCost:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        if not hasattr(self.epsilon, "__index__"):
-            raise AccountingError(
-                f"a report's epsilon is in whole micro-nats (500000 is 0.5), not {self.epsilon}"
-            )
-        whole("a report's epsilon in micro-nats", self.epsilon)
+        whole("a report's epsilon in micro-nats (500000 is 0.5)", self.epsilon)
         probability("a report's delta", self.delta)
 
 

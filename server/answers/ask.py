@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...device.ldp_client import Experiment
+from ..errors import UsageError
 from ..experiments.asking import OF_VALUES, require
 from ..experiments.asks import asks_of
 from ..mechanisms.views.factors import parts_of
@@ -309,6 +310,9 @@ def _check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> 
         if wanted:
             require(asked, words, f"leave {option} out{instead}")
     require(asked, OF_VALUES | _OTHERWISE, "nothing here asks that")
+    numbers = [one for one in parts_of(asked[-1]) or asked[-1:] if one.type == "number"]
+    if question.rows and not (numbers or question.trend):
+        raise UsageError(f"--rows groups a number, and {asked[-1].name} has none: leave it out")
     if not question.ranges:
         unnamed = OF_VALUES | _OTHERWISE - {"candidates"}
         require(asked, unnamed, "name them, with --candidates FILE, one a line, or each with --range")

@@ -149,10 +149,10 @@ class Definition(ReadingDefinition):
         if self.given not in names:
             raise ValueError(f"given must be one of {', '.join(names)}")
 
-    def check_not_expired(self) -> None:
-        """Raise DefinitionError where the experiment's last day is over."""
-        if self.expires < datetime.datetime.now(datetime.UTC).date():
-            raise DefinitionError(f"{self.name} expired on {self.expires}: set a later day if it is needed")
+    @property
+    def expired(self) -> bool:
+        """Whether its last day is over."""
+        return self.expires < datetime.datetime.now(datetime.UTC).date()
 
     def payload(self) -> bytes:
         """The JSON that is published to boards: ASCII, integers only, the same bytes every time.

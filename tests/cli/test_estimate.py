@@ -206,6 +206,7 @@ def test_trends_and_changes_take_quantiles_and_the_cdf_or_say_what_to_ask(store:
     }
     for options, text in refused.items():
         assert text in hushmote("temp", *options, expect=1), options
+    assert "--rows groups a number, and mode has none" in hushmote("mode", "--rows", "4", expect=1)
 
 
 def test_a_range_that_is_no_edge_says_so_everywhere(store: Path, hushmote):

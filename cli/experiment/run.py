@@ -82,8 +82,7 @@ def show_file(file: Path, as_json: bool) -> None:
     table.add_row("name", definition.name)
     table.add_row("purpose", definition.purpose)
     table.add_row("owner", definition.owner)
-    last = "its last day: it is over, set a later one to start it" if definition.expired else "its last day"
-    table.add_row("expires", f"{definition.expires}, {last}")
+    table.add_row("expires", f"{definition.expires}, its last day{', which is over' * definition.expired}")
     table.add_row("readings", words.readings(experiment, definition.unit))
     table.add_row("mechanism", words.mechanism(experiment))
     table.add_row("privacy", f"ε = {experiment.epsilon / MICRO:g} per report, {words.budget(experiment)}")
@@ -104,8 +103,7 @@ def show_file(file: Path, as_json: bool) -> None:
 def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: int, as_json: bool) -> None:
     """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
     definition = load(file)
-    if definition.expired:
-        raise UsageError(f"{definition.name} expired on {definition.expires}: set a later day")
+    definition.check_not_expired()
     payload = definition.payload()
     description = definition.description()
     with Store(store) as opened:
@@ -157,9 +155,8 @@ def list_versions(store: str, as_json: bool) -> None:
     for v in versions:
         e = v.experiment
         cells = (v.fleet, e.name, e.digest.hex(), f"{e.epsilon / MICRO:g}", f"{e.every:,}")
-        table.add_row(
-            *cells, "yes" if v.current else "no", *(str(d or "-") for d in (v.expires, v.counted_until))
-        )
+        days = (str(day or "-") for day in (v.expires, v.counted_until))
+        table.add_row(*cells, "yes" if v.current else "no", *days)
     show.out.print(table if versions else "no experiment has been added yet")
     newest = {(v.fleet, v.experiment.name): v for v in versions if v.purpose}
     for (fleet, name), v in newest.items():

@@ -154,6 +154,11 @@ class Definition(ReadingDefinition):
         """Whether its last day is over."""
         return self.expires < datetime.datetime.now(datetime.UTC).date()
 
+    def check_not_expired(self) -> None:
+        """Raise DefinitionError where the experiment's last day is over."""
+        if self.expired:
+            raise DefinitionError(f"{self.name} expired on {self.expires}: set a later day if it is needed")
+
     def payload(self) -> bytes:
         """The JSON that is published to boards: ASCII, integers only, the same bytes every time.
 

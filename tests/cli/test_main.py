@@ -45,6 +45,7 @@ def test_a_mistake_is_one_line_and_status_1(door: Path):
 def test_an_expired_experiment_is_not_added(door: Path):
     (door / "old.toml").write_text(DOOR.replace("9999-12-31", "2020-01-01"))
     assert "expired on 2020-01-01" in hushmote("experiment", "add", "old.toml", "--open", cwd=door, expect=1)
+    assert "its last day, which is over" in hushmote("experiment", "show", "old.toml", cwd=door)
 
 
 def test_a_total_cannot_be_raised(door: Path):

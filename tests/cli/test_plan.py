@@ -119,7 +119,7 @@ def test_written_files_are_what_was_planned(line: str, reading: str, tmp_path: P
     result = json.loads(plan(f"{line} --json --output '{path}'"))
     definition = load(path)
     experiment = definition.experiment()
-    assert not definition.expired
+    definition.check_not_expired()
     assert (definition.name, definition.owner, definition.type) == (
         "my_fridges",
         "owner@example.org",

@@ -26,7 +26,7 @@ MOST_ATTRIBUTES = 20
 MOST_ROOMS = 20
 # What there may be. Look first what can go instead; a mechanism, theorem, command or view may raise it by
 # what it needs, and its commit says why.
-CODE_LINES = {"product": 43_046, "tests": 50_753, "benchmarks": 4_498}
+CODE_LINES = {"product": 43_046, "tests": 50_749, "benchmarks": 4_498}
 COMMANDS = {"commands": 37, "options": 264}
 LONG_FUNCTIONS = {"above 60 lines": 4, "above 8 parameters": 3}
 # One file to audit, one that goes with it, and the application that is copied: a board has no packages.
@@ -102,13 +102,8 @@ def test_the_house_does_not_grow():
 
 
 def test_functions_do_not_grow():
-    functions = [
-        node
-        for path in MODULES
-        if "umqtt" not in path.parts
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    nodes = (node for path in MODULES if "umqtt" not in path.parts for node in ast.walk(parsed(path)))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     taken = [{a.arg for a in (*f.args.args, *f.args.kwonlyargs)} - {"self", "cls"} for f in functions]
     found = {
         "above 60 lines": sum((f.end_lineno or 0) - f.lineno + 1 > 60 for f in functions),

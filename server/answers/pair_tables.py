@@ -220,7 +220,7 @@ def _wanted(
     if "=" in of:
         return [cells.parse(experiment, of)], "share"
     if not of:
-        told = told or _told(experiment, given)
+        told = told or (cells.parts_in(experiment, given) if given else ())
         left = [part for part in range(len(parts_of(experiment))) if part not in told]
         if not left:
             raise UsageError("the conditions tell of all parts: say with --of what is asked for")
@@ -232,12 +232,6 @@ def _wanted(
         return [CellCondition(f"mean {reading.name}", (part,), middles)], "reading"
     shown = cells.values(experiment, part)
     return shown[1:] if reading.type == "bool" else shown, "share"
-
-
-def _told(experiment: Experiment, given: str) -> tuple[int, ...]:
-    if not given:
-        return ()
-    return cells.parse(experiment, given).parts if "=" in given else (cells.part_number(experiment, given),)
 
 
 def _conditions(

@@ -8,7 +8,7 @@ from typing import Literal
 from ...device.ldp_client import Experiment
 from ..mechanisms.views.factors import parts_of
 from . import asking
-from .cells import parse, part_number, where
+from .cells import parse, parts_in, where
 from .units import UnitsError, index_names, parse_range
 
 MOST_COMMON = "most common"
@@ -48,10 +48,8 @@ def _usual(experiment: Experiment) -> Ask:
         first, *_, last = parts_of(experiment)
         of = last.name if last.type == "number" else where(last, index_names(last)[last.type == "bool"])
         return Ask(f"{of}{_GIVEN}{first.name}", "pair", of=of, given=(first.name,))
-    if "discovery" in can:
-        return Ask("texts", "texts")
-    if "candidates" in can:
-        return Ask("texts", "named")
+    if not can.isdisjoint({"discovery", "candidates"}):
+        return Ask("texts", "texts" if "discovery" in can else "named")
     if experiment.type == "bool":
         return Ask("yes", "share")
     if experiment.type == "number":
@@ -61,22 +59,26 @@ def _usual(experiment: Experiment) -> Ask:
 
 def _ask(experiment: Experiment, text: str) -> Ask:
     if experiment.type == "pair":
-        of, _, given = text.partition(_GIVEN)
+        of, _, given = (side.strip() for side in text.partition(_GIVEN))
         conditions = tuple(one.strip() for one in given.split(",") if one.strip())
-        if len(conditions) > 2:
-            raise UnitsError(
-                f"{text}: at most two conditions can be compared, as in version=1.2, version=1.3"
-            )
-        for one in (of.strip(), *conditions):
-            (parse if "=" in one else part_number)(experiment, one)
-        return Ask(text, "pair", of=of.strip(), given=conditions)
+        asked, *told = (parts_in(experiment, one) for one in (of, *conditions))
+        compared = {parse(experiment, one).text for one in conditions if len(conditions) > 1}
+        if ("=" in given) != (len(compared) == 2):
+            raise UnitsError(f"{text}: name a part, or two conditions that differ, as in a=1, a=2")
+        if "=" not in of and parts_of(experiment)[asked[0]].type == "choice":
+            raise UnitsError(f"{text}: say which {of}, as in {of}=VALUE")
+        if not {*asked}.isdisjoint(sum(told, ())) or len({*asked}) == len(parts_of(experiment)):
+            raise UnitsError(f"{text}: what is asked and what is given must be different parts")
+        return Ask(text, "pair", of=of, given=conditions)
     if experiment.type == "text":
         asking.require([experiment], "candidates", "leave asks out")
         return Ask(text, "share")
     if experiment.type == "number" and text == "mean":
         asking.require([experiment], "mean", "leave it out of asks")
         return Ask(text, "mean")
-    if experiment.type == "number" and (text == MEDIAN or (quantile := re.fullmatch(r"([\d.]+) ?%", text))):
+    if experiment.type == "number" and (
+        text == MEDIAN or (quantile := re.fullmatch(r"(\d+\.?\d*) ?%", text))
+    ):
         asking.require([experiment], "quantiles", "leave it out of asks")
         level = 0.5 if text == MEDIAN else float(quantile[1]) / 100  # pyright: ignore
         if not 0 < level < 1:

@@ -46,6 +46,11 @@ def part_number(experiment: Experiment, name: str) -> int:
     return names.index(name)
 
 
+def parts_in(experiment: Experiment, text: str) -> tuple[int, ...]:
+    """Numbers of the parts that a condition, or a part's name, tells of. Raises UnitsError as these do."""
+    return parse(experiment, text).parts if "=" in text else (part_number(experiment, text),)
+
+
 def where(part: Reading, name: str) -> str:
     """A part and its value in words: "version=1.2"."""
     return f"{part.name}={name}"

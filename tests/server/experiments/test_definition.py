@@ -9,12 +9,14 @@ import pytest
 from own_channels import COIN
 
 from hushmote.device import ldp_client
+from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.definition import load, parse
 from hushmote.server.experiments.reading import DefinitionError
 from hushmote.server.experiments.units import bin_edges
 
 ROOM_FILE = Path(__file__).parents[3] / "examples" / "room_temp.toml"
 ROOM = ROOM_FILE.read_text()
+PAIR = ROOM_FILE.with_name("crash_by_version.toml").read_text()
 
 
 def changed(old: str, new: str) -> str:
@@ -120,11 +122,7 @@ def test_caps_are_rounded_down():
         ("bins = 256", 'bins = 256\nmechanism = "gr"', "mechanism must be auto, one that hushmote"),
         ("cap = 4.0", "cap = 0.5", "cap is below the cost of one report"),
         ("cap = 4.0", "", "cap is needed for sum, squares and count"),
-        (
-            'rule = "sum"',
-            'rule = "summ"',
-            "budget.rule must be 'sum', 'squares', 'count' or 'unlimited', not 'summ'",
-        ),
+        ('"sum"', '"summ"', "budget.rule must be 'sum', 'squares', 'count' or 'unlimited', not 'summ'"),
         ("low = -14", "low = 60", "low must be less than high"),
         ("low = -14", "low = -14.0001", "low must be a whole number of thousandths of its unit"),
         ('owner = "heating@example.org"', "", "owner is missing"),
@@ -134,24 +132,14 @@ def test_caps_are_rounded_down():
         ("bins = 256", 'bins = 256\nranges = ["60:70"]', "ranges: the range 60:70 holds no whole bin"),
         ("bins = 256", 'bins = 256\nranges = ["0:5"]\nstatistics = "ranges"', "ranges or statistics"),
         ("bins = 256", 'bins = 256\nranges = ["0:5"]\nmechanism = "grr"', "leave the mechanism out"),
-        ('asks = ["24:", "median"]', 'asks = ["warm"]', "asks: a range reads low:high"),
-        (
-            'asks = ["24:", "median"]',
-            'asks = "median"',
-            'asks must be a list of texts such as ["24:", "median"]',
-        ),
+        ('["24:", "median"]', '["warm"]', "asks: a range reads low:high"),
+        ('["24:", "median"]', '["2.5.0 %"]', "asks: a range reads low:high"),
+        ('["24:", "median"]', '["100 %"]', "asks: a quantile is between 0 and 100 %, not 100 %"),
+        ('["24:", "median"]', '"median"', 'asks must be a list of texts such as ["24:", "median"]'),
         ("bins = 256", 'bins = 256\nstatistics = "median"', "statistics must be 'ranges'"),
         ("expires = 2027-12-31", 'expires = "soon"', "expires must be a date such as 2027-12-31, not 'soon'"),
-        (
-            'name = "room_temp"',
-            'name = "Room Temp"',
-            "name must be 1 to 32 of a-z, 0-9, _ and -, not 'Room Temp'",
-        ),
-        (
-            'unit = "°C"',
-            'unit = "degrees Celsius of the air"',
-            "unit must have 20 characters or fewer",
-        ),
+        ('"room_temp"', '"Room Temp"', "name must be 1 to 32 of a-z, 0-9, _ and -, not 'Room Temp'"),
+        ('"°C"', '"degrees Celsius of the air"', "unit must have 20 characters or fewer"),
         ('owner = "heating@example.org"', 'owner = "a\\u0000b"', "owner: the character \\u0000 is in it"),
         ("every = 90", "every = 0", "every must be an integer from 1 to 16777216"),
         ('name = "room_temp"', "name room_temp", "not TOML: Expected '=' after a key"),
@@ -164,10 +152,35 @@ def test_what_does_not_fit_is_refused_in_one_line(old: str, new: str, text: str)
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("ask", "text"),
+    [
+        ("nothing given version", "has no part nothing; it has version, crashed"),
+        ("crashed=yes given version, version", 'a condition reads part=value, such as "version=1.2"'),
+        ("version=2.0 given crashed=yes", "name a part, or two conditions that differ, as in a=1, a=2"),
+        ("crashed=yes given version=2.0, version = 2.0", "two conditions that differ"),
+        ("crashed=yes given version=2.0, version=2.1, version=2.2", "two conditions that differ"),
+        ("version given crashed", "say which version, as in version=VALUE"),
+        ("crashed=yes given crashed", "what is asked and what is given must be different parts"),
+        ("crashed=yes&version=2.0", "must be different parts"),
+    ],
+)
+def test_an_ask_of_a_pair_compares(ask: str, text: str):
+    with pytest.raises(DefinitionError, match=f"^asks: .*{re.escape(text)}"):
+        parse(f'asks = ["{ask}"]\n{PAIR}').payload()
+
+
+def test_an_ask_of_a_pair_names_a_part_or_two_conditions():
+    asks = ["crashed=yes given version=2.0, version=2.1", "crashed given version", "crashed=yes"]
+    pair = parse(f"asks = {asks}\n{PAIR}")
+    assert pair.payload()
+    given = [ask.given for ask in asks_of(pair.experiment(), asks)]
+    assert given == [("version=2.0", "version=2.1"), ("version",), ()]
+
+
 def test_all_missing_fields_are_named_in_one_line():
-    with pytest.raises(
-        DefinitionError, match=r"^name, purpose, owner, expires, epsilon and budget are missing$"
-    ):
+    missing = r"^name, purpose, owner, expires, epsilon and budget are missing$"
+    with pytest.raises(DefinitionError, match=missing):
         parse('type = "bool"')
 
 

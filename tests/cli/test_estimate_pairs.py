@@ -15,10 +15,7 @@ from hushmote.server.store import Store
 
 VERSIONS, RATES = np.array([0.3, 0.6, 0.1]), np.array([0.20, 0.05, 0.10])
 SHARES = np.stack([VERSIONS * (1 - RATES), VERSIONS * RATES], axis=1).ravel()
-OF = [
-    {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]},
-    {"name": "crashed", "type": "bool"},
-]
+OF = [{"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}, {"name": "crashed", "type": "bool"}]
 DAYS = ("2026-11-19", "2026-11-20")
 
 

@@ -128,10 +128,7 @@ def test_a_store_s_status_is_in_words(run: Run, tmp_path):
     run("add", "dear.toml", "--keys", "--fleet", "lab")
     run("add", "dear.toml", "--open", "--fleet", "home")
     status = json.loads(hushmote("status", "--json", cwd=tmp_path))
-    assert status["fleets"] == [
-        {"fleet": "home", "reports": "open"},
-        {"fleet": "lab", "reports": "keyed"},
-    ]
+    assert status["fleets"] == [{"fleet": "home", "reports": "open"}, {"fleet": "lab", "reports": "keyed"}]
     text = hushmote("status", cwd=tmp_path)
     assert "Fleet home: open, so anyone can forge reports" in text
     assert "Fleet lab: keyed" in text

@@ -13,19 +13,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from c_client import (
-    CODES,
-    LOCK,
-    NAMES,
-    UNLOCK,
-    CBoard,
-    Line,
-    Refused,
-    Source,
-    Status,
-    library,
-    pointer,
-)
+from c_client import CODES, LOCK, NAMES, UNLOCK, CBoard, Line, Refused, Source, Status, library, pointer
 from c_core import needs_gcc
 from enumeration import POLICY, MemoryStorage
 from experiments import experiment_json, number_json

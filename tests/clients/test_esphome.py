@@ -218,10 +218,7 @@ def test_what_is_wrong_in_the_yaml_is_said_before_anything_is_built(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("broken", "said"),
-    [
-        ("key: '00'", "must be 64 hex digits"),
-        ("broker: a,b", "the host platform is for tests"),
-    ],
+    [("key: '00'", "must be 64 hex digits"), ("broker: a,b", "the host platform is for tests")],
 )
 def test_a_wrong_identity_is_said_too(tmp_path: Path, broken: str, said: str):
     write(tmp_path, 1883)

@@ -19,13 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushmote.device import ldp_client
-from hushmote.device.ldp_client import (
-    Client,
-    ExperimentRefused,
-    LedgerError,
-    SettingsError,
-    provision,
-)
+from hushmote.device.ldp_client import Client, ExperimentRefused, LedgerError, SettingsError, provision
 from hushmote.server.wire import keys
 
 EPSILON = 1_000_000

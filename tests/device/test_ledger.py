@@ -722,10 +722,7 @@ class BoardLife(RuleBasedStateMachine):
         self.boot()
         self.opted_out = not self.client.consent
 
-    @rule(
-        fault=st.sampled_from(["raise", "raise-after", "lost", "full"]),
-        forever=st.booleans(),
-    )
+    @rule(fault=st.sampled_from(["raise", "raise-after", "lost", "full"]), forever=st.booleans())
     def storage_starts_to_fail(self, fault, forever):
         self.storage.fault, self.storage.forever = fault, forever
         self.storage.at = len(self.storage.writes)

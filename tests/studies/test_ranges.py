@@ -249,10 +249,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             "trips.csv, line 3: count of 2020-01-01 is -4; counts are 0 or more",
         ),
         ((csv_file,), "input=FILE needs time=COLUMN, the column of dates or timestamps"),
-        (
-            ("range=2013-01-01:2014-01-01",),
-            "flights has the days 2013-01-01 to 2013-12-31, not 2014-01-01",
-        ),
+        (("range=2013-01-01:2014-01-01",), "flights has the days 2013-01-01 to 2013-12-31, not 2014-01-01"),
     ):
         with pytest.raises(HushmoteError) as error:
             run(*arguments)

@@ -61,10 +61,7 @@ def whole(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     broker = MosquittoBroker(free_port())
     broker.start()
     try:
-        with (
-            running(store, broker),
-            paged(url, "--broker", f"mqtt://127.0.0.1:{broker.port}") as page,
-        ):
+        with running(store, broker), paged(url, "--broker", f"mqtt://127.0.0.1:{broker.port}") as page:
             yield Whole(broker, store, BoardPage(chromium, f"{page}/board/"))
     finally:
         broker.terminate()

@@ -27,10 +27,7 @@ coarse_epsilon = st.integers(1, 40).map(lambda n: n * 100_000)
 
 
 @settings(max_examples=60)
-@given(
-    st.lists(st.one_of(any_epsilon, coarse_epsilon), min_size=1, max_size=8),
-    st.floats(0.001, 1.05),
-)
+@given(st.lists(st.one_of(any_epsilon, coarse_epsilon), min_size=1, max_size=8), st.floats(0.001, 1.05))
 @example([1382, 901382, 899792, 902176, 902150, 200000, 200000, 3700000], 0.47968850010126135)
 def test_delta_is_never_below_the_enumeration_and_hardly_above(epsilons, share):
     """A split over two cells on one side of the total changes nothing: 1 - e^(total - loss) is linear in what
@@ -95,10 +92,7 @@ def test_reports_of_one_epsilon_are_those_of_the_closed_sum(epsilon, count):
 
 def randomized_response(epsilon: float, step: float, pessimistic: bool):
     return privacy_loss_distribution.from_randomized_response(
-        2 / (1 + math.exp(epsilon)),
-        2,
-        value_discretization_interval=step,
-        pessimistic_estimate=pessimistic,
+        2 / (1 + math.exp(epsilon)), 2, value_discretization_interval=step, pessimistic_estimate=pessimistic
     )
 
 

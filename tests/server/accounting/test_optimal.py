@@ -22,11 +22,7 @@ def test_the_known_numbers_of_reports(total, epsilon, reports):
 
 
 @settings(max_examples=150)
-@given(
-    st.integers(1, 2000),
-    st.integers(1_000, 16_000_000),
-    st.floats(0.0005, 1.1).map(lambda x: x * x),
-)
+@given(st.integers(1, 2000), st.integers(1_000, 16_000_000), st.floats(0.0005, 1.1).map(lambda x: x * x))
 def test_delta_is_never_below_the_exact_one_and_hardly_above(reports, epsilon, share):
     total = max(1, round(reports * epsilon * share))
     exact: Any = composition.optimal_delta(epsilon, reports, total)

@@ -156,11 +156,7 @@ def test_reports_are_counted_over_tls_and_what_is_not_trusted_has_its_own_words(
             assert process.end() == 0
         stranger = Authority(tmp_path, "stranger")
         for context, url, words in [
-            (
-                client_context(stranger.file, *mine),
-                servers.url,
-                "the CA of its certificate is not trust",
-            ),
+            (client_context(stranger.file, *mine), servers.url, "the CA of its certificate is not trust"),
             (client_context(ca.file), servers.url, "client certificate"),
             (None, servers.url.replace("tls://", "nats://"), "it wants TLS: write the servers as tls://"),
         ]:

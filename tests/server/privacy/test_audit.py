@@ -131,11 +131,7 @@ BROKEN = {
         "lie = rng.bernoulli(self.threshold) and False",
         ("rr", "grr", "olh", "hh"),
     ),
-    "lie from all cells": (
-        "other = 1 + rng.below(g - 1)",
-        "other = rng.below(g)",
-        ("rr", "olh"),
-    ),
+    "lie from all cells": ("other = 1 + rng.below(g - 1)", "other = rng.below(g)", ("rr", "olh")),
     "threshold of another ε": (
         "self.threshold = truth_threshold(epsilon, g)",
         "self.threshold = truth_threshold(2 * epsilon, g)",
@@ -151,11 +147,7 @@ BROKEN = {
         "    level = exp.levels[-1] if index > 9 else pick(exp, rng)",
         ("hh",),
     ),
-    "stuck generator": (
-        "p = self._pool or self.generate(32)",
-        "p = self._pool or bytes(range(32))",
-        ("rr",),
-    ),
+    "stuck generator": ("p = self._pool or self.generate(32)", "p = self._pool or bytes(range(32))", ("rr",)),
     "two bits lost": (
         "return self._bits() < threshold",
         "return self._bits() & 0x0FFFFFFF < threshold",

@@ -13,15 +13,9 @@ from enumeration import distribution
 from hushmote.device.ldp_client import ONE, Experiment
 from hushmote.server.accounting import MICRO, THEOREMS, optimal_epsilon
 from hushmote.server.accounting.theorem import exact_arithmetic
-from hushmote.server.privacy import (
-    beliefs as disclosure,
-)
-from hushmote.server.privacy import (
-    many_reports as disclosure_budget,
-)
-from hushmote.server.privacy import (
-    questions as epsilon_local,
-)
+from hushmote.server.privacy import beliefs as disclosure
+from hushmote.server.privacy import many_reports as disclosure_budget
+from hushmote.server.privacy import questions as epsilon_local
 from hushmote.server.privacy.beliefs import DisclosureError, Risk, Target, uniform
 
 MECHANISMS = {

@@ -47,10 +47,7 @@ def aggregator(folder: FleetFolder) -> Path:
 
 def passes(folder: FleetFolder, pem: Path, there: int, here: int, device: str = "k3f9") -> bool:
     """Whether a board at one server is heard by an aggregator at another."""
-    with (
-        at(folder, aggregator(folder), server=here) as listener,
-        at(folder, pem, server=there) as board,
-    ):
+    with at(folder, aggregator(folder), server=here) as listener, at(folder, pem, server=there) as board:
         if not (listener.connected() and board.connected()):
             return False
         listener.subscribe(f"{TOPIC}/report/+")

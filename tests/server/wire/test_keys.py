@@ -83,10 +83,7 @@ def test_two_aggregators_sign_with_the_same_bytes_and_always_with_the_lower_s():
     "key", [b"", bytes(31), bytes(32), bytes(33), ORDER.to_bytes(32, "big"), b"\xff" * 32, b"\1" * 31]
 )
 def test_a_signing_key_that_is_no_p_256_key_is_refused(key):
-    for use in (
-        lambda: keys.public_key_bytes(key),
-        lambda: keys.sign_experiment(key, TOPIC, b"{}", 1),
-    ):
+    for use in (lambda: keys.public_key_bytes(key), lambda: keys.sign_experiment(key, TOPIC, b"{}", 1)):
         with pytest.raises(keys.MasterKeyError, match="signing key must be 32 bytes"):
             use()
 

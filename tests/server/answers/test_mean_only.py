@@ -8,6 +8,7 @@ from designs import draw
 from experiments import number_json
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.answers import moments
 from hushmote.server.answers.answer import Frame
 from hushmote.server.answers.fleet_estimate import FleetEstimate, trend
 from hushmote.server.answers.rows import ChangeRow, PostRow
@@ -172,4 +173,7 @@ def test_what_bins_add_to_a_mean_is_said_where_it_is_not_small():
     assert FleetEstimate(fleet(version(10), 15, 1), unit="V").mean().notes == (f"{said} besides.",)
     ends = np.zeros(version(10).code_count, int)
     ends[[0, -1]] = 10
-    assert FleetEstimate(estimate(version(10), ends), unit="V").mean().notes == ()
+    few = FleetEstimate(estimate(version(10), ends), unit="V")
+    assert few.mean().notes == ()
+    edge = [moments.bins_note(few.estimates, "V", bins * 0.025) for bins in (4.99, 5.01)]
+    assert edge == [f"{said} besides.", ""]

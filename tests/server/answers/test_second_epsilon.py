@@ -77,6 +77,11 @@ def test_boards_with_two_reports_count_twice(folder: Path) -> None:
     twice = _of(folder)
     assert twice.own == 2
     assert twice.histogram == histogram_epsilon(ASKED, 6_500, own=2) > 2 * _known(once)
+    once_only = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": 1})
+    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
+        fill(store, "home", once_only, DAYS)
+    _report_again(folder)
+    assert _of(folder).own == 2  # as the version says that lets a board report more
 
 
 def test_windows_that_are_each_seen_are_as_bad_as_the_worst(folder: Path) -> None:

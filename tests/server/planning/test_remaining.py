@@ -1,11 +1,17 @@
 """What a budget still holds, worked by hand; tests/cli/test_ledger.py has whole fleets beside real boards."""
 
+import datetime
+from collections import Counter
+
 import pytest
 from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.planning.forecast import Forecast
 from hushmote.server.planning.policy import Policy
 from hushmote.server.planning.remaining import BudgetLine, FleetLedger
+
+DAY = datetime.date(2026, 11, 27)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +44,11 @@ def test_the_life_of_a_board_is_spent_by_the_squares_of_the_dearest():
     ledger = FleetLedger("home", (line,), {(3,): 1}, policy)
     assert ledger.left((3,)) == (13,)
     assert ledger.left((0,)) == (25,)
+
+
+def test_the_reports_of_a_day_are_those_of_the_boards_that_have_some_left():
+    """3 of 4 boards have made all of their 10 reports: the 2 a day are of the fourth, which has 6 left."""
+    experiment = Experiment.parse(experiment_json(budget={"rule": "count", "cap": 10}))
+    line = BudgetLine(experiment, "current", 1_000_000, 1_000_000, 100, {DAY: 2})
+    (told,) = FleetLedger("home", (line,), {(10,): 3, (4,): 1}).lines(DAY)
+    assert told.forecast == Forecast(Counter({0: 3, 6: 1}), experiment.every, 2.0)

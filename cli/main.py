@@ -181,9 +181,10 @@ def _run() -> int:
         status = app(standalone_mode=False) or 0
         print(end="", flush=True)  # now, while a full disk can still be told
     except _UsageMistake as e:
-        if e.format_message().strip():  # a command without arguments has printed its help instead
+        # Empty where a command without arguments has printed its help instead.
+        if said := e.format_message().replace("Value error, ", "").strip():
             path = e.ctx.command_path if e.ctx else "hushmote"
-            _complain(e.format_message(), f"Try {path} --help")
+            _complain(said, f"Try {path} --help")
         return e.exit_code
     except (HushmoteError, LDPError) as e:
         _complain(str(e))

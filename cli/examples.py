@@ -19,10 +19,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote mechanisms --values 256 --epsilon 2",
         "hushmote mechanisms --for frequency --plot mechanisms.png",
     ),
-    "epsilon": (
-        "hushmote epsilon 64 --risk 0.05",
-        "hushmote epsilon room_temp.toml --risk 0.05",
-    ),
+    "epsilon": ("hushmote epsilon 64 --risk 0.05", "hushmote epsilon room_temp.toml --risk 0.05"),
     "budget histogram": ("hushmote budget histogram --devices 100000 --epsilon 0.1",),
     "budget compare": (
         "hushmote budget compare --total 2 --reports 20",
@@ -65,10 +62,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote serve --broker mqtt://localhost --master-key master.key",
         "hushmote serve --broker fleet-home/aggregator/aggregator_1.toml",
     ),
-    "door": (
-        "hushmote door",
-        "hushmote door --broker door.toml --http 0.0.0.0:9418 --token-file door.token",
-    ),
+    "door": ("hushmote door", "hushmote door --broker door.toml --http 0.0.0.0:9418 --token-file door.token"),
     "status": (
         "hushmote status",
         "hushmote status --follow --aggregator http://127.0.0.1:9417",
@@ -78,10 +72,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote flash /dev/ttyACM0 k3f9x1.settings.json",
         "hushmote flash COM3 k3f9x1.settings.json --main my_application.py",
     ),
-    "board": (
-        "hushmote board",
-        "hushmote board --storage kitchen --speed 60",
-    ),
+    "board": ("hushmote board", "hushmote board --storage kitchen --speed 60"),
     "check-mechanism": (
         "hushmote check-mechanism olh",
         "hushmote check-mechanism my_channel:MyChannel --json",

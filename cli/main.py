@@ -19,6 +19,7 @@ from ..device.ldp_client import LDPError
 from ..server.errors import HushmoteError
 from ..server.plain_text import one_line
 from ..server.wire.experiments import FOLDERS
+from ..server.wrong_value import wrong_value
 from .examples import EXAMPLES
 from .options import understood
 
@@ -69,9 +70,7 @@ _PANELS = {
         ),
         "store": "Look after the store: upgrade, back up, check, seal, erase, merge.",
     },
-    "Study": {
-        "study": "Run a study, which reproduces a source or a claim, beside its theory.",
-    },
+    "Study": {"study": "Run a study, which reproduces a source or a claim, beside its theory."},
 }
 COMMANDS = {name: (panel, line) for panel, lines in _PANELS.items() for name, line in lines.items()}
 """Panel and line of help of each command, which is NAME.py or NAME/command.py in this package."""
@@ -181,10 +180,11 @@ def _run() -> int:
         status = app(standalone_mode=False) or 0
         print(end="", flush=True)  # now, while a full disk can still be told
     except _UsageMistake as e:
-        # Empty where a command without arguments has printed its help instead.
-        if said := e.format_message().replace("Value error, ", "").strip():
+        if errors := getattr(e.__cause__, "errors", None):  # pydantic's, through which typer refuses values
+            e.message = wrong_value(errors()[0])
+        if e.format_message().strip():  # a command without arguments has printed its help instead
             path = e.ctx.command_path if e.ctx else "hushmote"
-            _complain(said, f"Try {path} --help")
+            _complain(e.format_message(), f"Try {path} --help")
         return e.exit_code
     except (HushmoteError, LDPError) as e:
         _complain(str(e))

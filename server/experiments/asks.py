@@ -48,8 +48,10 @@ def _usual(experiment: Experiment) -> Ask:
         first, *_, last = parts_of(experiment)
         of = last.name if last.type == "number" else where(last, index_names(last)[last.type == "bool"])
         return Ask(f"{of}{_GIVEN}{first.name}", "pair", of=of, given=(first.name,))
-    if not can.isdisjoint({"discovery", "candidates"}):
-        return Ask("texts", "texts" if "discovery" in can else "named")
+    if "discovery" in can:
+        return Ask("texts", "texts")
+    if "candidates" in can:
+        return Ask("texts", "named")
     if experiment.type == "bool":
         return Ask("yes", "share")
     if experiment.type == "number":
@@ -59,28 +61,17 @@ def _usual(experiment: Experiment) -> Ask:
 
 def _ask(experiment: Experiment, text: str) -> Ask:
     if experiment.type == "pair":
-        of, _, given = (side.strip() for side in text.partition(_GIVEN))
-        conditions = tuple(one.strip() for one in given.split(",") if one.strip())
-        asked, *told = (parts_in(experiment, one) for one in (of, *conditions))
-        compared = {parse(experiment, one).text for one in conditions if len(conditions) > 1}
-        if ("=" in given) != (len(compared) == 2):
-            raise UnitsError(f"{text}: name a part, or two conditions that differ, as in a=1, a=2")
-        if "=" not in of and parts_of(experiment)[asked[0]].type == "choice":
-            raise UnitsError(f"{text}: say which {of}, as in {of}=VALUE")
-        if not {*asked}.isdisjoint(sum(told, ())) or len({*asked}) == len(parts_of(experiment)):
-            raise UnitsError(f"{text}: what is asked and what is given must be different parts")
-        return Ask(text, "pair", of=of, given=conditions)
+        return _ask_of_pair(experiment, text)
     if experiment.type == "text":
         asking.require([experiment], "candidates", "leave asks out")
         return Ask(text, "share")
     if experiment.type == "number" and text == "mean":
         asking.require([experiment], "mean", "leave it out of asks")
         return Ask(text, "mean")
-    if experiment.type == "number" and (
-        text == MEDIAN or (quantile := re.fullmatch(r"(\d+\.?\d*) ?%", text))
-    ):
+    percent = re.fullmatch(r"(\d+\.?\d*) ?%", text)
+    if experiment.type == "number" and (percent or text == MEDIAN):
         asking.require([experiment], "quantiles", "leave it out of asks")
-        level = 0.5 if text == MEDIAN else float(quantile[1]) / 100  # pyright: ignore
+        level = float(percent[1]) / 100 if percent else 0.5
         if not 0 < level < 1:
             raise UnitsError(f"a quantile is between 0 and 100 %, not {text}")
         return Ask(text, "quantile", level)
@@ -89,3 +80,18 @@ def _ask(experiment: Experiment, text: str) -> Ask:
     asking.require([experiment], "ranges", "leave asks out")
     parse_range(experiment, text)
     return Ask(text, "share")
+
+
+def _ask_of_pair(experiment: Experiment, text: str) -> Ask:
+    """What the finding compares; UnitsError where there are no two sides to it."""
+    of, _, given = (side.strip() for side in text.partition(_GIVEN))
+    conditions = tuple(one.strip() for one in given.split(",") if one.strip())
+    asked, *told = (parts_in(experiment, one) for one in (of, *conditions))
+    compared = {parse(experiment, one).text for one in conditions if len(conditions) > 1}
+    if ("=" in given) != (len(compared) == 2):
+        raise UnitsError(f"{text}: name a part, or two conditions that differ, as in a=1, a=2")
+    if "=" not in of and parts_of(experiment)[asked[0]].type == "choice":
+        raise UnitsError(f"{text}: say which {of}, as in {of}=VALUE")
+    if not {*asked}.isdisjoint(sum(told, ())) or len({*asked}) == len(parts_of(experiment)):
+        raise UnitsError(f"{text}: what is asked and what is given must be different parts")
+    return Ask(text, "pair", of=of, given=conditions)

@@ -40,8 +40,13 @@ def test_a_mistake_is_one_line_and_status_1(door: Path):
         (("demo", "--broker", "rabbit"), "a broker is written mqtt"),
     ]:
         assert text in hushmote(*arguments, cwd=door, expect=1), arguments
-    weighed = hushmote("estimate", "x", "--weigh", "size", cwd=door, expect=2)
-    assert "Invalid value for '--weigh': 'size' is not one of 'reports'" in weighed
+    for option, value, text in (
+        ("--weigh", "size", "'size' is not one of 'reports'"),
+        ("--top", "-1", "must be 0 or more, not '-1'"),
+        ("--quantile", "half", "must be a number, not 'half'"),
+    ):
+        said = hushmote("estimate", "x", option, value, cwd=door, expect=2)
+        assert f"Invalid value for '{option}': {text}" in said
 
 
 def test_an_expired_experiment_is_not_added(door: Path):

@@ -853,8 +853,7 @@ class Client:
         None: nobody said yes, or somebody says no meanwhile, the coin of `every` said no, the budget is
         spent, the outbox is full, the experiment is not there, the client is locked, another call is under
         way, or the storage failed (status() says which). Which of these it is never depends on the value.
-        Raises TypeError for a value of the wrong type and EntropyError for a stuck random source; then
-        nothing was spent.
+        Raises TypeError for a value of the wrong type, EntropyError for a stuck source; nothing was spent.
 
         drawn: the digest of the version whose coin said yes to this call beforehand, in gap.py.
         """
@@ -954,7 +953,8 @@ class Client:
     @consent.setter
     def consent(self, value):
         check(type(value) is bool, "consent is True or False", SettingsError)
-        self._noes += not value
+        if not value:
+            self._noes += 1
         noes = self._noes
         check(self._lock.acquire(False), "another call is under way", LedgerError)
         try:
@@ -982,7 +982,7 @@ class Client:
             reason = self._refusals.get(name)
             line = {"state": "refused" if reason else "absent", "left": None, "reason": reason}
             line["reports"] = state.entries.get(_key(name), (0,))[0]
-            if exp is not None:
+            if exp:
                 line["left"] = self._left(exp)
                 line["state"] = "reporting" if line["left"] else "spent"
                 line["digest"] = binascii.hexlify(exp.digest).decode()

@@ -708,6 +708,43 @@ def test_opting_out_while_a_call_is_under_way_is_refused_and_silences_at_once():
     assert client.report("e", True) is not None
 
 
+class Interrupted(Client):
+    """Whose count of noes meets an interrupt, once, just after it was read."""
+
+    then: Any = None
+
+    @property
+    def _noes(self):
+        count, then, self.then = self.__dict__["_noes"], self.then, None
+        if then:
+            then()
+        return count
+
+    @_noes.setter
+    def _noes(self, count):
+        self.__dict__["_noes"] = count
+
+
+def test_a_yes_takes_back_no_no_that_comes_while_it_counts():
+    """A report is under way, so both are refused; the no silences all the same."""
+    storage = CallsBack()
+    provision(storage, consent=True)
+    client = asked(budget("sum", 30 * EPSILON), storage=storage)
+    client.__class__ = Interrupted
+
+    def say(answer: bool):
+        with pytest.raises(LedgerError, match="another call is under way"):
+            client.consent = answer
+
+    def yes():
+        client.then = lambda: say(False)
+        say(True)
+
+    storage.then = yes
+    assert client.report("e", True) is None
+    assert (client.consent, client.outbox()) == (False, [])
+
+
 def test_two_threads_hand_out_no_more_than_the_budget():
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

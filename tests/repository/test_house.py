@@ -26,7 +26,7 @@ MOST_ATTRIBUTES = 20
 MOST_ROOMS = 20
 # What there may be. Look first what can go instead; a mechanism, theorem, command or view may raise it by
 # what it needs, and its commit says why.
-CODE_LINES = {"product": 43_041, "tests": 50_713, "benchmarks": 4_498}
+CODE_LINES = {"product": 43_042, "tests": 50_738, "benchmarks": 4_498}
 COMMANDS = {"commands": 37, "options": 264}
 LONG_FUNCTIONS = {"above 60 lines": 4, "above 8 parameters": 3}
 # One file to audit, one that goes with it, and the application that is copied: a board has no packages.

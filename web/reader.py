@@ -4,7 +4,7 @@ import datetime
 from dataclasses import dataclass
 
 from babel import Locale, UnknownLocaleError
-from babel.dates import format_date, format_time
+from babel.dates import format_date, format_interval, format_time
 from babel.numbers import format_decimal, format_percent
 from nicegui import context
 
@@ -21,12 +21,19 @@ class Reader:
         return format_decimal(value, pattern, self.locale)
 
     def percent(self, share: float, digits: int = 1) -> str:
-        """A share, such as 41.2 %."""
-        return format_percent(share, "#,##0" + ("." + "0" * digits if digits else "") + " %", self.locale)
+        """A share, such as 41.2%."""
+        pattern = self.locale.percent_formats[None].pattern
+        return format_percent(
+            share, pattern.replace("0", f"0.{'0' * digits}" if digits else "0"), self.locale
+        )
 
     def day(self, day: datetime.date) -> str:
         """A day, such as Nov 21, 2026."""
         return format_date(day, "medium", self.locale)
+
+    def days(self, first: datetime.date, last: datetime.date, year: bool) -> str:
+        """A day, or several from the first to the last one, such as Nov 21 – 27."""
+        return format_interval(first, last, "yMMMd" if year else "MMMd", locale=self.locale)
 
     def time(self, moment: datetime.datetime) -> str:
         """A time of day with seconds."""

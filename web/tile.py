@@ -64,7 +64,7 @@ class Tile:
         first = next((one for one in known.findings if one.series), None)
         if first:  # it comes after the sentence; until then the one before stays
             self._spark.set_content(spark(first))
-        a_day = round(reports_a_day(known.windows, known.reports))
+        a_day = round(reports_a_day(known.windows, known.reports, datetime.datetime.now(datetime.UTC)))
         self._a_day.text = f"{self._number(a_day)} reports a day" if a_day else ""
 
     def spend(self, supply: ExperimentSupply) -> None:

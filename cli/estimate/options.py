@@ -21,7 +21,7 @@ class ReportOptions:
     windows: Annotated[
         list[str] | None, "2026-11-21, 2026-11 or 2026-11-01..2026-11-07; several add up.", "--window"
     ] = None
-    last: Annotated[str, "Only the last 7d, 12h or 2w.", "LENGTH"] = ""
+    last: Annotated[str, "The last 7d, 12h or 2w before today, or all; else 7d.", "LENGTH"] = ""
     version: Annotated[str, "One version only: its digest, or the first digits."] = ""
     delta: Annotated[float, "δ that goes with the ε of a histogram."] = 1e-6
     honest: Annotated[float, "Share of the reports that are not forged."] = 1.0

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ...server.answers import periods, tables
+from ...server.answers import periods, second_epsilon, tables
 from ...server.answers.ask import EstimateQuestion, ask
 from ...server.answers.pair_tables import PairQuestion
 from ...server.answers.query import Facts, Selection
@@ -21,7 +21,6 @@ def run(options: EstimateOptions, store: Store, versions: tuple[Version, ...]) -
     """Estimate, print and write; versions: all of the fleet. Raises HushmoteError for what has no answer."""
     facts = Facts(store, _versions={options.fleet or "": versions})
     options, outputs = _in_windows(options, facts), options.outputs or ()
-    length = options.last or options.against_last
     _check(options)
     reply = ask(facts, _question(options, facts))
     purpose = facts.selected(_selection(options)).versions[-1].purpose
@@ -36,13 +35,12 @@ def run(options: EstimateOptions, store: Store, versions: tuple[Version, ...]) -
         return
     estimate, answers = reply.estimate, reply.answers
     versus = f"; against {answers[0].against}" if answers[0].against else ""
-    if reply.finding:
-        tables.out.print(f"{reply.finding}\n")
+    if reply.headline:
+        tables.out.print(f"{reply.headline}\n")
     tables.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.which}{versus}")
-    if length and (said := periods.missing(length, reply.question.selection.windows, facts.at)):
-        tables.out.print(said)
     tables.answers(answers, tables.over_time if options.trend and not options.rows else tables.answer)
-    tables.out.print(f"\n{reply.epsilons.words(reply.question.seen())}\n\n{reply.guide.words()}")
+    private = second_epsilon.both_words(reply.once, reply.every_day)
+    tables.out.print(f"\n{private}\n\n{reply.guide.words()}")
     for path in outputs:
         tables.out.print(f"written: {path}")
 
@@ -74,6 +72,11 @@ def _in_windows(options: EstimateOptions, facts: Facts) -> EstimateOptions:
 def _selection(options: EstimateOptions) -> Selection:
     """The reports that are asked about."""
     return Selection(options.name, options.fleet or "", tuple(options.windows or ()), options.version)
+
+
+def _wanted(length: str, facts: Facts, before: int = 0) -> periods.Period | None:
+    """Return the period that a length of time is now; None for none and for all."""
+    return periods.wanted(length, facts.at, before) if length not in ("", periods.ALL) else None
 
 
 def _pair(options: EstimateOptions) -> PairQuestion:
@@ -143,6 +146,7 @@ def _question(options: EstimateOptions, facts: Facts) -> EstimateQuestion:
         require(asked, "candidates", "leave --candidates out")
         ranges += read_candidates(options.candidates)
     same = ("together", "top", "cdf", "rows", "post", "trend", "confidence", "unit", "alphabet")
+    length, earlier = options.last or options.against_last, options.against_last
     return EstimateQuestion(
         _selection(options),
         _against(options),
@@ -152,5 +156,7 @@ def _question(options: EstimateOptions, facts: Facts) -> EstimateQuestion:
         shuffling=Shuffling(options.delta, options.honest),
         pair=_pair(options),
         by=options.by or "",
+        period=_wanted(length, facts),
+        before=_wanted(earlier, facts, 1),
         **{name: getattr(options, name) for name in same},
     )

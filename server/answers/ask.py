@@ -14,14 +14,15 @@ from ..experiments.asking import OF_VALUES, require
 from ..experiments.asks import asks_of
 from ..mechanisms.views.factors import parts_of
 from ..plain import plain
-from ..words import findings
+from ..words import findings as sentences
 from ..words.which import which_reports
 from . import second_epsilon
 from .answer import Answer, Answers, Frame
-from .finding import find
+from .finding import Findings, find
 from .fleet_estimate import MEAN, FleetEstimate, trend
 from .guide import NOISY, Guide, guide, half_width
 from .pair_tables import NO_QUESTION, PairQuestion
+from .periods import Period, completed, period_of, usual
 from .query import Facts, Selection, WeighBy
 from .rows import CONFIDENCE, ChangeRow, Kind
 from .second_epsilon import Shuffling, TwoEpsilons
@@ -42,8 +43,11 @@ _COMPARED = {"ranges", "mean", "candidates", "pairs"}  # what has trends and cha
 class EstimateQuestion:
     """What is asked of which reports.
 
-    selection   the reports; its fleet and experiment are named
-    against     the reports that they are compared with, or None
+    selection   the reports; its fleet and experiment are named. Without windows, those of the newest
+    completed
+                days; of a trend, all completed ones
+    against     the reports that they are compared with, or None; without windows, likewise
+    period      the time that was asked for, if it may begin and end without reports; before: of `against`
     ranges      low:high in the reading's unit, labels, or texts
     together    whether what lies in any of the ranges is asked for, in one row, and not each
     quantiles   each between 0 and 1
@@ -77,17 +81,13 @@ class EstimateQuestion:
     alphabet: str | None = None
     pair: PairQuestion = NO_QUESTION
     tables: tuple[Kind, ...] = ()
+    period: Period | None = None
+    before: Period | None = None
 
     @property
     def compares(self) -> bool:
         """Whether it is about more than one histogram, apart."""
         return self.trend or self.against is not None
-
-    def seen(self) -> str:
-        """What histograms the answers tell of, in words."""
-        if self.against:
-            return "both sides' histograms"
-        return "the windows' histograms together" if self.trend else "the histogram"
 
     def arguments(self) -> list[str]:
         """The arguments of the command `estimate` that ask the same, but for the store, δ and the unit."""
@@ -120,28 +120,44 @@ class EstimateQuestion:
 
 @dataclass(frozen=True)
 class Reply:
-    """A question's answers, and what belongs to all of them."""
+    """A question's answers, and what belongs to all of them.
+
+    findings    the answers to the questions of the experiment's file, over the same period
+    comparison  if a comparison was asked for, its first change in a sentence
+    once        both ε of all that is shown, for someone who sees it once
+    every_day   both ε for someone who has seen every completed window by itself
+    """
 
     question: EstimateQuestion
     estimate: FleetEstimate
     answers: Answers
-    epsilons: TwoEpsilons
+    once: TwoEpsilons
+    every_day: TwoEpsilons
     guide: Guide
-    finding: str
+    findings: Findings | None
+    comparison: str = ""
+
+    @property
+    def headline(self) -> str:
+        """The first sentence: the comparison if one was asked for, otherwise the findings; or ""."""
+        return self.comparison or ("" if self.findings is None else self.findings.sentence)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         first = self.answers[0]
+        findings = () if self.findings is None or self.comparison else self.findings.findings
         return {
             "experiment": self.estimate.experiment.name,
             "unit": first.unit,
             "selection": self.estimate.which,
             "against": first.against or None,
-            "finding": self.finding,
+            "finding": self.headline,
+            "findings": [one.to_dict() for one in findings],
             "reports": self.estimate.reports,
             "confidence": self.question.confidence,
             "stderr_method": self.estimate.estimates.stderr_method,
-            "epsilon": plain(self.epsilons),
+            "epsilon": plain(self.once),
+            "epsilon_every_day": plain(self.every_day),
             "in_words": plain(self.guide),
             "answers": plain(self.answers),
         }
@@ -160,41 +176,70 @@ class Reply:
 
 def ask(facts: Facts, question: EstimateQuestion) -> Reply:
     """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
-    question = _as_asked(facts, question)
+    given = question.selection.windows
+    question = _completed(facts, question)
     selection, shuffling = question.selection, question.shuffling
     estimate, answers = answered(facts, question)
+    findings, comparison = None, ""
+    if question.against:
+        comparison = compared(facts, answers, question)
+    elif not (question.ranges and estimate.experiment.type == "text"):  # it would say: name the texts
+        shown = selection if given or not question.trend else replace(selection, windows=())
+        findings = find(facts, shown, unit=question.unit, wanted=question.period)
+    sides = [selection, *([question.against] if question.against else [])]
+    if findings is not None:
+        sums = [findings.windows, *findings.histograms]
+        sides += [
+            replace(selection, windows=windows) for windows in sums if {*windows} != {*selection.windows}
+        ]
     if question.trend:
         answers = second_epsilon.beside(facts, answers, selection, shuffling, question.by)
-        epsilons = second_epsilon.of_windows(facts, selection, shuffling)
+        once = second_epsilon.of_windows(facts, selection, shuffling)
     else:
-        sides = (question.against, selection) if question.against else (selection,)
-        epsilons = second_epsilon.of_selections(facts, *sides, shuffling=shuffling)
-    windows = len({source.window for source in estimate.sources}) if _COMPARED & estimate.answers else 1
-    if question.against:
-        told = compared(answers, question)
-    elif question.ranges and estimate.experiment.type == "text":
-        told = ""  # a finding would say that texts have to be named
-    else:
-        told = find(facts, selection, unit=question.unit).sentence
-    return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows), told)
+        once = second_epsilon.of_selections(facts, *sides, shuffling=shuffling)
+    whole = replace(selection, windows=())
+    every_day = second_epsilon.overview(facts, whole, shuffling).all_windows
+    windows = len(facts.selected(whole).there) if _COMPARED & estimate.answers else 1
+    words = guide(answers, every_day, windows)
+    return Reply(question, estimate, answers, once, every_day, words, findings, comparison)
 
 
-def compared(answers: Answers, question: EstimateQuestion) -> str:
-    """The first change in a sentence: what it was, what it is, and how often chance alone does that."""
+def compared(facts: Facts, answers: Answers, question: EstimateQuestion) -> str:
+    """Return the first change in a sentence: what it is, what it was, and how sure that is."""
     table = next((one for one in answers if one.kind == "change" and one.rows), None)
     if table is None or question.against is None:
         return ""
     # Of a histogram nobody asked for a row: the one that is surest to have changed is told.
     rows = [row for row in table.rows if isinstance(row, ChangeRow)]
     row = rows[0] if question.ranges else min(rows, key=lambda one: one.p)
-    before, after = question.against.fleet, question.selection.fleet
+    one_fleet = question.against.fleet == question.selection.fleet
+    sides = [
+        (question.against, question.before),
+        (question.selection, question.period),
+    ]
+    before, after = (_side(facts, selection, period, one_fleet) for selection, period in sides)
     unit = None if table.quantity == "share" else table.unit
-    sides = ("before", "now") if before == after else (before, after)
-    return findings.compared(row, row.name, sides, row.p_adjusted, unit, question.confidence)
+    return sentences.compared(row, row.name, (before, after), unit, question.confidence)
 
 
-def _as_asked(facts: Facts, question: EstimateQuestion) -> EstimateQuestion:
-    """A comparison in which nothing is asked for is of what the experiment's file asks."""
+def _side(facts: Facts, selection: Selection, wanted: Period | None, one_fleet: bool) -> str:
+    """Return the fleet, version and dates of one side of a comparison, as far as they may differ."""
+    parts = [] if one_fleet else [f"fleet {selection.fleet}"]
+    parts += [f"version {selection.version}"] if selection.version else []
+    dates = sentences.dates(period_of(selection.windows, wanted), facts.at)
+    return ", ".join(filter(None, [*parts, dates])) or "all reports"
+
+
+def _completed(facts: Facts, question: EstimateQuestion) -> EstimateQuestion:
+    """Return the question with its windows; a comparison asks what the experiment's file asks by default."""
+    selection, against = question.selection, question.against
+    if not selection.windows:
+        there = tuple(facts.selected(selection).there)
+        windows = completed(there, facts.at) if question.trend else usual(there, facts.at)
+        selection = replace(selection, windows=windows)
+    if against is not None and not against.windows:
+        against = replace(against, windows=usual(tuple(facts.selected(against).there), facts.at))
+    question = replace(question, selection=selection, against=against)
     newest = facts.selected(question.selection).newest
     given = question.ranges or question.quantiles or question.cdf or question.rows
     if question.against is None or given or newest.experiment.type in ("pair", "text"):

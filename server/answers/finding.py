@@ -1,52 +1,89 @@
-"""What an experiment knows now: a sentence for each of its questions, the same wherever it is shown.
+"""Findings: one sentence for each question of an experiment, the same wherever it is shown.
 
-Whether it moved is asked of the newest third of the windows and the oldest. Who looks after every window
-looks often, so the p of that comparison is multiplied by looks(): with it at most 5 of 100 experiments in
-which nothing changes are ever said to have moved, in up to a year of windows (benchmarks/findings.py).
+The value is of the period that the reader chose, or of the newest completed days. Whether it changed comes
+from a scan of all completed days (estimate/detector.py), so the claim does not depend on the period or on how
+often anyone looks: within a year, at most 5 of 100 experiments without a change are ever reported to have
+changed, over all their questions together.
 """
 
+import datetime
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 
+from .. import special
+from ..arrays import Floats
 from ..errors import HushmoteError
+from ..estimate.daily import LinearDays, Weights
+from ..estimate.detector import Scan, false_alarm_chance
+from ..estimate.estimate import Estimates
 from ..estimate.statistic import EstimateError
+from ..estimate.top_k import top
 from ..experiments.asks import Ask, asks_of
-from ..experiments.units import bin_edges, index_names
+from ..experiments.units import bin_edges, index_names, parse_range
+from ..mechanisms.views.factors import parts_of
 from ..plain_text import visible
 from ..words import answers as words
-from ..words import findings as said
+from ..words import findings as sentences
 from ..words.numbers import ENGLISH, Numbers, counted
-from .change import moved_quantile
+from . import moments, pair_tables
+from .daily import Series, below_edge, scan_quantile, series_of
 from .fleet_estimate import FleetEstimate
-from .periods import start_of, usual
-from .query import Facts, Selection
-from .rows import CONFIDENCE, WIDEST, ChangeRow, DifferenceRow, Quantity, Row, TrendRow
+from .periods import Period, completed, day_of, period_of, start_of, usual
+from .query import Facts, Selected, Selection
+from .rows import CONFIDENCE, WIDEST, DifferenceRow, Quantity, Row, TrendRow
+from .windows import end_of
 
-_POINTS = 30  # of a series
+_MOST_POINTS = 30  # of a series
 _TARGET = 0.1  # half an interval that says something, of all shares or all readings
+_RECENT_DAYS = 28  # a change is news for so long
+_MOST_SLOTS = 1 << 16  # of texts whose shares are scanned
+_SILENT_WINDOWS = 2  # without a report, after which the last one is dated
 
-Moved = Literal["up", "down", "steady", ""]
+Direction = Literal["up", "down", "none", ""]
+
+
+@dataclass(frozen=True)
+class FindingChange:
+    """A change of the answer.
+
+    since      the first day after it
+    before     the value before it, back to the change before
+    size       by how much it changed, with its interval low to high
+    chance     that a year of looks at an unchanging fleet shows as clear a change
+    windows    those that `before` rests on
+    """
+
+    since: datetime.date
+    before: float
+    size: float
+    low: float
+    high: float
+    chance: float
+    windows: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One question of an experiment, answered now.
+    """One question of an experiment, answered.
 
-    asked     as the experiment's file has it: "24:", "median", a label
-    title     the same in words
-    sentence  what is known, whether it moved, how sure
-    value     of its newest windows if it moved, otherwise of all, with its interval; None where too few
-              reports say anything, or there is no one number
-    quantity  "share" (0 to 1) or "reading", in the unit
-    moved     "" where fewer than two windows tell
-    series    its value in each window, or each few of them, oldest first
+    question    as the experiment's file has it: "24:", "median", a label
+    title       the same in words
+    sentence    the answer, whether it changed, and how sure that is
+    value       with its interval; None if there are too few reports, or not one number
+    quantity    "share" (0 to 1) or "reading", in the unit
+    period      the dates that the value is of; None if the store does not keep any
+    change      the last change, if it is recent
+    since       the day from which on nothing has changed; None if that is not known yet
+    detectable  the smallest change since then that would have been reported in 4 of 5 cases
+    series      its value in each window, or each few of them, oldest first
     """
 
-    asked: str
+    question: str
     title: str
     sentence: str
     value: float | None = None
@@ -54,20 +91,61 @@ class Finding:
     high: float | None = None
     quantity: Quantity = "share"
     unit: str = ""
-    moved: Moved = ""
+    period: Period | None = None
+    change: FindingChange | None = None
+    since: datetime.date | None = None
+    detectable: float | None = None
     series: tuple[TrendRow, ...] = ()
 
     @property
     def enough(self) -> bool:
-        """Whether reports are enough to tell."""
+        """Whether there are enough reports for an answer."""
         return self.value is not None
+
+    @property
+    def direction(self) -> Direction:
+        """Where it went: up, down or none; "" if that is not known yet."""
+        if self.change is not None:
+            return "up" if self.change.size > 0 else "down"
+        return "none" if self.since is not None else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON; days as 2026-11-21."""
+        period, change = self.period, self.change
+        return {
+            "question": self.question,
+            "title": self.title,
+            "sentence": self.sentence,
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "quantity": self.quantity,
+            "unit": self.unit,
+            "from": None if period is None else period.first_day.isoformat(),
+            "to": None if period is None else period.last_day.isoformat(),
+            "direction": self.direction,
+            "change": change
+            and {
+                "since": change.since.isoformat(),
+                "before": change.before,
+                "size": change.size,
+                "low": change.low,
+                "high": change.high,
+                "chance": change.chance,
+            },
+            "unchanged_since": None if self.since is None else self.since.isoformat(),
+            "detectable": self.detectable,
+        }
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that an experiment was to find out, its first question first.
+    """The answers to all questions of an experiment, the first one first.
 
-    enough: whether any of them has an answer. sentence: of all; where none has, how many reports it takes.
+    windows     that the values rest on
+    enough      whether any question has an answer
+    sentence    all answers; if there is none, how many reports one takes
+    histograms  the sums of windows that the sentence tells of, besides `windows`
     """
 
     fleet: str
@@ -79,23 +157,14 @@ class Findings:
     enough: bool
     sentence: str
 
+    @property
+    def histograms(self) -> tuple[tuple[str, ...], ...]:
+        """The sums of windows that the sentence tells of, besides `windows`."""
+        changes = (one.change for one in self.findings)
+        return tuple(dict.fromkeys(change.windows for change in changes if change and change.windows))
+
     def __str__(self) -> str:
         return self.sentence
-
-
-def looks(windows: int) -> int:
-    """By what p is multiplied after so many windows, each of which was looked at as it ended, >= 2.
-
-    Octaves of windows share the chance of a false alarm as 1/(j (j + 1)): neighbours tell nearly the same.
-    """
-    octave = windows.bit_length() - 1
-    return 3 * octave * (octave + 1)
-
-
-def thirds(windows: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """The oldest and the newest third of at least two windows, both equally many."""
-    part = max(1, round(len(windows) / 3))
-    return windows[:part], windows[-part:]
 
 
 def find(
@@ -105,128 +174,250 @@ def find(
     *,
     unit: str | None = None,
     series: bool = False,
+    wanted: Period | None = None,
 ) -> Findings:
-    """What an experiment knows from selected windows; without any, from those of its newest 30 days.
+    """Answer the questions of an experiment.
 
-    unit: what readings are in; None for what the store says. series: whether each finding has its value in
-    each window, which takes an estimate for each. Raises UsageError where fleet, name or version is not
-    there, EstimateError where a window has no reports.
+    Args:
+        facts: The store.
+        selection: The reports; without windows those of the newest completed days, see periods.usual().
+        write: How numbers are written.
+        unit: The readings' unit; None for the store's.
+        series: Whether each finding has its value in each window, which takes an estimate for each.
+        wanted: The period that was asked for, which may begin and end without reports.
+
+    Raises:
+        UsageError: If fleet, name or version is not there.
+        EstimateError: If a window has no reports.
     """
     whole = facts.selected(selection)
     newest = whole.newest
-    windows = tuple(sorted(selection.windows)) or usual(tuple(whole.there))
-    selection = replace(selection, windows=windows)
-    counts = replace(whole, selection=selection).counts if windows else {}
-    reports = sum(sum(of.values()) for of in counts.values())
-    some = len(windows) < len(whole.there) and start_of(windows[-1])  # those left out bring no more reports
-    when = f"in {counted(len(windows), 'hour' if 'T' in windows[-1] else 'day', write)}" if some else "so far"
-    a_day = 0.0 if some else reports_a_day(list(counts), reports)
-    asker = _Asker(facts, selection, whole.unit if unit is None else unit, write, when, a_day, series)
-    findings = tuple(asker.finding(ask) for ask in asks_of(newest.experiment, newest.asked.splitlines()))
+    there = tuple(whole.there)
+    windows = tuple(sorted(selection.windows)) or usual(there, facts.at)
+    chosen = replace(whole, selection=replace(selection, windows=windows))
+    reports = chosen.reports if windows else 0
+    questions = asks_of(newest.experiment, newest.asked.splitlines())
+    asker = _Asker(chosen, whole, whole.unit if unit is None else unit, write, questions, series, wanted)
+    findings = tuple(asker.finding(ask) for ask in questions)
     enough = any(one.enough for one in findings)
-    sentences = [one.sentence for one in findings if one.enough or not enough]
-    name, purpose, told = selection.experiment, visible(newest.purpose), " ".join(dict.fromkeys(sentences))
-    return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, told)
+    parts = [one.sentence for one in findings if one.enough or not enough]
+    if silent_since := _silent_since(there, facts.at):
+        parts.append(sentences.last_report(silent_since, facts.at, write))
+    name, purpose, sentence = selection.experiment, visible(newest.purpose), " ".join(dict.fromkeys(parts))
+    return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, sentence)
 
 
-def reports_a_day(windows: Sequence[str], reports: int) -> float:
-    """Reports a day over windows; 0 where these are not of days or hours, or of one day, which may go on."""
-    days = {start.date() for window in windows if (start := start_of(window))}
-    return reports / ((max(days) - min(days)).days + 1) if len(days) > 1 else 0.0
+def _silent_since(there: Sequence[str], at: datetime.datetime) -> datetime.date | None:
+    """Return the day of the last report if no report has come for some windows since."""
+    end, start = (end_of(there[-1]), start_of(there[-1])) if there else (None, None)
+    if end is None or start is None or at - end < _SILENT_WINDOWS * (end - start):
+        return None
+    return start.date()
+
+
+def reports_a_day(windows: Sequence[str], reports: int, at: datetime.datetime) -> float:
+    """Return the reports of a day over windows; 0 if they are not of days or hours.
+
+    The running day counts for the part that is over.
+    """
+    starts = [start for window in windows if (start := start_of(window))]
+    if not starts:
+        return 0.0
+    ends = [min(end, at) for window in windows if (end := end_of(window))]
+    return reports / max((max(ends) - min(starts)).total_seconds() / 86_400, 1 / 24)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A question that is followed over days: its weights, or a quantile's level."""
+
+    weights: Weights | None
+    level: float = 0.5
 
 
 @dataclass(frozen=True)
 class _Asker:
-    """Answers questions over one selection of windows, in which so many reports a day came.
+    """Answers questions over one selection of windows.
 
-    when: "so far" of all windows, "in 30 days" of some.
+    chosen: the windows whose values are shown. whole: all windows, which are scanned.
     """
 
-    facts: Facts
-    selection: Selection
+    chosen: Selected
+    whole: Selected
     unit: str
     write: Numbers
-    when: str
-    a_day: float
-    series: bool
+    questions: Sequence[Ask]
+    wants_series: bool
+    wanted: Period | None
+
+    @property
+    def _facts(self) -> Facts:
+        return self.whole.facts
+
+    @cached_property
+    def _period(self) -> Period | None:
+        return period_of(self.chosen.selection.windows, self.wanted)
+
+    @cached_property
+    def _dates(self) -> str:
+        return sentences.dates(self._period, self._facts.at, self.write)
+
+    @cached_property
+    def _days(self) -> Series | None:
+        return series_of(self.whole)
+
+    @cached_property
+    def _comparisons(self) -> int:
+        """How many series and differences share the allowance of false alarms."""
+        total, experiment = 0, self.whole.newest.experiment
+        for ask in self.questions:
+            if ask.kind == "most common":
+                total += experiment.domain
+            elif ask.kind == "pair":
+                cases = 2 if len(ask.given) == 2 else len(_cases(experiment, ask))
+                total += cases + math.comb(cases, 2)
+            else:
+                total += 1
+        return max(total, 1)
 
     def finding(self, ask: Ask) -> Finding:
-        """The finding of one question; what hinders an answer is its sentence."""
-        none = Finding(ask.text, ask.text, "")
+        """Return the finding of one question; what prevents an answer is its sentence."""
+        none = Finding(ask.text, ask.text, "", period=self._period)
+        windows = self.chosen.selection.windows
         try:
-            of = self._estimate(self.selection.windows)
+            of = self._estimate(windows)
         except EstimateError:  # fewer than 2 reports, or versions that do not go together
-            reports = self.facts.selected(self.selection).reports if self.selection.windows else 0
+            reports = self.chosen.reports if windows else 0
             return replace(none, sentence=words.too_few(reports, self.write))
         try:
-            return self._of_pair(ask, of) if ask.kind == "pair" else self._of_values(ask, of)
+            if ask.kind == "pair":
+                return self._of_pair(ask, of)
+            return self._of_label(ask, of) if ask.kind == "most common" else self._of_value(ask, of)
         except HushmoteError as e:
             return replace(none, sentence=words.begun(f"{visible(str(e))}."))
 
     def _estimate(self, windows: Sequence[str]) -> FleetEstimate:
-        of = self.facts.selected(replace(self.selection, windows=tuple(windows)))
-        return FleetEstimate(of.estimate(), "", self.unit, CONFIDENCE, None, of.sources)
+        selected = replace(self.whole, selection=replace(self.whole.selection, windows=tuple(windows)))
+        return FleetEstimate(selected.estimate(), "", self.unit, CONFIDENCE, None, selected.sources)
 
-    def _of_values(self, ask: Ask, of: FleetEstimate) -> Finding:
-        asked, tries = ask, 1
-        if ask.kind == "most common":  # which label is looked for among all, so each of them is compared
-            asked, tries = replace(ask, text=_most_common(of), kind="share"), of.experiment.domain
-        moved, shown, tail = self._moved(asked, tries, of)
-        row, quantity = _row(asked, shown)
-        # What was most common in all windows may no longer be so in the newest ones, which are shown.
-        most = ask.kind == "texts" or (ask.kind == "most common" and asked.text == _most_common(shown))
-        title = self._title(row, of, most)
+    def _pooled(self, windows: Sequence[str]) -> Estimates:
+        return self._estimate(windows).estimates
+
+    def _of_value(self, ask: Ask, of: FleetEstimate) -> Finding:
+        row, quantity = _row(ask, of)
+        title = f"Most common is {visible(row.name)}" if ask.kind == "texts" else self._title(row, of)
         unit = None if quantity == "share" else self.unit
-        known = Finding(ask.text, title, "", quantity=quantity, unit=unit or "")
+        none = Finding(ask.text, title, "", quantity=quantity, unit=unit or "", period=self._period)
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(of.experiment)))
         if _width(row) > WIDEST * scale:
-            needed = shown.reports * (_width(row) / 2 / (_TARGET * scale)) ** 2
-            return replace(known, sentence=self._too_few(of.reports, needed, scale, unit))
-        sentence = f"{title}: {said.amount(row, unit, self.write)}{tail}."
-        told = {"value": row.value, "low": row.low, "high": row.high, "moved": moved}
-        series = self._series(asked) if self.series and ask.kind != "texts" else ()
-        return replace(known, sentence=sentence, series=series, **told)
+            return replace(none, sentence=self._too_few(of.reports, _width(row), scale, unit))
+        head = f"{title}: {sentences.amount(row, unit, self.write)}"
+        answer = _answer(ask)
+        return self._told(replace(none, sentence=head), row, unit, answer, lambda one: _row(ask, one)[0])
 
-    def _moved(self, ask: Ask, tries: int, of: FleetEstimate) -> tuple[Moved, FleetEstimate, str]:
-        """Whether it moved, what is shown of it, the newest third or all, and how a sentence says that."""
-        windows = self.selection.windows
-        if len(windows) < 2 or ask.kind == "texts" or not all(map(start_of, windows)):  # "all" has no start
-            return "", of, ""
-        oldest, newest = thirds(windows)
-        try:
-            after = self._estimate(newest)
-            change = changed(ask, self._estimate(oldest), after, looks(len(windows)) * tries)
-        except EstimateError:  # too few reports in a third
-            change = None
-        if change is None:
-            return "", of, ""
-        moved = _moved(*change)
-        if moved == "steady":
-            return moved, of, f", {said.STEADY}"
-        unit = None if ask.kind == "share" else self.unit
-        lengths = said.newest(len(newest), "T" in newest[-1]), said.apart(_hours(windows))
-        return moved, after, said.moved(*change, unit, *lengths, self.write)
+    def _of_label(self, ask: Ask, of: FleetEstimate) -> Finding:
+        """Return which label is the most common, or which ones may be."""
+        at = int(np.argmax(of.frequencies))
+        names = [visible(name) for name in index_names(of.experiment)]
+        share = replace(ask, text=index_names(of.experiment)[at], kind="share")
+        row, _ = _row(share, of)
+        none = Finding(ask.text, "Most common", "", period=self._period)
+        if _width(row) > WIDEST:
+            return replace(none, sentence=self._too_few(of.reports, _width(row), 1.0, None))
+        (first, *_), chance = _leaders(of)
+        leading = _leaders(of)[0] if chance >= 0.5 else ()
+        text = sentences.leading(
+            [words.begun(names[i]) if i == first else names[i] for i in leading],
+            chance,
+            sentences.amount(row, None, self.write),
+        )
+        none = replace(none, title=words.begun(names[at]), sentence=text)
+        return self._told(none, row, None, _Answer(_indicator(at, at + 1)), lambda one: _row(share, one)[0])
 
-    def _title(self, row: Row, of: FleetEstimate, most: bool) -> str:
+    def _told(
+        self,
+        known: Finding,
+        row: Row,
+        unit: str | None,
+        answer: _Answer | None,
+        again: Callable[[FleetEstimate], Row],
+    ) -> Finding:
+        """Return the finding with its value, dates and changes; known: its sentence begins with the value."""
+        when = f", {self._dates}" if self._dates else ""
+        told = replace(known, value=row.value, low=row.low, high=row.high)
+        told = replace(told, sentence=f"{known.sentence}{when}.")
+        if answer is not None and self._days is not None:
+            told = self._with_change(told, row, unit, answer)
+        return replace(told, series=self._series(again)) if self.wants_series else told
+
+    def _with_change(self, told: Finding, row: Row, unit: str | None, answer: _Answer) -> Finding:
+        change, since, detectable = self._scan(answer)
+        if change is not None:
+            day = sentences.day(change.since, self._facts.at, self.write)
+            agrees = (row.value - change.before) * change.size > 0
+            text = sentences.moved(
+                change.size,
+                sentences.level(change.before, row, unit, self.write),
+                sentences.level(row.value, row, unit, self.write) if agrees else "",
+                day,
+                change.chance,
+                sentences.size(change.size, unit, self.write),
+                self.write,
+            )
+            return replace(told, sentence=f"{told.sentence} {text}", change=change)
+        scale = 1.0 if unit is None else float(np.ptp(bin_edges(self.whole.newest.experiment)))
+        if since is None or detectable is None or detectable > WIDEST * scale:
+            return told
+        size = sentences.size(detectable, unit, self.write)
+        text = sentences.unchanged(sentences.day(since, self._facts.at, self.write), size)
+        return replace(told, sentence=f"{told.sentence} {text}", since=since, detectable=detectable)
+
+    def _scan(self, answer: _Answer) -> tuple[FindingChange | None, datetime.date | None, float | None]:
+        """Return the last change if it is recent; otherwise since when there is none, and what would show."""
+        days = self._days
+        assert days is not None
+        if answer.weights is None:
+            scan, edge = scan_quantile(days, answer.level, self._pooled, self._comparisons)
+            scale = _QuantileScale(days, answer.level, edge, self._pooled)
+        else:
+            scan, series = days.scan_linear(answer.weights, self._comparisons)
+            scale = _LinearScale(days, series)
+        last = scan.changes[-1] if scan.changes else None
+        if last is not None and days.days - last.first <= max(_RECENT_DAYS, scan.start + 8 - last.first):
+            return scale.change(scan), None, None
+        if scan.detectable is None:
+            return None, None, None
+        return None, days.day(scan.start), scale.detectable(scan)
+
+    def _title(self, row: Row, of: FleetEstimate) -> str:
         if row.lower is not None and row.upper is not None:
             edges = bin_edges(of.experiment)
             ends = float(edges[0]), float(edges[-1])
             return words.begun(words.bins(row.lower, row.upper, ends, self.unit, self.write))
-        name = visible(row.name)
-        return f"Most common is {name}" if most else words.begun(name)
+        return words.begun(visible(row.name))
 
-    def _too_few(self, reports: int, needed: float, scale: float, unit: str | None) -> str:
-        size = f"{10 if unit is None else _TARGET * scale:.1g}"
-        target = f"±{words.reading(float(size), 'points' if unit is None else unit, self.write)}"
-        return said.too_few(reports, needed, target, self.when, self.a_day, self.facts.at, self.write)
+    def _too_few(self, reports: int, width: float, scale: float, unit: str | None) -> str:
+        half = float(f"{_TARGET * scale:.1g}")
+        needed = math.ceil(reports * (width / 2 / half) ** 2) if math.isfinite(width) else None
+        size, of = (100 * half, "points") if unit is None else (half, unit)
+        target = f"±{words.reading(size, of, self.write)}"
+        at, there, windows = self._facts.at, tuple(self.whole.there), self.chosen.selection.windows
+        period, days = self._period, None
+        if period is None or not {*completed(there, at)} - {*windows}:  # it grows with the running window
+            windows, reports, when = there, self.whole.reports, "so far"
+        else:
+            when = f"in {counted(period.units, 'day' if period.is_days else 'hour', self.write)}"
+            days = period.units if period.is_days else 1
+        a_day = reports_a_day(windows, reports, at)
+        return sentences.too_few(reports, needed, target, when, a_day, days, at, self.write)
 
-    def _series(self, ask: Ask) -> tuple[TrendRow, ...]:
-        """The answer in each window, or in each few of them where windows are many."""
-        windows, rows = self.selection.windows, list[TrendRow]()
-        each = -(-len(windows) // _POINTS)
-        for first in range(0, len(windows), each):
+    def _series(self, row_of: Callable[[FleetEstimate], Row]) -> tuple[TrendRow, ...]:
+        """Return the answer in each completed window, or in each few of them if they are many."""
+        windows, rows = completed(tuple(self.whole.there), self._facts.at), list[TrendRow]()
+        each = -(-len(windows) // _MOST_POINTS)
+        for first in range(0, len(windows), each or 1):
             try:
-                row, _ = _row(ask, of := self._estimate(windows[first : first + each]))
+                row = row_of(of := self._estimate(windows[first : first + each]))
             except EstimateError:  # too few reports there
                 continue
             ends = {"window": windows[first], "reports": of.reports}
@@ -234,30 +425,171 @@ class _Asker:
         return tuple(rows)
 
     def _of_pair(self, ask: Ask, of: FleetEstimate) -> Finding:
-        """What holds in two cases, the most and the least likely one where more are asked about."""
-        cases, tries = ask.given, 1
+        """Return two cases side by side: the most and the least likely one if more are asked about."""
+        cases = ask.given
+        none = Finding(ask.text, ask.text, "", period=self._period)
         if len(cases) != 2:
             table = of.pairs.conditional(ask.of, "".join(cases))
             share = table.quantity == "share"
-            known = sorted((r for r in table.rows if not share or _width(r) <= WIDEST), key=lambda r: r.value)
-            if len(known) < 2:
+            clear = sorted((r for r in table.rows if not share or _width(r) <= WIDEST), key=lambda r: r.value)
+            if len(clear) < 2:
                 second = sorted(map(_width, table.rows))[1] if share and len(table.rows) > 1 else math.inf
-                needed = of.reports * (second / 2 / _TARGET) ** 2
-                return Finding(ask.text, ask.text, self._too_few(of.reports, needed, 1.0, None))
-            cases, tries = (known[-1].name, known[0].name), math.comb(len(known), 2)
+                return replace(none, sentence=self._too_few(of.reports, second, 1.0, None))
+            cases = (clear[-1].name, clear[0].name)
         both, less = of.pairs.difference(ask.of, *cases)
         (row,) = less.rows
         assert isinstance(row, DifferenceRow)
         unit = None if less.quantity == "share" else less.unit
         title = both.title.removesuffix(" given")
-        p = min(1.0, row.p * tries)
-        sentence = said.pair([(one.name, one) for one in both.rows], title, unit, p, CONFIDENCE, self.write)
-        told = {"value": row.value, "low": row.low, "high": row.high, "moved": _moved(row.value, p)}
-        return Finding(ask.text, row.name, sentence, quantity=less.quantity, unit=unit or "", **told)
+        days = len({day_of(window) for window in self.whole.there})
+        z = abs(float(special.ndtri(max(row.p, 1e-300) / 2)))
+        chance = false_alarm_chance(z, days, self._comparisons)
+        differs = chance < 1 - CONFIDENCE
+        named = [(one.name, one) for one in both.rows]
+        text = sentences.pair(named, title, unit, self._dates, chance if differs else 1.0, self.write)
+        told = {"value": row.value, "low": row.low, "high": row.high}
+        finding = replace(
+            none, title=row.name, sentence=text, quantity=less.quantity, unit=unit or "", **told
+        )
+        finding = self._with_case_change(finding, ask, cases, both.rows, unit)
+        if not self.wants_series:
+            return finding
+        return replace(
+            finding, series=self._series(lambda one: one.pairs.difference(ask.of, *cases)[1].rows[0])
+        )
+
+    def _with_case_change(
+        self, told: Finding, ask: Ask, cases: Sequence[str], rows: Sequence[Row], unit: str | None
+    ) -> Finding:
+        """Return a pair's finding with the last change of one of its cases."""
+        if self._days is None:
+            return told
+        answers = [_Answer(_conditional(ask.of, case)) for case in cases]
+        scans = [self._scan(answer) for answer in answers]
+        changed = [(change.since, i) for i, (change, _, _) in enumerate(scans) if change is not None]
+        if changed:
+            _, last = max(changed)
+            one = self._with_change(replace(told, sentence=""), rows[last], unit, answers[last])
+            text = one.sentence.strip()
+            sentence = f"{told.sentence} With {cases[last]}: {text[:1].lower()}{text[1:]}"
+            return replace(told, sentence=sentence, change=one.change)
+        days = [since for _, since, _ in scans if since is not None]
+        if len(days) < len(scans):
+            return told
+        text = sentences.unchanged(sentences.day(max(days), self._facts.at, self.write), "")
+        return replace(told, sentence=f"{told.sentence} {text}", since=max(days))
+
+
+@dataclass(frozen=True)
+class _LinearScale:
+    """Turns a scan of a share, mean or ratio into changes of the same."""
+
+    days: Series
+    series: LinearDays | None
+
+    def change(self, scan: Scan) -> FindingChange:
+        last, start = scan.changes[-1], _start_of_last(scan)
+        before = self.series.level(start, last.first) if self.series else None
+        windows = self.days.windows_of(start, last.first)
+        since = self.days.day(last.first)
+        return FindingChange(since, before or 0.0, last.size, last.low, last.high, last.chance, windows)
+
+    def detectable(self, scan: Scan) -> float | None:
+        return scan.detectable
+
+
+@dataclass(frozen=True)
+class _QuantileScale:
+    """Turns a scan of the share below an edge into changes of a quantile, by the shares before the change."""
+
+    days: Series
+    level: float
+    edge: int | None
+    pooled: Callable[[Sequence[str]], Estimates]
+
+    def change(self, scan: Scan) -> FindingChange | None:
+        last, start = scan.changes[-1], _start_of_last(scan)
+        windows = self.days.windows_of(start, last.first)
+        before = self.pooled(windows)
+        edge = int(np.argmin(np.abs(before.cdf()[:-1] - self.level))) + 1
+        size, low, high = (_shift(before, edge, step) for step in (last.size, last.high, last.low))
+        value = moments.BinQuantile(before, self.level).value
+        return FindingChange(self.days.day(last.first), value, size, low, high, last.chance, windows)
+
+    def detectable(self, scan: Scan) -> float | None:
+        if scan.detectable is None or self.edge is None:
+            return None
+        now = self.pooled(self.days.windows_of(scan.start, self.days.days))
+        return max(abs(_shift(now, self.edge, sign * scan.detectable)) for sign in (-1, 1))
+
+
+def _shift(of: Estimates, edge: int, step: float) -> float:
+    """Return how far all readings moved if the share below an edge rose by a step."""
+    edges = bin_edges(of.experiment)
+    below = np.maximum.accumulate(np.clip(np.append(0.0, of.cdf()), 0.0, 1.0))
+    below[-1] = 1.0
+    return float(edges[edge] - np.interp(below[edge] + step, below, edges))
+
+
+def _start_of_last(scan: Scan) -> int:
+    """Return the first day of the scan that reported the last change."""
+    return scan.changes[-2].first if len(scan.changes) > 1 else 0
+
+
+def _answer(ask: Ask) -> _Answer | None:
+    """Return how a question is followed over days; None if it is not."""
+    match ask.kind:
+        case "mean":
+            return _Answer(_positions)
+        case "quantile":
+            return _Answer(None, ask.level)
+        case "share":
+            return _Answer(lambda of: _share_weights(of, ask.text))
+        case _:
+            return None
+
+
+def _positions(experiment: Any) -> Floats:
+    edges = bin_edges(experiment)
+    return ((edges[:-1] + edges[1:]) / 2)[:, None]
+
+
+def _indicator(low: int, high: int) -> Weights:
+    return lambda of: below_edge(of, high) - below_edge(of, low)
+
+
+def _share_weights(experiment: Any, text: str) -> Floats:
+    if experiment.type == "text":
+        slots = experiment.domain
+        if slots > _MOST_SLOTS:
+            raise EstimateError(f"the days of {slots:,} slots are not scanned")
+        weights = np.full((slots, 1), -1 / (slots - 1))
+        weights[experiment.bucket(text)] = 1.0
+        return weights
+    indices = parse_range(experiment, text)
+    return _indicator(indices.low, indices.high)(experiment)
+
+
+def _conditional(of: str, case: str) -> Weights:
+    """Return weights of a share or mean among those of a condition: numerator and denominator."""
+
+    def weights(experiment: Any) -> Floats:
+        table = pair_tables.conditional(experiment, of, case, 1)
+        (one,) = table.asked
+        assert one.given is not None
+        return np.stack([one.of * one.given.cells, one.given.cells], axis=1)
+
+    return weights
+
+
+def _cases(experiment: Any, ask: Ask) -> Sequence[object]:
+    given = "".join(ask.given)
+    part = next((one for one in parts_of(experiment) if one.name == given), None)
+    return range(part.domain if part is not None else 2)
 
 
 def _row(ask: Ask, of: FleetEstimate) -> tuple[Row, Quantity]:
-    """The row of an answer; HushmoteError where there is none."""
+    """Return the row of an answer; HushmoteError if there is none."""
     match ask.kind:
         case "mean":
             return of.mean().rows[0], "reading"
@@ -274,31 +606,17 @@ def _row(ask: Ask, of: FleetEstimate) -> tuple[Row, Quantity]:
             raise EstimateError(f"name the texts to ask about: hushmote estimate {which} --candidates FILE")
 
 
-def _most_common(of: FleetEstimate) -> str:
-    return index_names(of.experiment)[int(np.argmax(of.frequencies))]
-
-
-def _moved(by: float, p: float) -> Moved:
-    return "steady" if p >= 1 - CONFIDENCE else "up" if by > 0 else "down"
-
-
 def _width(row: Row) -> float:
     return row.high - row.low
 
 
-def _hours(windows: Sequence[str]) -> float:
-    """How far the middles of both thirds are from each other."""
-    starts = [[start.timestamp() for w in part if (start := start_of(w))] for part in thirds(windows)]
-    before, after = (sum(part) / len(part) for part in starts)
-    return (after - before) / 3600
-
-
-def changed(ask: Ask, before: FleetEstimate, after: FleetEstimate, tries: int) -> tuple[float, float] | None:
-    """By how much an answer rose between estimates, and p, for so many tries; None if none can tell."""
-    if ask.kind == "quantile":
-        rise, p = moved_quantile(before.estimates, after.estimates, ask.level)
-        return rise, min(1.0, p * tries)
-    changes = after.change_since(before, *([ask.text] if ask.kind == "share" else []))
-    rows = [one for table in changes for one in table.rows if isinstance(one, ChangeRow)]
-    row = next((one for one in rows if ask.kind == "share" or one.name == "mean"), None)
-    return row and (row.value, min(1.0, row.p * tries))
+def _leaders(of: FleetEstimate) -> tuple[Sequence[int], float]:
+    chances = top(of.estimates, 1).probabilities
+    order = [int(i) for i in np.argsort(-chances, kind="stable")]
+    total, names = 0.0, list[int]()
+    for i in order:
+        names.append(i)
+        total += chances[i]
+        if total >= 0.95:
+            break
+    return names, float(chances[order[0]])

@@ -1,12 +1,22 @@
-"""Periods as people say them (7d, 2026-11, 2026-11-01..2026-11-07), turned into the windows of a store."""
+"""Periods as people name them (7d, 2026-11, 2026-11-01..2026-11-07), resolved to the windows of a store.
+
+A period that is counted back from now ends before the running day or hour: whole days are compared with whole
+days, and a histogram that still changes has no ε of its own.
+"""
 
 import datetime
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ..errors import UsageError
-from ..words.findings import USUAL_DAYS
-from .windows import end_of
+from .windows import end_of, has_ended
+
+USUAL_DAYS = 7
+"""The newest completed days that are shown if nobody chooses a period."""
+
+ALL = "all"
+"""The length of a period of all completed windows."""
 
 _LENGTH = re.compile(r"(\d{1,4})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
@@ -14,55 +24,130 @@ _BY = {"": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 BY = tuple(_BY)[1:]
 """What windows can be put together by."""
 
+_DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Period:
+    """The time that windows cover, UTC.
+
+    begin, end  of the first window, and of the last
+    units       how many days lie between them, or hours of a period that is no whole days
+    present     how many of these have reports
+    """
+
+    begin: datetime.datetime
+    end: datetime.datetime
+    units: int
+    present: int
+
+    @property
+    def first_day(self) -> datetime.date:
+        """The first day."""
+        return self.begin.date()
+
+    @property
+    def last_day(self) -> datetime.date:
+        """The last day."""
+        return (self.end - datetime.timedelta(microseconds=1)).date()
+
+    @property
+    def is_days(self) -> bool:
+        """Whether it begins and ends at midnight."""
+        return all(moment.time() == datetime.time() for moment in (self.begin, self.end))
+
 
 def start_of(window: str) -> datetime.datetime | None:
-    """When a window began, UTC; None for "all"."""
+    """Return when a window began, UTC; None for "all"."""
     end = end_of(window)
     return end and end - datetime.timedelta(hours=1 if "T" in window else 24)
 
 
-def last(length: str, there: Sequence[str], at: datetime.datetime, before: int = 0) -> tuple[str, ...]:
-    """The windows of the last 7d, 12h or 2w, the running one among them.
+def day_of(window: str) -> datetime.date | None:
+    """Return the day of a window, UTC; None for "all"."""
+    start = start_of(window)
+    return start and start.date()
 
-    there: those with reports, oldest first. at: now, UTC. before: so many such lengths earlier. Days begin
-    at midnight UTC. UsageError for another text, or where no report came then.
+
+def period_of(windows: Sequence[str], wanted: Period | None = None) -> Period | None:
+    """Return the period of windows; None for "all".
+
+    wanted: a period that was asked for, which may begin before the first of these and end after the last.
     """
-    begin, end, unit = _span(length, at, before)
-    chosen = tuple(w for w in there if (start := start_of(w)) and begin <= start < end)
+    starts = [start for window in windows if (start := start_of(window))]
+    ends = [end for window in windows if (end := end_of(window))]
+    if not starts or len(starts) < len(windows):
+        return None
+    hourly = any("T" in window for window in windows)
+    begin, end = (wanted.begin, wanted.end) if wanted else (min(starts), max(ends))
+    whole = all(moment.time() == datetime.time() for moment in (begin, end))
+    if hourly and not whole:
+        return Period(begin, end, round((end - begin).total_seconds() / 3600), len(set(starts)))
+    return Period(begin, end, (end - begin).days, len({start.date() for start in starts}))
+
+
+def completed(there: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
+    """Return the windows that had ended at a time, UTC."""
+    return tuple(window for window in there if has_ended(window, at))
+
+
+def of_whole_days(there: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
+    """Return the windows of the days that had ended at a time, UTC."""
+    return tuple(w for w in there if (day := day_of(w)) and has_ended(day.isoformat(), at))
+
+
+def usual(there: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
+    """Return the windows that are shown if nobody chooses: the newest USUAL_DAYS completed days with reports.
+
+    Before a day has ended, they are the windows that have; before any has, those that are running.
+
+    Args:
+        there: The windows with reports, oldest first.
+        at: Now, UTC.
+    """
+    days = of_whole_days(there, at)
+    newest = day_of(days[-1]) if days else None
+    if newest is None:
+        return completed(there, at) or tuple(there)
+    first = newest - (USUAL_DAYS - 1) * _DAY
+    return tuple(w for w in days if (day := day_of(w)) and day >= first)
+
+
+def last(length: str, there: Sequence[str], at: datetime.datetime, before: int = 0) -> tuple[str, ...]:
+    """Return the windows of the last 7d, 12h or 2w before the running day or hour, or of all completed ones.
+
+    Args:
+        length: The length, or "all".
+        there: The windows with reports, oldest first.
+        at: Now, UTC. Days begin at midnight.
+        before: How many such lengths earlier.
+
+    Raises:
+        UsageError: For another text, or if no report came then.
+    """
+    if length == ALL and not before:
+        return completed(there, at) or tuple(there)
+    asked = wanted(length, at, before)
+    chosen = tuple(w for w in there if (start := start_of(w)) and asked.begin <= start < asked.end)
     if not chosen:
         newest = f"; the newest window with reports is {there[-1]}" if there else ""
-        when = _days(begin, end) if unit.days else f"{begin:%Y-%m-%d %H:00} to {end:%Y-%m-%d %H:00} UTC"
-        raise UsageError(f"no report came from {when}{newest}")
+        hours = f"{asked.begin:%Y-%m-%d %H:00} to {asked.end:%Y-%m-%d %H:00} UTC"
+        days = f"{asked.first_day} to {asked.last_day}, the last {length} before today"
+        raise UsageError(f"no report came from {hours if length.endswith('h') else days}{newest}")
     return chosen
 
 
-def missing(length: str, windows: Sequence[str], at: datetime.datetime) -> str:
-    """What days the last 7d are, in a sentence, where some of them, perhaps today, have no report; or ""."""
-    begin, end, unit = _span(length, at)
-    known, whole = {(start - begin) // unit for w in windows if (start := start_of(w))}, (end - begin) // unit
-    if not unit.days or len(known) == whole:
-        return ""
-    days = f"{_days(begin, end)} UTC, with today"
-    return f"The last {length} are {days}: {len(known)} of these {whole} days have reports."
-
-
-def _span(
-    length: str, at: datetime.datetime, before: int = 0
-) -> tuple[datetime.datetime, datetime.datetime, datetime.timedelta]:
-    """When the last 7d, 12h or 2w begin and end, and a day or an hour. UsageError for another text."""
+def wanted(length: str, at: datetime.datetime, before: int = 0) -> Period:
+    """Return the period that 7d, 12h or 2w is at a time, UTC. Raises UsageError for another text."""
     matched = _LENGTH.fullmatch(length)
     if not matched or not int(matched[1]):
-        raise UsageError(f"a length of time reads 7d, 12h or 2w, not {length}")
+        raise UsageError(f"a length of time reads 7d, 12h, 2w or all, not {length}")
     hours = int(matched[1]) * _HOURS[matched[2]]
-    running = at.replace(minute=0, second=0, microsecond=0)
-    running = running if matched[2] == "h" else running.replace(hour=0)
-    unit = datetime.timedelta(hours=1 if matched[2] == "h" else 24)
-    end = running + unit - before * datetime.timedelta(hours=hours)
-    return end - datetime.timedelta(hours=hours), end, unit
-
-
-def _days(begin: datetime.datetime, end: datetime.datetime) -> str:
-    return f"{begin:%Y-%m-%d} to {end - datetime.timedelta(days=1):%Y-%m-%d}"
+    end = at.replace(minute=0, second=0, microsecond=0)
+    end = end if matched[2] == "h" else end.replace(hour=0)
+    end -= before * datetime.timedelta(hours=hours)
+    units = hours if matched[2] == "h" else hours // 24
+    return Period(end - datetime.timedelta(hours=hours), end, units, 0)
 
 
 def named(period: str, there: Sequence[str]) -> tuple[str, ...]:
@@ -82,12 +167,6 @@ def chosen(periods: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
     """The windows of several periods, each once; a period without reports stays as it is, to be named."""
     windows = (w for period in periods for w in named(period, there) or (period,))
     return tuple(dict.fromkeys(windows))
-
-
-def usual(there: Sequence[str]) -> tuple[str, ...]:
-    """The windows of the newest days with reports, see USUAL_DAYS; oldest first."""
-    newest = start_of(there[-1]) if there else None
-    return last(f"{USUAL_DAYS}d", there, newest) if newest else tuple(there)
 
 
 def grouped(windows: Sequence[str], by: str) -> Mapping[str, tuple[str, ...]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from ..plain_text import visible
 from ..store.store import Store, Version
 from ..store.versions import most_reports
 from .periods import grouped
+
+T = TypeVar("T")
 
 WeighBy = Literal["reports", "variance", "fisher"]
 """What pools versions, see pool(); "fisher" pools by reports, and weighs codes within each, see fisher()."""
@@ -66,38 +68,45 @@ class Kept:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._estimates: OrderedDict[Hashable, Estimates] = OrderedDict()
+        self._results: OrderedDict[Hashable, Any] = OrderedDict()
         self._windows: OrderedDict[Hashable, tuple[Counts, Counts]] = OrderedDict()
         self._codes = 0
 
-    def estimate(self, key: Hashable, work: Callable[[], Estimates]) -> Estimates:
-        """The estimate with this key, worked out where it is not kept."""
+    def result(self, key: Hashable, work: Callable[[], T]) -> T:
+        """Return the result with this key: an estimate, or a scan for changes; work it out if it is new."""
         with self._lock:
-            if key in self._estimates:
-                self._estimates.move_to_end(key)
-                return self._estimates[key]
-        made = work()
+            if key in self._results:
+                self._results.move_to_end(key)
+                return self._results[key]
+        result = work()
         with self._lock:
-            self._estimates[key] = made
-            while len(self._estimates) > self._MOST:
-                self._estimates.popitem(last=False)
-        return made
+            self._results[key] = result
+            while len(self._results) > self._MOST:
+                self._results.popitem(last=False)
+        return result
 
     def counts(self, store: Store, version: Version, reports: Mapping[str, int]) -> Counts:
         """Counts of a version's codes, shape (code_count,), over windows that have so many reports each."""
-        total, absent = np.zeros(version.experiment.code_count, np.int64), list[str]()
-        of = store, _made_of(version)
+        total = np.zeros(version.experiment.code_count, np.int64)
+        for _, codes, counts in self.windows(store, version, reports):
+            total[codes] += counts
+        return total
+
+    def windows(
+        self, store: Store, version: Version, reports: Mapping[str, int]
+    ) -> Iterator[tuple[str, Counts, Counts]]:
+        """Yield (window, its codes, their reports) for windows that have so many reports each."""
+        absent, of = list[str](), (store, _made_of(version))
         for window, n in reports.items():
             with self._lock:
                 known = self._windows.get((*of, window))
             if known is not None and known[1].sum() == n:
-                total[known[0]] += known[1]
+                yield window, *known
             else:
                 absent.append(window)
         for window, codes, counts in store.window_counts(version, *absent) if absent else ():
-            total[codes] += counts
             self._keep((*of, window), (codes, counts))
-        return total
+            yield window, codes, counts
 
     def _keep(self, key: Hashable, counted: tuple[Counts, Counts]) -> None:
         with self._lock:
@@ -242,7 +251,7 @@ class Selected:
         counts = tuple((w, tuple(sorted(n.items()))) for w, n in self.counts.items())
         of = tuple(map(_made_of, self.versions))
         key = self.facts.store, of, weigh, counts
-        return self.facts.kept.estimate(key, lambda: pooled(self, weigh))
+        return self.facts.kept.result(key, lambda: pooled(self, weigh))
 
     def by_window(self, weigh: WeighBy = "reports", by: str = "") -> dict[str, Estimates]:
         """Window -> its estimate, oldest first or as selected; without windows of too few reports.

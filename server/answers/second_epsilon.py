@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -77,6 +78,16 @@ class TwoEpsilons:
         return f"{both} at δ = {self.delta:g}, {own_reports(self.own)}, {self.holds}."
 
 
+def both_words(once: TwoEpsilons, every_day: TwoEpsilons) -> str:
+    """Return the ε of a report, and of what is shown for two kinds of readers, in sentences."""
+    head = f"ε of a report: {once.report:g}."
+    ends = f"for someone who has seen every day: {rounded_up(every_day.histogram)}"
+    if once.histogram is None:
+        return f"{head} ε of what is shown: –: {once.holds}."
+    seen = f"ε for someone who sees this once: {rounded_up(once.histogram)}; {ends}"
+    return f"{head} {seen}, at δ = {once.delta:g} with {own_reports(every_day.own)}, {once.holds}."
+
+
 def of_histograms(
     parts: Sequence[tuple[Experiment, int]],
     own: int,
@@ -97,7 +108,11 @@ def of_histograms(
 
 
 def of_selections(facts: Facts, *selections: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
-    """Both ε of histograms that are seen side by side: each selection's windows added up, versions apart."""
+    """Return both ε of histograms that are seen side by side: each selection's windows summed, versions
+    apart.
+
+    A window may be in several of the sums: its reports then count in each.
+    """
     parts = [part for selection in selections for part in _added_up(facts, selection)]
     return _together(facts, parts, shuffling)
 
@@ -185,13 +200,19 @@ def _why_none(windows: set[str], at: datetime.datetime) -> str:
     return f"only the ε of a report holds: {which}, and {LEARNS_SINGLE}"
 
 
+def _overlap(parts: Sequence[_Part], fleet: str) -> int:
+    """Return in how many of a fleet's histograms one report can be."""
+    times = Counter((v.id, window) for v, windows, _ in parts if v.fleet == fleet for window in windows)
+    return max(times.values(), default=1)
+
+
 def _together(facts: Facts, parts: Sequence[_Part], shuffling: Shuffling | None) -> TwoEpsilons:
     none_holds = _why_none({w for _, windows, _ in parts for w in windows}, facts.at)
     # A board is in one fleet: in the histograms of one fleet its reports add up, in others' it has none.
     epsilons: list[TwoEpsilons] = []
     for fleet in sorted({v.fleet for v, _, _ in parts}):
         mine = [(v, n) for v, _, n in parts if v.fleet == fleet]
-        own = max(facts.own(v.fleet)[v.id] for v, _ in mine)
+        own = max(facts.own(v.fleet)[v.id] for v, _ in mine) * _overlap(parts, fleet)
         epsilons.append(of_histograms([(v.experiment, n) for v, n in mine], own, shuffling, none_holds))
     # Each is the largest of all fleets: one with the larger ε of a report may have the better histogram.
     worst = max(epsilons, key=lambda one: one.histogram or 0.0)

@@ -111,7 +111,7 @@ class ExperimentReader:
 
     @property
     def finding(self) -> Findings:
-        """What is known now, whether it moved and how sure, over the newest 30 days; printed, a sentence."""
+        """The answers to its questions over the newest completed days, and whether they changed."""
         return find(self._facts, Selection(self.name, self.fleet), unit=self._unit, series=True)
 
     def estimate(
@@ -123,10 +123,10 @@ class ExperimentReader:
         weigh: WeighBy = "reports",
         confidence: float = CONFIDENCE,
     ) -> FleetEstimate:
-        """The estimate over windows, without any over all; several are added up.
+        """The estimate over windows, without any over the newest 7 completed days; several are added up.
 
         windows: their names, or months and spans of days: "2026-11", "2026-11-01..2026-11-07". last: those of
-        the last "7d", "12h" or "2w" in their place.
+        the last "7d", "12h" or "2w" before today in their place, or "all" completed ones.
         version: one version only, by its digest or how that begins; otherwise all are pooled, by weigh, which
         with "fisher" weighs codes too: less error where some values are common.
         confidence: of the intervals, between 0 and 1. Raises UsageError for a version that is not there, and
@@ -150,13 +150,13 @@ class ExperimentReader:
     ) -> Answers:
         """How "mean", ranges, labels or quantiles went over the windows: a row for each, with a test.
 
-        by: "day", "week" or "month", which windows are put together by.
-        Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row has
-        the ε of its window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
+        windows: without any, all completed ones. by: "day", "week" or "month", which they are put together
+        by. Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row
+        has the ε of its window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
         how: dict[str, Any] = {"weigh": weigh, "confidence": confidence, "pair": pair, "by": by}
-        facts = self._facts
-        question = self._question(facts, windows, version, quantiles=tuple(quantiles), **how)
+        facts, last = self._facts, "" if windows else periods.ALL
+        question = self._question(facts, windows, version, last=last, quantiles=tuple(quantiles), **how)
         trends = over_time(facts, question, statistics)
         return second_epsilon.beside(facts, trends, question.selection, shuffling, by)
 
@@ -189,9 +189,12 @@ class ExperimentReader:
     def _question(
         self, facts: Facts, windows: str | Sequence[str], version: str, *, last: str = "", **how: Any
     ) -> EstimateQuestion:
-        there = tuple(facts.selected(Selection(self.name, self.fleet)).there) if windows or last else ()
+        there = tuple(facts.selected(Selection(self.name, self.fleet)).there)
         named = (windows,) if isinstance(windows, str) else tuple(windows)
-        chosen = periods.last(last, there, facts.at) if last else periods.chosen(named, there)
+        if named:
+            chosen = periods.chosen(named, there)
+        else:
+            chosen = periods.last(last, there, facts.at) if last else periods.usual(there, facts.at)
         return EstimateQuestion(Selection(self.name, self.fleet, chosen, version), unit=self._unit, **how)
 
     def __repr__(self) -> str:

@@ -142,17 +142,17 @@ def result_of(
     newest: int | None = None,
     facts: Facts | None = None,
 ) -> Result:
-    """What an experiment has learned over its ended windows, at a time (UTC); its versions pooled.
+    """What an experiment has learned over its newest completed days, at a time (UTC); its versions pooled.
 
     live: over the running window too; then no ε of the histogram holds. newest: over so many of the newest
-    windows only. facts: of this store, where several experiments of a fleet are asked for. Fewer than 2
-    reports, or versions that do not go together, give a document without statistics and with a note.
+    windows in their place. facts: of this store, where several experiments of a fleet are asked for. Fewer
+    than 2 reports, or versions that do not go together, give a document without statistics and with a note.
     Raises UsageError where the fleet or the experiment is not there, and StoreError.
     """
     facts = replace(facts, at=at) if facts else Facts(store, at)
     whole = facts.selected(Selection(name, fleet))
     seen = [window for window in whole.there if live or has_ended(window, at)]
-    shown = seen if newest is None else seen[-newest:]
+    shown = _newest_days(seen, at) if newest is None else seen[-newest:]
     of = whole.newest.experiment
     empty = Result(
         fleet=fleet,
@@ -184,9 +184,15 @@ def result_of(
     if "quantiles" not in estimate.answers:
         question = replace(question, quantiles=())
     answers = asked_of(estimate, question)
-    sentence = find(facts, Selection(name, fleet, usual(tuple(shown)))).sentence
+    sentence = find(facts, Selection(name, fleet, tuple(shown))).sentence
     told = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": sentence}
     return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **told))
+
+
+def _newest_days(seen: Sequence[str], at: datetime.datetime) -> Sequence[str]:
+    """Return the windows of the newest completed days, and those that run."""
+    first = min(usual(tuple(seen), at), default="")
+    return [window for window in seen if window >= first]
 
 
 def _nothing_shown(whole: Selected) -> Epsilons:

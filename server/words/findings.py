@@ -1,19 +1,62 @@
-"""A finding in words: what is known now, whether it moved, how sure; or how many reports it still needs."""
+"""A finding in words: the value, whether it changed and how sure that is, or how many reports it needs."""
 
 import datetime
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
-from .answers import Change, Interval, chance, digits, reading, scaled
+from .answers import Change, Interval, begun, digits, reading, scaled
 from .numbers import ENGLISH, Numbers, counted, two_digits
 
-STEADY = "steady"
-USUAL_DAYS = 30
-"""Over how many of the newest days a finding is, where nobody says."""
+CERTAIN = 1e-4
+"""A chance below which a change is called certain."""
+
+
+class Span(Protocol):
+    """A period; see answers.periods.Period."""
+
+    @property
+    def begin(self) -> datetime.datetime: ...
+    @property
+    def end(self) -> datetime.datetime: ...
+    @property
+    def first_day(self) -> datetime.date: ...
+    @property
+    def last_day(self) -> datetime.date: ...
+    @property
+    def is_days(self) -> bool: ...
+    @property
+    def units(self) -> int: ...
+    @property
+    def present(self) -> int: ...
+
+
+def dates(period: Span | None, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
+    """Return the dates of a period: "21 to 27 Nov", "27 Nov, 08:00 to 20:00 UTC"; "" for None.
+
+    A year stands there unless it is this year. Days or hours without reports are counted: "21 to 27 Nov (6 of
+    7 days)".
+    """
+    if period is None:
+        return ""
+    year = {period.first_day.year, period.last_day.year} != {now.year}
+    text = write.days(period.first_day, period.last_day, year)
+    if not period.is_days:
+        end = period.end if period.first_day == period.last_day else period.end - datetime.timedelta(hours=1)
+        text = f"{text}, {period.begin:%H:%M} to {'24:00' if not end.hour else f'{end:%H:%M}'} UTC"
+    if period.present < period.units:
+        unit = "days" if period.is_days else "hours"
+        text = f"{text} ({period.present} of {period.units} {unit})"
+    return text
+
+
+def day(date: datetime.date, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
+    """Return a day, with its year unless that is this year."""
+    return write.days(date, date, date.year != now.year)
 
 
 def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
-    """A share of devices, or a reading, with its interval: "24 % of devices (17 to 30 %)", "up to 6.8 %".
+    """A share of devices, or a reading, with its interval: "24% of devices (17 to 30%)", "up to 6.8%".
 
     unit: of a reading; None of a share.
     """
@@ -22,11 +65,18 @@ def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
     if unit is None and of.high >= 1:
         return f"at least {_percent(of.low, of, write)} of devices"
     if unit is None:
-        value, high = (_percent(x, of, write) for x in (of.value, of.high))
-        return f"{value} of devices ({_percent(of.low, of, write).removesuffix(' %')} to {high})"
+        low, high = (_percent(x, of, write) for x in (of.low, of.high))
+        return f"{_percent(of.value, of, write)} of devices ({low.removesuffix('%').rstrip()} to {high})"
     places = _places(of.low, of.high)
     value, low, high = (write.number(x, places) for x in (of.value, of.low, of.high))
     return f"{reading(of.value, unit, write, places)} ({low} to {high})" if low != high else f"{value} {unit}"
+
+
+def level(value: float, of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
+    """Return another value as exactly as one with an interval is written: "6%", "21.0 °C"."""
+    if unit is None:
+        return _percent(value, of, write)
+    return reading(value, unit, write, _places(of.low, of.high))
 
 
 def _places(low: float, high: float) -> int:
@@ -40,85 +90,151 @@ def _percent(share: float, of: Interval, write: Numbers) -> str:
     return write.percent(share, _places(100 * low, 100 * high))
 
 
-def moved(rise: float, p: float, unit: str | None, newest: str, apart: str, write: Numbers = ENGLISH) -> str:
-    """Of when it is, and how it moved: " in the newest 10 days, up 12 points in 20 days; chance ..."."""
+def size(amount: float, unit: str | None, write: Numbers = ENGLISH) -> str:
+    """Return the size of a change: "12 points", "0.3 °C"."""
     scale, of = scaled(unit)
-    size = two_digits(abs(rise) * scale, write)
-    by_how_much = f"{'up' if rise > 0 else 'down'} {size} {of}".rstrip()
-    return f" in the newest {newest}, {by_how_much} in {apart}; {chance(p, write)}"
+    return f"{two_digits(abs(amount) * scale, write)} {of}".rstrip()
 
 
-def newest(windows: int, hours: bool) -> str:
-    """So many of the newest windows, each an hour or a day: "10 days", "day"."""
-    noun = "hour" if hours else "day"
-    return noun if windows == 1 else counted(windows, noun)
+def certainty(chance: float, write: Numbers = ENGLISH) -> str:
+    """Return how sure a change is: "certain", or "about 1 in 40 by chance"."""
+    return "certain" if chance < CERTAIN else f"about 1 in {two_digits(1 / chance, write)} by chance"
 
 
-def apart(hours: float) -> str:
-    """A length of time as people say it: hours up to two days, then days."""
-    return counted(round(hours), "hour") if hours < 48 else counted(round(hours / 24), "day")
+def moved(
+    rise: float, before: str, after: str, since: str, chance: float, how_much: str, write: Numbers = ENGLISH
+) -> str:
+    """Return a change in a sentence: "Up from 6% before 8 Nov (certain)."
+
+    Args:
+        rise: The change; only its sign counts.
+        before: The value before, as text.
+        after: The value that stands in the same sentence, as text, or "" if it contradicts the change.
+        since: The first day after it.
+        chance: Of a false alarm.
+        how_much: The size, as text.
+    """
+    direction = "up" if rise > 0 else "down"
+    sure = certainty(chance, write)
+    if not after or before == after:
+        return f"{begun(direction)} by about {how_much} around {since} ({sure})."
+    return f"{begun(direction)} from {before} before {since} ({sure})."
+
+
+def unchanged(since: str, detectable: str) -> str:
+    """Return "No change since 29 Oct; a change of 0.3 °C would have been detected."."""
+    noticed = f"; a change of {detectable} would have been detected" if detectable else ""
+    return f"No change since {since}{noticed}."
+
+
+def leading(names: Sequence[str], chance: float, first: str) -> str:
+    """Return which labels are likely to be the most common, without its last full stop.
+
+    Args:
+        names: The labels that together hold the most common one with at least 95%, the likeliest first; none
+            if no label leads.
+        chance: That it is the first one.
+        first: The share of the first one, as text.
+    """
+    if not names:
+        return "No label leads yet"
+    if len(names) == 1:
+        return f"{names[0]} is most common: {first}"
+    listed = " or ".join([", ".join(names[:-1]), names[-1]])
+    of_ten = min(9, max(5, math.floor(10 * chance)))
+    share = first.partition(" of devices")[0]
+    return f"{listed} is most common ({of_ten} in 10 that it is {names[0]}, at {share})"
 
 
 def pair(
     cases: Sequence[tuple[str, Interval]],
     of: str,
     unit: str | None,
-    p: float,
-    confidence: float,
+    when: str,
+    chance: float,
     write: Numbers = ENGLISH,
 ) -> str:
-    """What holds in two cases: "crashed=yes: 12 % (10 to 14 %) with version=1.2; 4 % (3 to 5 %) with ..."."""
+    """Return two cases side by side: "crashed=yes: 12% (10 to 14%) with version=1.2; 4% ... with ...".
+
+    chance: of a false alarm; 1 if they need not differ.
+    """
     told = "; ".join(
         f"{amount(row, unit, write).replace(' of devices', '')} with {name}" for name, row in cases
     )
-    return f"{of}: {told}; {_verdict(p, confidence, write)}."
+    verdict = f"They differ ({certainty(chance, write)})" if chance < 1 else "They may be the same"
+    return f"{of}: {told}{f', {when}' if when else ''}. {verdict}."
 
 
 def compared(
     by: Change,
     name: str,
     sides: tuple[str, str],
-    p: float,
     unit: str | None,
     confidence: float,
     write: Numbers = ENGLISH,
 ) -> str:
-    """Two sides under their names: "24 and above: office 12 %, home 24 %: 12 points more; chance ..."."""
+    """Return two sides with what they are of: "24 °C and above: 24%, 21 to 27 Nov, compared with 12%, ...".
+
+    sides: of the value before and the one after: dates, or a fleet.
+    """
     scale, of = scaled(unit)
     places = digits(by.low * scale, by.high * scale)
-    told = [
-        f"{write.number(x * scale, places)} {'%' if unit is None else unit}".rstrip()
+    before, after = (
+        write.percent(min(max(x, 0.0), 1.0), places) if unit is None else reading(x, unit, write, places)
         for x in (by.before, by.after)
-    ]
-    size = f"{two_digits(abs(by.value) * scale, write)} {of}".rstrip()
-    less = f"{size} {'more' if by.value > 0 else 'less'}"
-    return f"{name}: {sides[0]} {told[0]}, {sides[1]} {told[1]}: {less}; {_verdict(p, confidence, write)}."
+    )
+    low, high = (write.number(x * scale, places) for x in (by.low, by.high))
+    texts = f"{name}: {after}, {sides[1]}, compared with {before}, {sides[0]}"
+    if by.p_adjusted >= 1 - confidence:
+        between = f"{low} to {high} {of}".rstrip()
+        return f"{texts}. The difference ({between}) may be chance."
+    ends = sorted((abs(by.low), abs(by.high)))
+    low, high = (write.number(x * scale, places) for x in ends)
+    direction = "Up" if by.value > 0 else "Down"
+    sure = certainty(by.p_adjusted, write)
+    return f"{texts}. {direction} {size(by.value, unit, write)} ({low} to {high}, {sure})."
 
 
-def _verdict(p: float, confidence: float, write: Numbers) -> str:
-    return chance(p, write) if p < 1 - confidence else "chance alone could make that difference"
+def last_report(date: datetime.date, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
+    """Return when the last report came, if none has come for some time."""
+    return f"Last report {day(date, now, write)}."
 
 
 def too_few(
-    reports: int, needed: float, target: str, when: str, a_day: float, now: datetime.datetime, write: Numbers
+    reports: int,
+    needed: int | None,
+    target: str,
+    period: str,
+    a_day: float,
+    days: int | None,
+    now: datetime.datetime,
+    write: Numbers = ENGLISH,
 ) -> str:
-    """Said while an answer would say nothing: how many reports one takes, and when they will be there.
+    """Return how many reports an answer needs, and when they will be there.
 
-    needed: reports for the target, such as "±10 points". when: "so far", or "in 30 days". a_day: how many
-    come; 0 where that is not known, or no more come in.
+    Args:
+        reports: That there are.
+        needed: For the target; None if that is not known.
+        target: Half an interval, such as "±10 points".
+        period: When the reports came: "so far", or "in 7 days".
+        a_day: Reports that come in a day; 0 if that is not known.
+        days: The length of the period if it moves with time, or None if it grows.
+        now: The time.
+        write: How numbers are written.
     """
-    came = f"{counted(reports, write=write)} {when}"
-    if not math.isfinite(needed) or needed <= reports:
-        return f"{came}: too few to tell anything yet."
-    text = f"{came}. {target} needs about {write.number(_round(needed), 0)}"
+    came = f"{counted(reports, write=write)} {period}"
+    if needed is None or needed <= reports:
+        return f"{came}: too few to say anything yet."
+    text = f"{came}. About {write.number(_round(needed), 0)} are needed for {target}"
     if not a_day:
         return f"{text}."
-    if needed > USUAL_DAYS * a_day:  # those of older days are left out
-        return f"{text} in {USUAL_DAYS} days, more than come at this rate."
-    days = (needed - reports) / a_day
-    day = (now + datetime.timedelta(days=days)).date()
-    named = f"on {day:%A}" if days < 6 else f"on {write.day(day)}"
-    return f"{text}; at this rate {'today' if day == now.date() else named}."
+    if days is not None and needed > days * a_day:
+        longer = counted(math.ceil(needed / a_day), "day", write)
+        return f"{text}; that takes {longer} at this rate: choose a longer period."
+    wait = (needed - reports) / a_day
+    then = (now + datetime.timedelta(days=wait)).date()
+    by = "today" if then == now.date() else f"by {then:%A}" if wait < 6 else f"by {day(then, now, write)}"
+    return f"{text}; at this rate, {by}."
 
 
 def _round(count: float) -> int:

@@ -26,16 +26,29 @@ class Numbers(Protocol):
         """A day."""
         ...
 
+    def days(self, first: datetime.date, last: datetime.date, year: bool) -> str:
+        """A day, or several from the first to the last one, in few letters; year: whether it is written."""
+        ...
+
 
 class _English:
     def number(self, value: float, digits: int | None = None) -> str:
         return f"{value:,.10g}" if digits is None else f"{value:,.{digits}f}"
 
     def percent(self, share: float, digits: int = 1) -> str:
-        return f"{100 * share:,.{digits}f} %"
+        return f"{100 * share:,.{digits}f}%"
 
     def day(self, day: datetime.date) -> str:
         return day.isoformat()
+
+    def days(self, first: datetime.date, last: datetime.date, year: bool) -> str:
+        end = f"{last.day} {last:%b}" + (f" {last.year}" if year else "")
+        if first == last:
+            return end
+        if (first.year, first.month) == (last.year, last.month):
+            return f"{first.day} to {end}"
+        begin = f"{first.day} {first:%b}" + (f" {first.year}" if year and first.year != last.year else "")
+        return f"{begin} to {end}"
 
 
 ENGLISH: Numbers = _English()

@@ -198,7 +198,7 @@ def test_trends_and_changes_take_quantiles_and_the_cdf_or_say_what_to_ask(store:
         ("--trend", "--top", "3"): "--trend has no --top: ask for the shares of single values, --range LABEL",
         ("--trend", "--cdf"): "--trend has no --cdf: ask for --range :HIGH or --quantile",
         ("--trend", "--post", "smooth"): "--trend has no --post: processed shares have no intervals",
-        ("--trend", "--last", "9x"): "a length of time reads 7d, 12h or 2w, not 9x",
+        ("--trend", "--last", "9x"): "a length of time reads 7d, 12h, 2w or all, not 9x",
         ("--last", "7d", "--window", DAYS[0]): "--window and --last name periods that differ: name one",
         ("--against", "fleet=lab", "--top", "3"): "--against has no --top",
         ("--against", "fleet=lab", "--post", "nonnegative"): "--against has no --post",

@@ -1,8 +1,11 @@
-"""Findings: one sentence a question, honest about change, few reports, and what they cannot tell."""
+"""Findings: the sentence for each kind of question, its dates, its change, and what it cannot tell yet."""
 
 import datetime
 import json
 import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,230 +16,312 @@ from filled import fill
 from kinds import fill_kinds
 
 import hushmote
-from hushmote.server.answers import periods
-from hushmote.server.answers.finding import changed, find, looks, thirds
-from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.server.answers.ask import EstimateQuestion, ask
+from hushmote.server.answers.finding import Finding, Findings, find, reports_a_day
 from hushmote.server.answers.query import Facts, Selection
-from hushmote.server.errors import UsageError
-from hushmote.server.estimate import estimate
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.results.result import result_of
 from hushmote.server.store.store import Store
 from hushmote.server.wire.experiments import parse_experiment
-from hushmote.simulator import vectorised
 
-DAYS = [f"2026-11-{day:02}" for day in range(1, 31)]
-CHANCE = r"; chance alone: less than 1 in 10,000\."
-NOON = datetime.datetime(2026, 11, 30, 12, tzinfo=datetime.UTC)
+NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
 ROOM = number_json(
     16, name="room", low=0, high=16_000, epsilon=2_000_000, mechanism="hh", fanout=4, cells=[4, 16]
 )
 YES = experiment_json(name="door", epsilon=2_000_000)
+HOURLY = experiment_json(name="door", epsilon=2_000_000, window="hour")
 MODES = experiment_json(
     name="mode", type="choice", labels=["eco", "boost"], mechanism="grr", epsilon=4_000_000
 )
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path):
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as opened:
         yield opened
 
 
-def finding(store, name, *windows):
-    return find(Facts(store, NOON), Selection(name, "home", windows), series=True)
+def days(count: int, last: str = "2026-11-27") -> list[str]:
+    end = datetime.date.fromisoformat(last)
+    return [(end - datetime.timedelta(days=n)).isoformat() for n in range(count - 1, -1, -1)]
 
 
-def room(mean):
+def hours(count: int, last: str = "2026-11-27") -> list[str]:
+    return [f"{day}T{hour:02}" for day in days(count, last) for hour in range(24)]
+
+
+def findings(store: Store, name: str, *windows: str, at: datetime.datetime = NOW) -> Findings:
+    return find(Facts(store, at), Selection(name, "home", windows), series=True)
+
+
+def only(store: Store, name: str, *windows: str, at: datetime.datetime = NOW) -> Finding:
+    (finding,) = findings(store, name, *windows, at=at).findings
+    return finding
+
+
+def room(mean: float) -> np.ndarray:
     shares = np.exp(-0.5 * ((np.arange(16) + 0.5 - mean) / 2) ** 2)
     return shares / shares.sum()
 
 
-def test_a_change_is_told_of_the_newest_third_with_its_size_and_its_time(store):
-    shares = {day: room(6 if int(day[-2:]) <= 15 else 10) for day in DAYS}
-    fill(store, "home", ROOM, dict.fromkeys(DAYS, 4000), shares, "°C", asked="8:\nmedian\nmean")
-    told = finding(store, "room")
-    share, median, mean = told.findings
-    assert re.fullmatch(
-        r"8 °C and above: 8\d\.\d % of devices \(8\d\.\d to 8\d\.\d %\) in the newest 10 days, "
-        r"up (6\d|70) points in 20 days" + CHANCE,
-        share.sentence,
+class TestSentence:
+    def test_a_change_names_the_value_before_and_its_day(self, store: Store):
+        shares = {day: room(6 if i < 15 else 10) for i, day in enumerate(days(30))}
+        fill(store, "home", ROOM, dict.fromkeys(days(30), 4000), shares, "°C", asked="8:\nmedian\nmean")
+        whole = findings(store, "room")
+        share, median, mean = whole.findings
+        assert re.fullmatch(
+            r"8 °C and above: 8\d\.\d% of devices \(8\d\.\d to 8\d\.\d%\), 21 to 27 Nov\. "
+            r"Up from 1\d\.\d% before 13 Nov \(certain\)\.",
+            share.sentence,
+        )
+        assert re.fullmatch(
+            r"Median: 10\.5 °C \(9\.0 to 11\.0\), 21 to 27 Nov\. Up from 5\.5 °C before 13 Nov \(certain\)\.",
+            median.sentence,
+        )
+        assert re.search(r"Up from (5|6)\.\d+ °C before 13 Nov \(certain\)\.$", mean.sentence)
+        assert whole.sentence == f"{share.sentence} {median.sentence} {mean.sentence}"
+        assert share.change is not None
+        assert share.change.low < 0.69 < share.change.high
+        assert (share.direction, share.quantity, len(share.series)) == ("up", "share", 30)
+        assert (share.low or 1) < 0.843 < (share.high or 0)
+        assert median.change is not None
+        assert 2.5 < median.change.low < 4 < median.change.high < 7
+
+    def test_no_change_says_since_when_and_what_would_show(self, store: Store):
+        fill(store, "home", ROOM, dict.fromkeys(days(30), 4000), room(6), "°C", asked="8:\nmedian")
+        share, median = findings(store, "room").findings
+        same = r"No change since 30 Oct; a change of \d(\.\d)? points would have been detected\."
+        assert re.search(same, share.sentence)
+        assert re.search(r"a change of 0\.\d+ °C would have been detected\.$", median.sentence)
+        assert (share.direction, share.since) == ("none", datetime.date(2026, 10, 30))
+        assert share.detectable is not None
+        assert median.detectable is not None
+        assert 0.005 < share.detectable < 0.05
+
+    def test_the_first_week_says_nothing_about_change(self, store: Store):
+        fill(store, "home", YES, dict.fromkeys(days(8), 2000), [0.9, 0.1])
+        finding = only(store, "door")
+        assert re.fullmatch(r"Yes: \S+% of devices \(.*%\), 21 to 27 Nov\.", finding.sentence)
+        assert (finding.direction, finding.since) == ("", None)
+
+    @pytest.mark.parametrize(
+        ("shares", "start"), [([1, 0], "Yes: up to "), ([0, 1], "Yes: at least ")], ids=["none", "all"]
     )
-    assert (share.moved, share.quantity, len(share.series)) == ("up", "share", 30)
-    assert (share.low or 1) < 0.843 < (share.high or 0)  # of the newest days, not of all
-    says = "Median: 10.5 °C (9.0 to 11.0) in the newest 10 days, up 5 °C in 20 days; "
-    assert median.sentence.startswith(says)
-    assert re.search(rf" in the newest 10 days, up [34](\.\d)? °C in 20 days{CHANCE}$", mean.sentence)
-    assert told.sentence == f"{share.sentence} {median.sentence} {mean.sentence}"
-    assert finding(store, "room", DAYS[29], DAYS[0]) == finding(store, "room", DAYS[0], DAYS[29])
+    def test_ends_of_the_scale_are_bounds(self, store: Store, shares: list[int], start: str):
+        fill(store, "home", YES, {days(1)[0]: 3000}, shares)
+        assert re.fullmatch(f"{start}.*% of devices, 27 Nov\\.", only(store, "door").sentence)
+
+    def test_an_old_change_is_the_start_of_no_change(self, store: Store):
+        shares = {day: [0.9, 0.1] if i < 20 else [0.6, 0.4] for i, day in enumerate(days(80))}
+        fill(store, "home", YES, dict.fromkeys(days(80), 2000), shares)
+        finding = only(store, "door")
+        assert (finding.change, finding.since) == (None, datetime.date.fromisoformat(days(80)[20]))
+
+    def test_a_past_year_is_named(self, store: Store):
+        fill(store, "home", YES, dict.fromkeys(days(3, "2026-01-02"), 2000), [0.9, 0.1])
+        at = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
+        assert (
+            ", 31 Dec 2025 to 2 Jan 2026. Last report 2 Jan 2026." in findings(store, "door", at=at).sentence
+        )
+
+    def test_missing_days_are_counted(self, store: Store):
+        some = [day for day in days(7) if not day.endswith("23")]
+        fill(store, "home", YES, dict.fromkeys(some, 2000), [0.9, 0.1])
+        assert "21 to 27 Nov (6 of 7 days)." in only(store, "door").sentence
+
+    def test_silence_is_dated_after_two_windows(self, store: Store):
+        fill(store, "home", YES, dict.fromkeys(days(3), 2000), [0.9, 0.1])
+        for hour, silent in ((datetime.timedelta(hours=35), False), (datetime.timedelta(hours=36), True)):
+            sentence = findings(store, "door", at=NOW + hour).sentence
+            assert sentence.endswith(" Last report 27 Nov.") == silent
 
 
-def test_what_does_not_change_is_steady_and_told_of_all_windows(store):
-    fill(store, "home", YES, dict.fromkeys(DAYS, 2000), [0.9, 0.1])
-    (told,) = finding(store, "door").findings
-    assert re.fullmatch(r"Yes: (9|10)\.\d % of devices \(\d+\.\d to 1\d\.\d %\), steady\.", told.sentence)
-    assert told.moved == "steady"
-    (one,) = finding(store, "door", DAYS[0]).findings
-    assert (one.moved, "steady" in one.sentence) == ("", False)
-    fill(store, "home", experiment_json(name="door", window="all"), {"all": 60_000}, [0.6, 0.4])
-    for windows in ((DAYS[0], "all"), ()):  # the last of which is neither before nor after days
-        said = finding(store, "door", *windows).sentence
-        assert re.fullmatch(r"Yes: [23]\d\.\d % of devices \([23]\d\.\d to [234]\d\.\d %\)\.", said)
+class TestTooFew:
+    def test_says_how_many_and_when(self, store: Store):
+        fill(store, "home", YES, {"2026-11-27": 8, "2026-11-28": 4})
+        whole = findings(store, "door")
+        assert (whole.enough, whole.findings[0].value) == (False, None)
+        says = r"12 reports so far\. About (\d+) are needed for ±10 points; at this rate, by (\d+) Dec\."
+        match = re.fullmatch(says, whole.sentence)
+        assert match is not None
+        # 1.96² (e²/(e² - 1)² + 1/4) / 0.1² = 165, and what an interval of so few has more; 8 reports a day
+        assert 160 <= int(match[1]) <= 240
+        assert abs((int(match[1]) - 12) / 8 - 2 - int(match[2])) <= 2
+
+    def test_a_rate_that_never_suffices_asks_for_a_longer_period(self, store: Store):
+        fill(store, "home", YES, dict.fromkeys(days(20), 2))
+        says = (
+            r"14 reports in 7 days\. About \d+ are needed for ±10 points; that takes \d\d days at this rate: "
+        )
+        assert re.match(f"{says}choose a longer period", only(store, "door").sentence)
+
+    def test_a_target_is_rounded_before_reports_are_counted(self, store: Store):
+        """±10% of 25 °C is announced as ±2 °C, which takes 1.56 times as many reports as ±2.5 °C."""
+        payload = number_json(25, name="room", low=0, high=25_000, epsilon=1_000_000)
+        fill(store, "home", payload, {"2026-11-27": 40}, unit="°C", asked="mean")
+        assert "for ±2 °C" in only(store, "room").sentence
+
+    def test_before_two_reports_there_is_nothing_to_estimate(self, store: Store):
+        ask_fleet(store, "home", YES)
+        assert findings(store, "door").sentence.startswith("No report has been counted so far.")
+        fill(store, "home", MODES, {"2026-11-27": 1})
+        assert findings(store, "mode").sentence.startswith("1 report has been counted so far.")
+
+    def test_the_running_day_counts_for_what_is_over(self):
+        assert reports_a_day(["2026-11-28"], 100, NOW) == pytest.approx(200)
+        assert reports_a_day(["2026-11-27", "2026-11-28"], 150, NOW) == pytest.approx(100)
+        assert reports_a_day(["all"], 150, NOW) == 0
 
 
-@pytest.mark.parametrize(("shares", "start"), [([1, 0], "Yes: up to "), ([0, 1], "Yes: at least ")])
-def test_an_end_where_no_share_is_becomes_up_to_or_at_least(store, shares, start):
-    fill(store, "home", YES, {DAYS[0]: 3000}, shares)
-    assert re.fullmatch(f"{start}.* % of devices\\.", finding(store, "door").sentence)
+class TestMostCommon:
+    def sentence(self, store: Store, shares: list[float], reports: int) -> str:
+        fill(store, "home", MODES, dict.fromkeys(days(7), reports), shares, seed=5)
+        return only(store, "mode").sentence
+
+    def test_a_clear_leader_is_named_alone(self, store: Store):
+        assert self.sentence(store, [0.1, 0.7, 0.2], 3000).startswith("Boost is most common: ")
+
+    def test_two_that_may_lead_are_both_named(self, store: Store):
+        text = self.sentence(store, [0.46, 0.44, 0.1], 300)
+        says = (
+            r"(Eco or boost|Boost or eco) is most common \(\d in 10 that it is (Eco|Boost), at \d+(\.\d)?%\)"
+        )
+        assert re.match(says, text)
+
+    def test_equal_shares_have_no_leader(self, store: Store):
+        payload = experiment_json(
+            name="mode", type="choice", labels=list("abcde"), mechanism="grr", epsilon=4_000_000
+        )
+        fill(store, "home", payload, dict.fromkeys(days(7), 300), [0.199, 0.199, 0.199, 0.199, 0.199, 0.005])
+        assert only(store, "mode").sentence == "No label leads yet, 21 to 27 Nov."
 
 
-def test_too_few_reports_say_how_many_it_takes_and_when(store):
-    fill(store, "home", YES, {"2026-11-29": 8, "2026-11-30": 8})
-    told = finding(store, "door")
-    assert (told.enough, told.findings[0].value) == (False, None)
-    says = r"^16 reports so far\. ±10 points needs about (\d+); at this rate on (\d{4}-\d\d-\d\d)\.$"
-    ((needed, day),) = re.findall(says, told.sentence)
-    # 1.96² (e²/(e² - 1)² + 1/4) / 0.1² = 165, and what an interval of so few has more
-    assert 160 <= int(needed) <= 240
-    days = (datetime.date.fromisoformat(day) - NOON.date()).days
-    assert abs(days - (int(needed) - 16) / 8) <= 2
+class TestDailyRhythm:
+    def shares(self, windows: list[str]) -> Mapping[str, list[float]]:
+        """20% by day and 40% by night."""
+        return {w: [0.8, 0.2] if 6 <= int(w[-2:]) < 18 else [0.6, 0.4] for w in windows}
+
+    @pytest.mark.parametrize("hour", [0, 3, 9, 15, 21])
+    @pytest.mark.parametrize("day", [2, 9, 16])
+    def test_is_not_a_change_at_any_hour(self, tmp_path: Path, hour: int, day: int):
+        """The fleet is so large that day and night differ by 50 standard errors."""
+        windows = hours(day) + [f"2026-11-28T{h:02}" for h in range(hour)]
+        with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+            fill(store, "home", HOURLY, dict.fromkeys(windows, 3000), self.shares(windows))
+            at = datetime.datetime(2026, 11, 28, hour, 3, tzinfo=datetime.UTC)
+            finding = only(store, "door", at=at)
+        assert finding.change is None
+        assert finding.low is not None
+        assert finding.high is not None
+        assert finding.low < 0.3 < finding.high
+
+    def test_the_first_day_and_interrupted_days_are_left_out(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ):
+        """A first day without its day, and a day whose night is missing, would both be a change."""
+        windows = [w for w in hours(20) if not w.startswith(days(20)[0]) or int(w[-2:]) >= 18]
+        broken = datetime.date.fromisoformat(days(20)[12])
+        windows = [w for w in windows if not w.startswith(f"{broken}") or 6 <= int(w[-2:]) < 18]
+        fill(store, "home", HOURLY, dict.fromkeys(windows, 3000), self.shares(windows))
+        at = datetime.datetime(2026, 11, 28, 0, 3, tzinfo=datetime.UTC)
+        assert only(store, "door", at=at).change is not None
+        monkeypatch.setattr(Store, "interrupted_days", lambda self: frozenset({broken}))
+        assert only(store, "door", at=at).change is None
 
 
-@pytest.mark.parametrize(
-    ("older", "says"),
-    [
-        ({}, "so far. ±10 points needs about N."),  # the day may go on
-        ({DAYS[28]: 3}, "so far. ±10 points needs about N in 30 days, more than come at this rate."),
-        ({"2026-10-01": 3, DAYS[28]: 3}, "in 2 days. ±10 points needs about N."),  # the oldest is left out
-    ],
-)
-def test_where_reports_will_not_be_enough_no_day_is_named(store, older, says):
-    fill(store, "home", YES, older | {DAYS[29]: 6 - older.get(DAYS[28], 0)})
-    assert re.sub(r"about \d+", "about N", finding(store, "door").sentence) == f"6 reports {says}"
+class TestKinds:
+    def test_every_kind_of_experiment_has_a_finding(self, store: Store):
+        fill_kinds(store)
+        said = {name: findings(store, name) for name in Facts(store).names("home")}
+        assert said["delay"].sentence.startswith("Mean: ")
+        assert said["room"].sentence.startswith("Median: ")
+        assert said["crash"].sentence.startswith("Most common is 1.0.0…: ")
+        pair = (
+            r"crashed=yes: (49|50|51)\.\d% \(.* to .*%\) with version=1\.0; up to .*% with version=.*, "
+            r"19 to 21 Nov\. They differ \(certain\)\. Last report 21 Nov\."
+        )
+        assert re.fullmatch(pair, said["crash_by_version"].sentence)
+        named = "Name the texts to ask about: hushmote estimate firmware --candidates FILE."
+        assert (said["firmware"].sentence, said["firmware"].enough) == (f"{named} Last report 21 Nov.", False)
+
+    @pytest.mark.parametrize(
+        ("payload", "asked", "match"),
+        [
+            (ROOM, "warm", "a range reads low:high"),
+            (ROOM, "120 %", "between 0 and 100 %, not 120 %"),
+            (YES, "median", "door has no label median"),
+            (MODES, "8:", "mode has no label 8:"),
+        ],
+    )
+    def test_rejects_a_question_that_does_not_fit(self, payload: bytes, asked: str, match: str):
+        with pytest.raises(UnitsError, match=match):
+            asks_of(parse_experiment(payload), [asked])
 
 
-def test_before_two_reports_there_is_nothing_to_estimate(store):
-    ask_fleet(store, "home", YES)
-    assert finding(store, "door").sentence.startswith("No report has been counted so far.")
-    fill(store, "home", MODES, {DAYS[0]: 1})
-    assert finding(store, "mode").sentence.startswith("1 report has been counted so far.")
+class TestPeriod:
+    def test_a_chosen_period_governs_the_value_and_not_the_change(self, store: Store):
+        shares = {day: [0.9, 0.1] if i < 20 else [0.6, 0.4] for i, day in enumerate(days(30))}
+        fill(store, "home", YES, dict.fromkeys(days(30), 2000), shares)
+        earlier = only(store, "door", *days(30)[:7])
+        assert earlier.value == pytest.approx(0.1, abs=0.03)
+        assert "29 Oct to 4 Nov" in earlier.sentence
+        assert earlier.change is not None
+        assert earlier.change.since == datetime.date(2026, 11, 18)
+
+    def test_everything_of_a_reply_is_of_one_period(self, store: Store):
+        fill(store, "home", YES, dict.fromkeys(days(30), 2000), [0.9, 0.1])
+        facts = Facts(store, NOW)
+        for windows in ((), tuple(days(30)[:5])):
+            reply = ask(facts, EstimateQuestion(Selection("door", "home", windows), ranges=("yes",)))
+            (row,) = next(one.rows for one in reply.answers if one.kind == "ranges")
+            assert reply.findings is not None
+            (finding,) = reply.findings.findings
+            assert (row.value, row.low, row.high) == (finding.value, finding.low, finding.high)
+            assert reply.once.reports == len(windows or days(7)) * 2000
+
+    def test_epsilon_covers_the_value_before_a_change(self, store: Store):
+        shares = {day: [0.9, 0.1] if i < 25 else [0.6, 0.4] for i, day in enumerate(days(30))}
+        fill(store, "home", YES, dict.fromkeys(days(30), 2000), shares)
+        reply = ask(Facts(store, NOW), EstimateQuestion(Selection("door", "home")))
+        assert reply.findings is not None
+        (before,) = reply.findings.histograms
+        assert before == tuple(days(30)[1:25])
+        week = ask(Facts(store, NOW), EstimateQuestion(Selection("door", "home", tuple(days(30)[:3]))))
+        assert reply.once.reports == 2000 * (7 + 24)
+        assert reply.once.histogram is not None
+        assert week.once.histogram is not None
+        assert reply.every_day.histogram is not None
+        assert reply.every_day == week.every_day
 
 
-@pytest.mark.parametrize(
-    ("newest", "says"),
-    [
-        ([0.1, 0.7, 0.2], r"Most common is boost: (69|7\d)(\.\d)? % of devices .*, steady\."),
-        ([0.75, 0.2, 0.05], r"Boost: [12]\d\.\d % of devices .* in the newest 2 days, down .*"),
-    ],
-)
-def test_the_most_common_label_is_named_while_it_is(store, newest, says):
-    shares = {day: [0.1, 0.7, 0.2] if day < DAYS[4] else newest for day in DAYS[:6]}
-    fill(store, "home", MODES, dict.fromkeys(DAYS[:6], 3000), shares)
-    assert re.fullmatch(says, finding(store, "mode").sentence)
+def rendered(url: str, store: Store, name: str, cwd: Path) -> dict[str, Any]:
+    """Return the sentence of a finding as each interface shows it."""
 
+    def printed(*arguments: str) -> str:
+        return " ".join(run_hushmote(*arguments, "--store", url, cwd=cwd).split())
 
-def test_every_kind_of_experiment_has_a_finding(store):
-    fill_kinds(store)
-    said = {name: finding(store, name) for name in Facts(store).names("home")}
-    assert said["delay"].sentence.startswith("Mean: ")
-    assert said["room"].sentence.startswith("Median: ")
-    assert said["crash"].sentence.startswith("Most common is 1.0.0…: ")
-    pair = r"crashed=yes: (49|50|51)\.\d % \(.* %\) with version=1\.0; up to .* % with version.*"
-    assert re.fullmatch(pair + CHANCE, said["crash_by_version"].sentence)
-    named = "Name the texts to ask about: hushmote estimate firmware --candidates FILE."
-    assert (said["firmware"].sentence, said["firmware"].enough) == (named, False)
-
-
-@pytest.mark.parametrize(
-    ("payload", "asked", "match"),
-    [
-        (ROOM, "warm", "a range reads low:high"),
-        (ROOM, "120 %", "between 0 and 100 %, not 120 %"),
-        (YES, "median", "door has no label median"),
-        (MODES, "8:", "mode has no label 8:"),
-    ],
-)
-def test_a_question_that_does_not_fit_is_refused(payload, asked, match):
-    with pytest.raises(UnitsError, match=match):
-        asks_of(parse_experiment(payload), [asked])
-
-
-LOOKS = (2, 3, 5, 8, 12, 20, 30)
-
-
-def said_to_move(
-    step: float, reports: int, rng: np.random.Generator, days_seen: tuple[int, ...] = LOOKS
-) -> bool:
-    """Whether it is said at any of these looks that a share changed on the eleventh day."""
-    e = parse_experiment(experiment_json(epsilon=1_000_000))
-    shares = [0.4 + step * (day >= 10) for day in range(30)]
-    days = [vectorised.histogram(e, rng.multinomial(reports, [1 - s, s]), rng) for s in shares]
-    (ask,) = asks_of(e)
-    told = []
-    for seen in days_seen:
-        parts = thirds([f"{day}" for day in range(seen)])
-        sums = (np.sum([days[int(day)] for day in part], axis=0) for part in parts)
-        before, after = (FleetEstimate(estimate(e, one)) for one in sums)
-        change = changed(ask, before, after, looks(seen))
-        assert change
-        told.append(change[1] < 0.05)
-    return any(told)
-
-
-def test_of_fleets_without_a_change_at_most_one_in_twenty_is_ever_said_to_move():
-    """200 fleets, seven looks at each. At a chance of 0.05, more than 36 come by chance 1e-11."""
-    rng = np.random.default_rng()
-    assert sum(said_to_move(0, 1000, rng) for _ in range(200)) <= 36
-
-
-def test_a_change_of_the_planned_size_is_said():
-    """200 fleets. At a chance of 0.8, fewer than 122 come by chance 1e-10."""
-    rng = np.random.default_rng()
-    planned = 1.96 * np.sqrt((0.9207 + 0.24) / 4000)  # half the interval of one day: ε 1, a share of 0.4
-    assert sum(said_to_move(planned, 4000, rng, LOOKS[-1:]) for _ in range(200)) >= 122
-
-
-def test_periods_are_windows():
-    there = tuple(DAYS)
-    assert periods.last("7d", there, NOON) == tuple(DAYS[-7:])
-    assert periods.last("1w", there, NOON, before=1) == tuple(DAYS[-14:-7])
-    assert periods.missing("7d", DAYS[-7:], NOON) == ""
-    said = "The last 7d are 2026-11-24 to 2026-11-30 UTC, with today: 6 of these 7 days have reports."
-    assert periods.missing("7d", DAYS[-7:-1], NOON) == said
-    hours = ("2026-11-30T01", "2026-11-30T11", "2026-11-30T12")
-    assert periods.last("2h", hours, NOON) == hours[1:]
-    with pytest.raises(UsageError, match="newest window with reports is 2026-11-30") as none:
-        periods.last("2h", DAYS, NOON + datetime.timedelta(days=9))
-    assert "no report came from 2026-12-09 11:00 to 2026-12-09 13:00 UTC" in str(none.value)
-    several = ["2026-11-01..2026-11-03", "2026-11-02", "2027-01"]
-    assert periods.chosen(several, there) == (*DAYS[:3], "2027-01")
-    assert periods.chosen(["2026-11"], there) == there
-    with pytest.raises(UsageError, match="the first day first"):
-        periods.chosen(["2026-11-03..2026-11-01"], there)
-    assert [*periods.grouped(there, "week")] == [f"2026-W{week}" for week in range(44, 50)]
-    assert periods.grouped(there, "month") == {"2026-11": there}
-    with pytest.raises(UsageError, match="put together by day, week, month, not year"):
-        periods.grouped(there, "year")
-
-
-def test_the_same_sentence_is_told_everywhere(store, tmp_path):
-    """The command, its JSON, status, a published result and Python."""
-    today = datetime.datetime.now(datetime.UTC).date()
-    # None that a published result leaves out because it ended a minute ago.
-    days = [(today - datetime.timedelta(days=n)).isoformat() for n in range(13, 1, -1)]
-    fill(store, "home", YES, dict.fromkeys(days, 2000), [0.7, 0.3])
-    url = f"sqlite:///{tmp_path}/store.sqlite"
     with hushmote.open(url) as reader:
-        sentence = str(reader.fleet().experiment("door").finding)
-    assert sentence.endswith(", steady.")
-
-    def said(*arguments: str) -> str:
-        return " ".join(run_hushmote(*arguments, "--store", url, cwd=tmp_path).split())
-
-    assert said("estimate", "door").startswith(sentence)
-    assert said("estimate", "door", "--trend").startswith(sentence)
-    assert json.loads(said("estimate", "door", "--json"))["finding"] == sentence
-    assert sentence in said("status")
+        python = str(reader.fleet().experiment(name).finding)
     now = datetime.datetime.now(datetime.UTC)
-    assert result_of(store, "home", "door", now).finding == sentence
+    document = json.loads(printed("estimate", name, "--json"))
+    return {
+        "Python": python,
+        "estimate": printed("estimate", name)[: len(python)],
+        "trend": printed("estimate", name, "--trend")[: len(python)],
+        "JSON": document["finding"],
+        "status": python if python in printed("status") else printed("status"),
+        "result": result_of(store, "home", name, now).finding,
+    }
+
+
+class TestInterfaces:
+    def test_all_show_the_same_sentence(self, store: Store, tmp_path: Path):
+        today = datetime.datetime.now(datetime.UTC).date()
+        # None that a published result leaves out because it ended a minute ago.
+        windows = [(today - datetime.timedelta(days=n)).isoformat() for n in range(13, 1, -1)]
+        fill(store, "home", YES, dict.fromkeys(windows, 2000), [0.7, 0.3])
+        sentences = rendered(f"sqlite:///{tmp_path}/store.sqlite", store, "door", tmp_path)
+        assert len(set(sentences.values())) == 1, sentences
+        assert "No change since " in sentences["Python"]

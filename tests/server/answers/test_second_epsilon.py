@@ -20,6 +20,7 @@ from hushmote.server.errors import UsageError
 from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon, histograms_epsilon, local_epsilon_for
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
+from hushmote.server.words.epsilon import rounded_up
 
 DAYS = {"2026-11-19": 500, "2026-11-20": 4_000, "2026-11-21": 2_000}
 DOOR = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": 2})
@@ -104,7 +105,9 @@ def test_forged_reports_hide_nobody_and_delta_is_chosen(folder: Path) -> None:
 
 def test_estimate_shows_both_with_the_limits(folder: Path) -> None:
     text = hushmote("estimate", "door", cwd=folder)
-    assert "ε of a report: 2. ε of the histogram: 0.14" in text
+    plain = " ".join(text.split())
+    assert "ε of a report: 2. ε for someone who sees this once: 0.14" in plain
+    assert f"for someone who has seen every day: {rounded_up(histogram_epsilon(ASKED, 500))}, at δ" in plain
     assert LIMITS in " ".join(text.split())
     found = json.loads(hushmote("estimate", "door", "--delta", "1e-9", "--json", cwd=folder))["epsilon"]
     assert found == _of(folder, delta=1e-9).to_dict()
@@ -158,10 +161,11 @@ def test_a_window_that_runs_has_no_epsilon_of_its_histogram(folder: Path, window
         each = second_epsilon.of_each_window(Facts(reader.store), Selection("door", "home"))
         sides = (Selection("door", "home", (one,)) for one in ("2026-11-20", window))
         change = second_epsilon.of_selections(Facts(reader.store), *sides)
-        for both in (change, door.two_epsilons(), door.two_epsilons(apart=True)):
+        for both in (change, door.two_epsilons(window), door.two_epsilons(window, apart=True)):
             assert both.histogram is None
         assert door.two_epsilons(tuple(DAYS)).histogram == histogram_epsilon(ASKED, 6_500)
-        (trend,), (ended,) = door.trend(), door.trend(windows=tuple(DAYS))
+        everything = tuple(sorted((*DAYS, window)))
+        (trend,), (ended,) = door.trend(windows=everything), door.trend()
     known = {day: histogram_epsilon(ASKED, n) for day, n in DAYS.items()} | {window: None}
     assert {day: one.histogram for day, one in each.items()} == known
     assert {row.window: row.histogram_epsilon for row in trend.rows if isinstance(row, TrendRow)} == known
@@ -184,16 +188,22 @@ def test_of_two_fleets_each_epsilon_is_the_largest(folder: Path, window: str, en
 
 def test_estimate_and_status_show_a_dash_and_why_while_a_window_runs(folder: Path) -> None:
     _count(folder, RUNS, 26_000)
-    for options in ((), ("--window", RUNS), ("--trend",), ("--window", RUNS, "--against", "2026-11-20")):
+    every = [f"--window={day}" for day in (*DAYS, RUNS)]
+    for options in (
+        every,
+        ("--window", RUNS),
+        (*every, "--trend"),
+        ("--window", RUNS, "--against", "2026-11-20"),
+    ):
         text = " ".join(hushmote("estimate", "door", *options, cwd=folder).split())
         assert f"–: only the ε of a report holds: window {RUNS} has not ended, {LEARNS}." in text
         epsilon = json.loads(hushmote("estimate", "door", *options, "--json", cwd=folder))["epsilon"]
         assert (epsilon["histogram"], epsilon["report"]) == (None, 2.0)
         assert epsilon["histogram_holds"].startswith("only the ε of a report holds")
-    trend = hushmote("estimate", "door", "--trend", "--rows", "9", cwd=folder)
-    (row,) = [line.split() for line in trend.splitlines() if line.startswith(f"{RUNS} ")]
-    assert "–" in row
-    assert "ε of the histogram: 0.1" in hushmote("estimate", "door", "--window", "2026-11-20", cwd=folder)
+    trend = hushmote("estimate", "door", *every, "--trend", "--rows", "9", cwd=folder)
+    assert any(line.startswith(f"{RUNS} ") and "–" in line.split() for line in trend.splitlines())
+    ended = hushmote("estimate", "door", "--window", "2026-11-20", cwd=folder)
+    assert "ε for someone who sees this once: 0.1" in ended
     text = hushmote("status", "--verbose", cwd=folder)
     assert RUNNING in " ".join(text.split())
     (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]

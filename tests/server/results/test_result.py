@@ -188,7 +188,7 @@ def test_it_stays_below_four_kilobytes(store: Store, letter: str) -> None:
         assert document["purpose"].startswith("\N{FIRE}" * 39)
         assert 3 <= len(document["histogram"]) <= 16
         assert document["statistics"][0]["id"] == "share_0"  # the common one is never left out
-        assert (len(document["windows"]), document["window_count"]) == (8, 28)
+        assert (len(document["windows"]), document["window_count"]) == (7, 7)
         assert document["windows"][-1] == "2026-10-28"
 
 

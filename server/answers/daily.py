@@ -1,0 +1,149 @@
+"""Read completed days from a store and scan the answer of a question for changes."""
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...device.ldp_client import Experiment
+from ..arrays import Floats
+from ..estimate.daily import DayCounts, LinearDays, VersionDays, Weights
+from ..estimate.detector import FEWEST_DAYS, Scan, scan
+from ..estimate.estimate import Estimates
+from ..estimate.statistic import EstimateError
+from ..store.store import Version
+from .periods import day_of, of_whole_days
+from .query import Selected
+
+_MOST_CODES = 1 << 22
+"""Codes of an experiment up to which its days are scanned: a weight of each is held in memory."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """The completed days of a selection, from its first day with reports to its last one.
+
+    first     the first day
+    counts    their histograms; a day that must be left out has none
+    windows   the windows of each day that is in
+    elapsed   days before the first one: of windows that were erased
+    """
+
+    first: datetime.date
+    counts: DayCounts
+    windows: tuple[tuple[str, ...], ...]
+    elapsed: int
+
+    @property
+    def days(self) -> int:
+        """How many days there are."""
+        return len(self.counts.weekdays)
+
+    def day(self, number: int) -> datetime.date:
+        """Return the date of a day."""
+        return self.first + datetime.timedelta(days=number)
+
+    def windows_of(self, start: int, stop: int) -> tuple[str, ...]:
+        """Return the windows of days start..stop-1."""
+        return tuple(window for day in self.windows[start:stop] for window in day)
+
+    def scan_linear(self, weights: Weights, questions: int) -> tuple[Scan, LinearDays | None]:
+        """Scan a linear statistic or a ratio; the scan has no changes where days do not tell it."""
+        series = self.counts.series(weights)
+        return scan(lambda _: series, self.days, questions, self.elapsed), series
+
+
+def series_of(selected: Selected) -> Series | None:
+    """Return the completed days of all windows of a selection; None before there are enough to scan.
+
+    The first day is left out, for it is partial, and so are days on which counting was interrupted.
+    """
+    facts, versions = selected.facts, selected.versions
+    if max(version.experiment.code_count for version in versions) > _MOST_CODES:
+        return None
+    there = of_whole_days(tuple(selected.there), facts.at)
+    days = sorted({day for window in there if (day := day_of(window))})
+    erased = any(version.erased for version in versions)
+    days = days if erased else days[1:]
+    if not days or (days[-1] - days[0]).days + 1 < FEWEST_DAYS:
+        return None
+    first, count = days[0], (days[-1] - days[0]).days + 1
+    left_out = facts.store.interrupted_days()
+    by_day: list[tuple[str, ...]] = [()] * count
+    number: dict[str, int] = {}
+    for window in there:
+        day = day_of(window)
+        if day and day >= first and day not in left_out:
+            number[window] = (day - first).days
+            by_day[number[window]] += (window,)
+    parts = [_version_days(selected, version, number) for version in versions]
+    weekdays = np.array([(first + datetime.timedelta(days=n)).weekday() for n in range(count)])
+    counts = DayCounts(weekdays, tuple(part for part in parts if len(part.day)))
+    return Series(first, counts, tuple(by_day), _days_before(versions, first) if erased else 0)
+
+
+def _version_days(selected: Selected, version: Version, number: dict[str, int]) -> VersionDays:
+    reports = {w: n[version.id] for w, n in selected.there.items() if w in number and version.id in n}
+    days, codes, counts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    for window, code, count in selected.facts.kept.windows(selected.facts.store, version, reports):
+        days.append(np.full(len(code), number[window]))
+        codes.append(code)
+        counts.append(count)
+    arrays = (np.concatenate(each) if each else np.zeros(0, np.int64) for each in (days, codes, counts))
+    return VersionDays(version.experiment, *arrays)
+
+
+def _days_before(versions: Sequence[Version], first: datetime.date) -> int:
+    """Return how long before a day the oldest version was published."""
+    serials = [version.first_serial for version in versions if version.first_serial > 0]
+    if not serials:
+        return 0
+    published = datetime.datetime.fromtimestamp(min(serials), datetime.UTC).date()
+    return max(0, (first - published).days)
+
+
+def scan_quantile(
+    series: Series, level: float, pooled: Callable[[Sequence[str]], Estimates], questions: int
+) -> tuple[Scan, int | None]:
+    """Scan a quantile as the share below an edge that is fixed when a scan starts.
+
+    Args:
+        series: The days.
+        level: The quantile, between 0 and 1.
+        pooled: Returns the estimate over some windows.
+        questions: How many questions share the allowance.
+
+    Returns:
+        The scan of the share below, and the edge of its current scan: the number of bins below it, or None
+        before that starts. The edge is the one nearest to the quantile of the scan's first eight days.
+    """
+    edges: dict[int, int | None] = {}
+
+    def edge(start: int) -> int | None:
+        if start not in edges:
+            windows = series.windows_of(start, start + FEWEST_DAYS)
+            try:
+                below = pooled(windows).cdf()[:-1] if windows else np.zeros(0)
+            except EstimateError:
+                below = np.zeros(0)
+            enough = start + FEWEST_DAYS <= series.days and len(below) > 0
+            edges[start] = 1 + int(np.argmin(np.abs(below - level))) if enough else None
+        return edges[start]
+
+    def days_from(start: int) -> LinearDays | None:
+        bins = edge(start)
+        return None if bins is None else series.counts.series(lambda of: below_edge(of, bins))
+
+    result = scan(days_from, series.days, questions, series.elapsed)
+    return result, edge(result.start)
+
+
+def below_edge(experiment: Experiment, bins: int) -> Floats:
+    """Return weights of the share of the first so many values, shape (domain, 1)."""
+    return (np.arange(experiment.domain) < bins).astype(np.float64)[:, None]
+
+
+def scan_before(selected: Selected, windows: Sequence[str]) -> Selected:
+    """Return the same versions over other windows."""
+    return replace(selected, selection=replace(selected.selection, windows=tuple(windows)))

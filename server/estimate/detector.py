@@ -1,0 +1,253 @@
+"""Report when a daily series changes, without false alarms from weekdays or from frequent looks.
+
+The model of a day's estimate is a weekday effect plus a step from some day on. At the end of each day,
+weighted least squares fits the step for every possible first day k; z(k) is the fitted step over its standard
+error. A change is reported when max |z(k)| exceeds a boundary that grows with time, so the claim holds
+however often and for however long anyone looks:
+
+    boundary(t)² = BOUNDARY + 2 ln t + 2 ln m        after t days, for m questions that share one allowance
+
+With BOUNDARY = 9.04, 3.9% of series without a change are reported to have changed within a year of daily
+looks (benchmarks/findings.py). Earlier looks are replayed, each on the days that it could see, so a reported
+change stays reported; the scan for the next change starts there.
+
+A day's variance comes from the variance of one report over all days so far, not from that day alone: with few
+reports a day's own variance depends on its estimate. Where reports are few and their weights skewed, z is
+corrected for the skew of the contrast (Wilson and Hilferty, "The distribution of chi-square", PNAS 1931).
+
+The reported size was selected for being large. Its interval reaches a boundary's width towards zero and 2.58
+standard errors away from it; the size is the middle of the interval.
+
+Jirak, "Uniform change point tests in high dimension", Annals of Statistics 2015, and Siegmund, "Sequential
+Analysis", 1985, treat maxima of standardized steps.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..arrays import Floats, Ints
+
+FEWEST_DAYS = 8
+"""Days of a scan before its first look: in fewer, a weekend cannot be told from a change."""
+BOUNDARY = 9.04
+_TAIL = 1.21  # a boundary c reports _TAIL sqrt(c) exp(-c/2) of constant series within a year, as simulated
+_AWAY = 2.58  # standard errors from a reported size to the end of its interval that is away from zero
+_POWER, _MORE_LOOKS = 0.84, 0.2  # 4 of 5 steps are found at _POWER errors above the boundary, or at less:
+# the more days, the more first days and looks can find one
+_LEAST_INFORMATION = 1e-9  # of a step, relative to all days' weight: less is a rounding error
+_LEAST_SKEW = 1e-6
+
+
+class Days(Protocol):
+    """Estimates of completed days, oldest first."""
+
+    @property
+    def weekdays(self) -> Ints:
+        """The weekday of each day, numbered modulo 7."""
+        ...
+
+    def view(self, start: int, stop: int) -> "View | None":
+        """Return days start..stop-1 as they looked at the end of the last one; None if they tell nothing."""
+        ...
+
+
+@dataclass(frozen=True)
+class View:
+    """Consecutive days as seen at the end of the last one; arrays of shape (days,).
+
+    value: estimates. variance, third: their second and third cumulants. A day with infinite variance has no
+    estimate.
+    """
+
+    value: Floats
+    variance: Floats
+    third: Floats
+
+
+@dataclass(frozen=True)
+class Change:
+    """A reported change; days count from 0.
+
+    first   the first day after it
+    found   the day at whose end it was first reported
+    size    the step, with its interval low to high, which excludes 0 and allows for the selection
+    chance  of a false alarm at least as clear, within a year, over all questions that share the allowance
+    """
+
+    first: int
+    found: int
+    size: float
+    low: float
+    high: float
+    chance: float
+
+
+@dataclass(frozen=True)
+class Scan:
+    """All changes of a series, and what the current scan could have found.
+
+    start       the day on which the current scan starts: the last change, or the first day
+    days        how many days with an estimate it has seen
+    detectable  the step, in the middle of its days, that it would have reported in 4 of 5 cases; None before
+                its first look
+    """
+
+    changes: tuple[Change, ...]
+    start: int
+    days: int
+    detectable: float | None
+
+
+def boundary(days: int, questions: int = 1) -> float:
+    """Return how many standard errors a step must exceed after so many days, for so many questions."""
+    return math.sqrt(BOUNDARY + 2 * math.log(max(days, 1)) + 2 * math.log(max(questions, 1)))
+
+
+def false_alarm_chance(z: float, days: int, questions: int = 1) -> float:
+    """Return the chance that a year of looks at constant series shows as clear a step, at most 1."""
+    level = z**2 - 2 * math.log(max(days, 1)) - 2 * math.log(max(questions, 1))
+    return min(1.0, _TAIL * math.sqrt(level) * math.exp(-level / 2)) if level > 1 else 1.0
+
+
+def scan(days_from: Callable[[int], Days | None], count: int, questions: int = 1, elapsed: int = 0) -> Scan:
+    """Return the changes of a series of completed days.
+
+    Args:
+        days_from: Returns the series for a scan that starts on a day, or None if that has no estimate yet;
+            a quantile's threshold depends on the start.
+        count: The number of days.
+        questions: How many questions share the allowance.
+        elapsed: Days before the first one, whose windows were erased: looks were made then, too.
+    """
+    changes: list[Change] = []
+    start, before = 0, elapsed
+    days = days_from(start)
+    stop = start + FEWEST_DAYS
+    while days is not None and stop <= count:
+        fit = _Fit.of(days, start, stop)
+        if fit is not None:
+            k = fit.clearest()
+            limit = boundary(fit.days + before, questions)
+            if abs(fit.z[k]) > limit:
+                change, stop = _follow(days, start, stop, count, questions, before)
+                changes.append(change)
+                start, before = change.first, 0
+                days = days_from(start)
+                stop = max(stop, start + FEWEST_DAYS)
+                continue
+        stop += 1
+    return _finish(tuple(changes), days, start, count, questions, before)
+
+
+def _follow(
+    days: Days, start: int, found: int, count: int, questions: int, before: int
+) -> tuple[Change, int]:
+    """Return a change that was reported at the end of day found - 1, and the next day to look at.
+
+    Later days improve its date, among those before it was found, and its size, until they are enough for a
+    scan of their own.
+    """
+    fit = _Fit.of(days, start, found)
+    assert fit is not None
+    first = start + 1 + fit.clearest()
+    stop, best = found, fit
+    while stop < min(count, first + FEWEST_DAYS):
+        stop += 1
+        later = _Fit.of(days, start, stop)
+        if later is not None:
+            best = later
+            first = start + 1 + best.clearest(found - start - 1)
+    k = first - start - 1
+    limit = boundary(best.days + before, questions)
+    size, error = best.step(k)
+    clear = max(abs(fit.z).max(), abs(best.z[k]))
+    ends = sorted((size - math.copysign(limit * error, size), size + math.copysign(_AWAY * error, size)))
+    low, high = (max(ends[0], 0.0), ends[1]) if size > 0 else (ends[0], min(ends[1], 0.0))
+    chance = false_alarm_chance(clear, fit.days + before, questions)
+    return Change(first, found - 1, (low + high) / 2, low, high, chance), stop
+
+
+def _finish(
+    changes: tuple[Change, ...], days: Days | None, start: int, count: int, questions: int, before: int
+) -> Scan:
+    fit = None if days is None else _Fit.of(days, start, count)
+    if fit is None or count - start < FEWEST_DAYS:
+        return Scan(changes, start, max(count - start, 0), None)
+    error = fit.error_in_the_middle()
+    above = _POWER - _MORE_LOOKS * math.log(max(fit.days, FEWEST_DAYS) / FEWEST_DAYS)
+    detectable = None if error is None else (boundary(fit.days + before, questions) + above) * error
+    return Scan(changes, start, fit.days, detectable)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Steps fitted beside weekday effects, for each first day k = 1..n-1 of a view.
+
+    z            the step over its standard error, corrected for skew; 0 where the days cannot tell
+    numerator    information times step
+    information  1 over the step's variance
+    days         how many days have an estimate
+    """
+
+    z: Floats
+    numerator: Floats
+    information: Floats
+    days: int
+
+    @staticmethod
+    def of(days: Days, start: int, stop: int) -> "_Fit | None":
+        view = days.view(start, stop)
+        if view is None:
+            return None
+        n = stop - start
+        weight = np.where(np.isfinite(view.variance) & (view.variance > 0), 1 / view.variance, 0.0)
+        value = np.where(weight > 0, view.value, 0.0)
+        by_weekday = np.zeros((4, n, 7))
+        at = np.arange(n), days.weekdays[start:stop] % 7
+        third = np.where(weight > 0, view.third, 0.0) * weight**3
+        sums = (weight, weight * value, np.maximum(third, 0.0), np.maximum(-third, 0.0))
+        for array, each in zip(by_weekday, sums, strict=True):
+            array[at] = each
+        # From day k on, k = 1..n-1: sums over the days of each weekday.
+        w, wx, up, down = np.cumsum(by_weekday[:, ::-1], axis=1)[:, -2::-1]
+        all_w, all_wx, all_up, all_down = by_weekday.sum(axis=1)
+        part = np.divide(w, all_w, out=np.zeros_like(w), where=all_w > 0)  # of a weekday's weight
+        information = (w - w * part).sum(axis=1)
+        numerator = (wx - part * all_wx).sum(axis=1)
+        tells = information > _LEAST_INFORMATION * all_w.sum()
+        information = np.where(tells, information, 0.0)
+        root = np.sqrt(np.where(tells, information, 1.0))
+        z = np.where(tells, numerator / root, 0.0)
+        # A day's coefficient is w (1 - part) from day k on and -w part before it.
+        late, early = (1 - part) ** 3, part**3
+        rising = (up * late + (all_down - down) * early).sum(axis=1)
+        falling = (down * late + (all_up - up) * early).sum(axis=1)
+        skew: Floats = np.divide(np.where(z > 0, rising, falling), root**3)
+        z = np.copysign(_without_skew(np.abs(z), np.where(tells, skew, 0.0)), z)
+        return _Fit(z, numerator, information, int((weight > 0).sum()))
+
+    def clearest(self, most: int | None = None) -> int:
+        """Return the k, less 1, of the largest step, among the first so many; of equal ones the last."""
+        z = np.abs(self.z[:most])
+        return len(z) - 1 - int(np.argmax(z[::-1]))
+
+    def step(self, k: int) -> tuple[float, float]:
+        """Return a step and its standard error."""
+        return float(self.numerator[k] / self.information[k]), float(self.information[k] ** -0.5)
+
+    def error_in_the_middle(self) -> float | None:
+        """Return the standard error of a step in the middle of the days; None if they cannot tell."""
+        information = self.information[len(self.information) // 2]
+        return float(information**-0.5) if information > 0 else None
+
+
+def _without_skew(z: Floats, skew: Floats) -> Floats:
+    """Return the standard normal quantiles, from 0 up, of outcomes z >= 0 of gamma laws with a skew."""
+    skew = np.maximum(skew, _LEAST_SKEW)
+    shape = 4 / skew**2
+    normal = (np.cbrt(1 + z / np.sqrt(shape)) - 1 + 1 / (9 * shape)) * 3 * np.sqrt(shape)
+    return np.clip(normal, 0.0, z)

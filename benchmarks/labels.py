@@ -14,9 +14,10 @@ Each lists a word where it is above what noise shows, with a chance of 4 % at mo
 which nobody sent (Bonferroni for the sketches, Holm for text). Recall is the part of the true 20 most common
 that is listed; the error is the root mean square over what is listed. Time is that of a histogram's answer.
 
-A second table counts the fleets, out of 400 each, in which discovery lists what nobody sent: supports of
+A second table counts the fleets, out of 2,000 each, in which discovery lists what nobody sent: supports of
 slots are drawn as binomials, which they are one by one; words have 6 of 8 letters, in 8,192 slots or fewer,
-where more of them share one.
+where more of them share one. It also has the part of the texts with at least the promised share that are
+listed (found_from_least), and how many texts are left out of a list because they share a slot.
 
 lists: errors of shares by a list beside theory's, and how often intervals hold the truth, over salts. Listed
 are all words, or all but so many of the most common, whose slots are then unknown: the worst that a list can
@@ -41,7 +42,6 @@ from results_file import Options, run
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import discovery, estimate
-from hushmote.server.estimate.alphabet import Alphabet
 from hushmote.server.estimate.candidates import place, shares_of
 from hushmote.server.experiments.payload import chosen_fields, payload
 from hushmote.server.mechanisms import mechanism_of
@@ -198,11 +198,25 @@ def alike(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
     return [names[i] for i in rng.permutation(len(names))], zipf(len(names), 0.8)
 
 
+def dense(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
+    """Equal shares of 110 texts: nearly as many as discovery compares."""
+    return words(FEW_LETTERS, 110, rng), np.full(110, 1 / 110)
+
+
+def hidden(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
+    """Twenty texts of 3% beside eight of 5% in letters that are not tried."""
+    names = words(FEW_LETTERS, 20, rng) + words(FEW_LETTERS.upper(), 8, rng)
+    return names, np.repeat([0.03, 0.05], [20, 8])
+
+
 FLEETS: tuple[tuple[str, Population | None, int, float, int], ...] = (
     ("Zipf 1.2", by_zipf, 26_000, 4.0, FEW_SLOTS),
     ("Zipf 1.2", by_zipf, 10**6, 2.0, FEW_SLOTS),
     ("Zipf 1.2", by_zipf, 10**5, 4.0, 1024),
     ("beginnings alike", alike, 10**5, 4.0, FEW_SLOTS),
+    ("110 equal texts", dense, 3 * 10**5, 4.0, FEW_SLOTS),
+    ("110 equal texts", dense, 10**6, 4.0, FEW_SLOTS),
+    ("beside hidden texts", hidden, 3 * 10**5, 4.0, FEW_SLOTS),
     ("all different", None, 26_000, 4.0, FEW_SLOTS),
     ("all different", None, 10**6, 4.0, FEW_SLOTS),
 )
@@ -224,26 +238,13 @@ def levels(mechanism: Prefix, held: np.ndarray, slots: np.ndarray | None, rng: A
     return result
 
 
-def discovered(mechanism: Prefix, levels: list[SlotShares]) -> discovery.Discovery:
-    """What is told of a fleet whose levels say this of their slots."""
-    *search, last = levels
-    candidates = discovery.searched(mechanism, search, Alphabet(FEW_LETTERS))
-    count = discovery.compared(last, candidates)
-    at = discovery.slots_of(mechanism, len(search), candidates.rows[:count])
-    listed, statistics, least = discovery.stated(last, at)
-    texts = [candidates.rows[i].tobytes().decode() for i in listed]
-    found = tuple(discovery.FoundText(t, False, s) for t, s in zip(texts, statistics, strict=True))
-    reports = sum(level.reports for level in levels)
-    least = max(least, float(candidates.needs[count - 1]))
-    return discovery.Discovery(mechanism.experiment, reports, found, count, least)
-
-
 def mistaken(options: Options) -> list[dict[str, Any]]:
-    rows, fleets = [], 5 if options.quick else 400
+    rows, fleets = [], 5 if options.quick else 2000
     for name, population, reports, epsilon, slots_of_it in FLEETS:
         mechanism = mechanism_of(prefix_experiment(epsilon, slots_of_it))
         assert isinstance(mechanism, Prefix)
         false, listed, near, near_found, covered = 0, 0, 0, 0, Tally()
+        nameable = found = left_out = 0
         for fleet in range(fleets):
             rng = np.random.default_rng([17, fleet, reports])
             truth: Found = {}
@@ -253,10 +254,13 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
                 truth = dict(zip(names, shares.tolist(), strict=True))
                 slots = mechanism.drawable([mechanism.experiment.bucket(one) or 0 for one in names])
                 held = rng.multinomial(reports, shares)
-            answer = discovered(mechanism, levels(mechanism, held, slots, rng))
+            answer = discovery.discover_in(mechanism, levels(mechanism, held, slots, rng), FEW_LETTERS)
             texts = {one.text for one in answer.found}
             false += bool(texts - truth.keys())
             listed += len(texts)
+            promised = {t for t, share in truth.items() if share >= answer.least and t == t.lower()}
+            nameable, found = nameable + len(promised), found + len(promised & texts)
+            left_out += answer.left_out
             for one, ends in zip(answer.found, answer.intervals(), strict=True):
                 if one.text in truth:
                     covered.count("", ends, truth[one.text])
@@ -265,6 +269,7 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
         row = {"population": name, "reports": reports, "epsilon": epsilon, "slots": slots_of_it}
         row |= {"fleets": fleets, "mistaken": false / fleets, "listed": listed / fleets}
         row |= {"covered": covered.of("") if covered else None}
+        row |= {"found_from_least": found / nameable if nameable else None, "left_out": left_out / fleets}
         rows.append(row | {"found_near_least": near_found / near if near else None})
     return rows
 

@@ -63,7 +63,7 @@ class _Panel:
 
     @property
     def interval_name(self) -> str:
-        return f"{self.answer.confidence * 100:g} % interval"
+        return self.answer.interval_heading
 
     @property
     def of_the_estimate(self) -> str:

@@ -172,6 +172,7 @@ class AnswerRows:
     title       what the table shows, where its kind does not say all of it
     most        how many rows tables and pictures have besides the last one; 0 for all
     extent      of readings, from the lowest to the highest that there can be; infinite where nobody says it
+    less_sure   whether the interval of the last row holds less often than the others; the note says so
     """
 
     kind: Kind
@@ -189,11 +190,17 @@ class AnswerRows:
     title: str = ""
     most: int = 0
     extent: float = math.inf
+    less_sure: bool = False
 
     @property
     def heading(self) -> str:
         """The table's heading."""
         return self.title or TITLES[self.kind]
+
+    @property
+    def interval_heading(self) -> str:
+        """The heading of the intervals, with the confidence if all of them have it."""
+        return "interval" if self.less_sure else f"{self.confidence * 100:g} % interval"
 
     def shown(self) -> Self:
         """The same with the rows that tables and pictures have."""
@@ -221,7 +228,7 @@ class AnswerRows:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        apart = ("rows", "note", "p_values", "title", "most", "extent")
+        apart = ("rows", "note", "p_values", "title", "most", "extent", "less_sure")
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         head |= {"title": self.title} if self.title else {}
         head |= {"p_values": dict(self.p_values)} if self.p_values else {}

@@ -158,8 +158,6 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     share = table_of.quantity == "share"
     unit = "%" if share else table_of.unit
     number = _percent if share else _reading(table_of)
-    # That of all other texts, among them, holds less often: their note says how often each does.
-    sure = "" if kind is CandidateRow else f"{table_of.confidence * 100:g} % "
     known, level = any(row.truth is not None for row in table_of.rows), 1 - table_of.confidence
     # A range of numbers is no label that may be shortened.
     words = all(row.upper is None for row in table_of.rows)
@@ -187,7 +185,7 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
         return f"{number(row.low)} to {number(row.high)}" if table_of.tells(row) else TOO_FEW
 
     columns.append(_Column(f"{value} {unit}".strip(), told))
-    columns.append(_Column(f"{sure}interval", between))
+    columns.append(_Column(table_of.interval_heading, between))
     if known:
         columns.append(_Column("truth in it", lambda r: "" if r.covered is None else _mark(r)))
     if kind is PostRow:

@@ -18,6 +18,10 @@ LESS_SURE = (
     "The interval of a row with texts holds {:g} times in 100. That of all others, and of all listed texts "
     "together, holds less often: it cannot know of a common text that hides in a listed one's slot."
 )
+LESS_SURE_CHANGE = (
+    "The interval of a row with texts holds at least {:g} times in 100. That of all others holds less often, "
+    "and its p is too small more often: both miss a common text that hides in a listed one's slot."
+)
 MOST_SHOWN = 20
 """Rows of a table, where nobody says how many."""
 MOST_CANDIDATES = 1 << 20
@@ -81,7 +85,7 @@ def candidate_shares(
     others = None if truth is None else 1 - sum(row.truth or 0.0 for row in rows)
     last = CandidateRow(OTHERS, shares.others.value, *shares.others.interval(frame.confidence), others)
     note = _note(shares, rows, frame.confidence, most)
-    return frame.answer("candidates", estimates, [*rows, last], note=note, most=most)
+    return frame.answer("candidates", estimates, [*rows, last], note=note, most=most, less_sure=True)
 
 
 def _true(truth: Truth, texts: Sequence[str]) -> float | None:
@@ -120,7 +124,7 @@ def share_together(estimates: Estimates, texts: Iterable[str], frame: Frame, tru
     low, high = others.interval(frame.confidence)
     row = CandidateRow(row_name(own), 1 - others.value, 1 - high, 1 - low, _true(truth, own), texts=own)
     note = f"{_missed(shares)}\n{LESS_SURE.format(frame.confidence * 100)}"
-    return frame.answer("candidates", estimates, [row], note=note)
+    return frame.answer("candidates", estimates, [row], note=note, less_sure=True)
 
 
 def changed_candidates(before: Estimates, after: Estimates, texts: Iterable[str], frame: Frame) -> Answer:
@@ -133,7 +137,9 @@ def changed_candidates(before: Estimates, after: Estimates, texts: Iterable[str]
     answer = change.together(before, after, rows, frame)
     *listed, others = answer.rows
     listed.sort(key=lambda row: row.p if isinstance(row, ChangeRow) else 1.0)
-    return replace(answer, rows=(*listed, others), note=_not_shown(len(listed), MOST_SHOWN), most=MOST_SHOWN)
+    hidden = _not_shown(len(listed), MOST_SHOWN)
+    note = "\n".join([*([hidden] if hidden else []), LESS_SURE_CHANGE.format(frame.confidence * 100)])
+    return replace(answer, rows=(*listed, others), note=note, most=MOST_SHOWN, less_sure=True)
 
 
 def candidates_over_time(windows: Mapping[str, Estimates], texts: Iterable[str], frame: Frame) -> Answer:
@@ -187,6 +193,9 @@ def _found_note(discovery: Discovery) -> str:
     if discovery.hidden:
         slots = "1 slot holds" if discovery.hidden == 1 else f"{discovery.hidden} slots hold"
         hidden = f"\n{slots} {100 * discovery.hidden_share:.2g} % that no candidate explains: other letters?"
+    if discovery.left_out:
+        one = "1 text is" if discovery.left_out == 1 else f"{discovery.left_out} texts are"
+        hidden += f"\n{one} left out: they share slots, and reports cannot tell texts of one slot apart."
     if not discovery.found:
         return f"No text stands out; one is {from_share}{hidden}"
     came = f"{discovery.stated} texts came to the last level, whether anybody sent them or not"

@@ -8,11 +8,13 @@ regression). It gets no more than 3 standard errors above any of its own beginni
 whole length once more, with other reports and a hash of its own, and measures the shares of the few texts
 that got there; their shares and errors depend on no other reports.
 
-Which texts are listed. The slot of a text that nobody sent is random, whatever was reported: so the contents
-of all slots are exactly the distribution of an estimate of its share, noise and collisions included. So
-a candidate's p value is the part of the slots, without those of listed texts, that have as much as its own,
-and Holm's procedure keeps the chance of listing any text that nobody sent below MISTAKEN. Nothing is
-assumed about the population.
+Which texts are listed. A candidate that shares its slot in the last level with another candidate is left
+out: the reports cannot tell which of them was sent. The slot of a text that nobody sent is random, whatever
+was reported: where no other candidate has it, it is drawn evenly from the slots that no other candidate has.
+The contents of these slots are exactly the distribution of an estimate of its share, noise and collisions
+included. So a candidate's p value is the part of these slots that have as much as its own, and Holm's
+procedure keeps the chance of listing any text that nobody sent below MISTAKEN. Nothing is assumed about the
+population.
 
 Texts that cannot be tried, such as those of other letters, hide what is below them. K heavy slots of such
 texts raise the p value of each candidate: a text that nobody sent looks heavy with the chance
@@ -21,13 +23,15 @@ texts raise the p value of each candidate: a text that nobody sent looks heavy w
 
 so that a text is listed only while K + 1 <= MISTAKEN slots / candidates. The fewer candidates are compared,
 the more may be hidden. The search and the slots' contents determine how many are compared. That choice does
-not look at which slots the candidates have, so the p values stay what they are.
+not look at which slots the candidates have, apart from those they share, so the p values stay what they are.
 
 Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021, for the
 levels; Barlow et al., "Statistical Inference under Order Restrictions", 1972; Holm, "A simple sequentially
 rejective multiple test procedure", Scand. J. Statist. 1979; Benjamini and Yekutieli, "False discovery
 rate-adjusted multiple confidence intervals for selected parameters", JASA 2005.
 """
+
+from __future__ import annotations
 
 import hashlib
 import math
@@ -77,6 +81,7 @@ class Discovery:
     least         share that a text needs to be found about nine times in ten
     hidden        how many slots surely hold a common text, and have no candidate
     hidden_share  what they hold together
+    left_out      how many candidates share with others a slot that surely holds a common text
     """
 
     experiment: Experiment
@@ -86,6 +91,7 @@ class Discovery:
     least: float
     hidden: int = 0
     hidden_share: float = 0.0
+    left_out: int = 0
 
     def intervals(self, confidence: float = 0.95) -> list[tuple[float, float]]:
         """Return intervals of the shares found, of which this part holds its share on average.
@@ -115,21 +121,36 @@ def discover(experiment: Experiment, counts: npt.ArrayLike, alphabet: str | None
     histogram = np.asarray(counts)
     if histogram.shape != (experiment.code_count,) or histogram.dtype.kind not in "iu":
         raise EstimateError(f"counts must be {experiment.code_count} integers, one for each code")
-    *search, last = mechanism.slot_shares(histogram.astype(np.int64))
-    if min(level.reports for level in (*search, last)) < 2:
+    levels = mechanism.slot_shares(histogram.astype(np.int64))
+    if min(level.reports for level in levels) < 2:
         raise EstimateError("each level needs at least 2 reports: wait for more")
-    of = PRINTABLE if alphabet is None else characters(alphabet)
-    candidates = searched(mechanism, search, Alphabet(of))
+    return discover_in(mechanism, levels, PRINTABLE if alphabet is None else characters(alphabet))
+
+
+def discover_in(mechanism: Prefix, levels: Sequence[SlotShares], letters: str) -> Discovery:
+    """Find texts in the estimates of all levels; letters: all characters that texts are made of."""
+    *search, last = levels
+    candidates = searched(mechanism, search, Alphabet(letters))
     slots = slots_of(mechanism, len(search), candidates.rows)
-    count = compared(last, candidates)
-    listed, shares, least = stated(last, slots[:count])
+    hidden = unexplained(last, slots)
+    # Those that may be listed, and all others that the search holds for surely common.
+    count = max(compared(last, candidates), int((candidates.scores > _heavy(last)).sum()))
+    slots = slots[:count]
+    alone = _alone(slots)
+    left_out = int((last.shares[slots[~alone]] > _heavy(last)).sum())
+    rest, slots = _without(last, slots[~alone], slots[alone])
+    candidates = candidates.chosen(np.flatnonzero(alone))
+    count = compared(rest, candidates)
+    # A compared text that nobody sent has none of the others' slots either.
+    listed, shares, least = stated(*_without(rest, slots[count:], slots[:count]))
     found = tuple(
         FoundText(_text(candidates.rows[i]), not candidates.rows[i, -1], share)
         for i, share in zip(listed, shares, strict=True)
     )
-    reports = sum(level.reports for level in (*search, last))
-    least = max(least, float(candidates.needs[count - 1]))
-    return Discovery(experiment, reports, found, count, least, *unexplained(last, slots))
+    if count:
+        least = max(least, float(candidates.needs[count - 1]))
+    reports = sum(level.reports for level in levels)
+    return Discovery(mechanism.experiment, reports, found, count, least, *hidden, left_out)
 
 
 @dataclass(frozen=True)
@@ -144,6 +165,10 @@ class Searched:
     rows: npt.NDArray[np.uint8]
     scores: Floats
     needs: Floats
+
+    def chosen(self, numbers: Ints) -> Searched:
+        """Return some of them; numbers: rising, shape (m,)."""
+        return Searched(self.rows[numbers], self.scores[numbers], self.needs[numbers])
 
 
 def searched(mechanism: Prefix, levels: Sequence[SlotShares], alphabet: Alphabet) -> Searched:
@@ -178,6 +203,8 @@ def compared(level: SlotShares, candidates: Searched) -> int:
 
     Each is assumed to have in its slot about what the search says, whatever slot that is.
     """
+    if not len(candidates.scores):
+        return 0
     slots, falling = len(level.shares), np.sort(level.shares)[::-1]
     sure, least = _SURE * math.sqrt(level.variance(0.0)), _heavy(level)
     heavy = candidates.scores[: np.count_nonzero(falling > least)]
@@ -208,6 +235,19 @@ def unexplained(level: SlotShares, slots: Ints) -> tuple[int, float]:
     return len(heavy), float(heavy.sum())
 
 
+def _alone(slots: Ints) -> npt.NDArray[np.bool_]:
+    """Return which candidates have a slot of their own, shape (n,)."""
+    _, number, held = np.unique(slots, return_inverse=True, return_counts=True)
+    return held[number] == 1
+
+
+def _without(level: SlotShares, removed: Ints, slots: Ints) -> tuple[SlotShares, Ints]:
+    """Return a level without the removed slots, and the new numbers of other slots."""
+    stays = np.ones(len(level.shares), bool)
+    stays[removed] = False
+    return SlotShares(level.shares[stays], level.reports, level.channel), (np.cumsum(stays) - 1)[slots]
+
+
 def _score(path: Floats, levels: Sequence[SlotShares]) -> Floats:
     """The share of each longest beginning, shape (n,), by estimates of it and of its own, (n, levels)."""
     errors = np.array([level.variance(0.0) ** 0.5 for level in levels])
@@ -234,17 +274,16 @@ def slots_of(mechanism: Prefix, number: int, rows: npt.NDArray[np.uint8]) -> Int
 def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float]:
     """Return which candidates are listed, by falling share; their shares; and the share listed 9 in 10 times.
 
-    slots: of the candidates, best first. Of several in one slot only the best can be measured.
+    slots: of the candidates. Those that share a slot are not listed, as the reports cannot tell them apart.
     """
-    rank = np.empty(len(level.shares), np.int64)  # from 1; of equal shares that of the lower slot is first
-    rank[np.argsort(-level.shares, kind="stable")] = np.arange(1, len(rank) + 1)
-    first = np.sort(np.unique(slots, return_index=True)[1])
-    order = first[np.argsort(rank[slots[first]])]
+    alone = _alone(slots)
+    level, slots = _without(level, slots[~alone], slots[alone])
     count, listed = len(slots), 0
-    while listed < len(order):
-        chance = (rank[slots[order[listed]]] - listed) / (len(rank) - listed)
-        if chance > MISTAKEN / (count - listed):
-            break
+    free = np.sort(np.delete(level.shares, slots))
+    order = np.argsort(-level.shares[slots], kind="stable")
+    ahead = len(free) - np.searchsorted(free, level.shares[slots[order]])
+    chances = (1 + ahead) / (1 + len(free))
+    while listed < count and chances[listed] <= MISTAKEN / (count - listed):
         listed += 1
     others = np.delete(level.shares, slots[order[:listed]])
     # Each slot also holds unlisted texts, on average as many as all others.
@@ -254,9 +293,9 @@ def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float
         share = float(level.shares[slots[at]]) - mean
         variance = spread + level.variance(share) - level.variance(0.0)
         statistics.append(Statistic(share, variance**0.5, level.skew(share)))
-    allowed = int(MISTAKEN / max(count - listed, 1) * len(others))
-    needed = float(np.sort(others)[::-1][min(allowed, len(others) - 1)]) - mean
-    return order[:listed], statistics, needed + _SURE * spread**0.5
+    allowed = int(MISTAKEN / max(count - listed, 1) * (1 + len(free)))
+    needed = float(free[-max(min(allowed, len(free)), 1)]) - mean
+    return np.flatnonzero(alone)[order[:listed]], statistics, needed + _SURE * spread**0.5
 
 
 def _text(row: npt.NDArray[np.uint8]) -> str:

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
-from .. import special
 from ..arrays import Floats
+from ..estimate.reports_needed import bell
 from ..experiments.payload import experiment_over
 from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms.choice import Choice
@@ -203,13 +203,6 @@ def of_mean(design: Design, spread: float | None) -> OfMean:
         return OfMean(shares, np.array([variance]))
     shares = bell(design.domain, spread)
     return OfMean(shares, design.mechanism.variances(where[:, None], shares))
-
-
-def bell(domain: int, spread: float) -> Floats:
-    """Return the shares of a normal population around the middle of the range, its tails in the end bins."""
-    edges = np.arange(1, domain) / domain
-    below = special.ndtr((edges - 0.5) / spread) if spread else (edges > 0.5).astype(float)
-    return np.diff(below, prepend=0.0, append=1.0)
 
 
 def places(design: Design, question: Question) -> Places:

@@ -127,6 +127,20 @@ def test_texts_have_trends_and_changes(hushmote):
     assert by_name["1.0"]["p_adjusted"] < 1e-6
 
 
+class TestChangeOfTexts:
+    """What a table of changed texts claims of its intervals."""
+
+    def test_states_confidence_of_each_interval(self, hushmote):
+        """The interval of all others knows nothing of common texts that hide in listed ones' slots."""
+        text = hushmote("fw", "--range", "1.0", "--range", "1.1", "--against", "fleet=old")
+        table, _, note = text.partition("all others")
+        assert " interval" in table
+        assert "95 %" not in table
+        note = " ".join(note.split())
+        assert "The interval of a row with texts holds at least 95 times in 100." in note
+        assert "That of all others holds less often, and its p is too small more often" in note
+
+
 def test_a_notebook_asks_the_same(store: Path, hushmote, words):
     rows = ask(hushmote, "--candidates", str(words))
     with open_store(f"sqlite:///{store / 'hushmote.sqlite'}") as opened:

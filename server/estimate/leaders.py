@@ -1,0 +1,52 @@
+"""The most common value, or the few values one of which it is, named only as far as the reports allow."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .estimate import Estimates
+from .top_k import top
+
+CONFIDENCE = 0.95
+"""Chance that the most common value is among those that are named."""
+LEAST_CHANCE = 0.5
+"""Below this chance of the first one, no value is named."""
+MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """The values one of which is the most common with a chance of CONFIDENCE.
+
+    indices  the likeliest first, MOST_NAMED at most; none if no value leads yet
+    chance   that the likeliest value is the most common, whether it is named or not
+    """
+
+    indices: tuple[int, ...]
+    chance: float
+
+    @property
+    def one_leads(self) -> bool:
+        """Whether one value alone is the most common."""
+        return len(self.indices) == 1
+
+
+def leaders(estimate: Estimates) -> Leaders:
+    """Return the values to name as the most common.
+
+    Chances are those of top_k.top(); if several values are equally common, each of them has its part, so none
+    is named alone however many reports there are. Raises EstimateError where frequencies are not known.
+    """
+    return leading(top(estimate, 1).probabilities)
+
+
+def leading(chances: npt.ArrayLike) -> Leaders:
+    """Return the values to name; chances: that each value is the most common, shape (domain,), sum 1."""
+    each = np.asarray(chances, float)
+    order = np.argsort(-each, kind="stable")[:MOST_NAMED]
+    first, together = float(each[order[0]]), np.cumsum(each[order])
+    if first < LEAST_CHANCE or together[-1] < CONFIDENCE:
+        return Leaders((), first)
+    count = int(np.argmax(together >= CONFIDENCE)) + 1
+    return Leaders(tuple(order[:count].tolist()), first)

@@ -21,8 +21,18 @@ from ..errors import HushmoteError
 from ..estimate.daily import LinearDays, Weights
 from ..estimate.detector import Scan, false_alarm_chance
 from ..estimate.estimate import Estimates
+from ..estimate.leaders import leaders
+from ..estimate.reports_needed import (
+    MOST,
+    Answer,
+    MeanIndex,
+    QuantileLevel,
+    RangeShare,
+    likely_population,
+    reports_needed,
+    rounded_target,
+)
 from ..estimate.statistic import EstimateError
-from ..estimate.top_k import top
 from ..experiments.asks import Ask, asks_of
 from ..experiments.units import bin_edges, index_names, parse_range
 from ..mechanisms.views.factors import parts_of
@@ -39,7 +49,7 @@ from .rows import CONFIDENCE, WIDEST, DifferenceRow, Quantity, Row, TrendRow
 from .windows import end_of
 
 _MOST_POINTS = 30  # of a series
-_TARGET = 0.1  # half an interval that says something, of all shares or all readings
+_FEWEST_KNOWN = 1_000  # reports from which on the population is taken from them
 _RECENT_DAYS = 28  # a change is news for so long
 _MOST_SLOTS = 1 << 16  # of texts whose shares are scanned
 _SILENT_WINDOWS = 2  # without a report, after which the last one is dated
@@ -310,7 +320,7 @@ class _Asker:
         none = Finding(ask.text, title, "", quantity=quantity, unit=unit or "", period=self._period)
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(of.experiment)))
         if _width(row) > WIDEST * scale:
-            return replace(none, sentence=self._too_few(of.reports, _width(row), scale, unit))
+            return replace(none, sentence=self._too_few(of, ask, _width(row), scale, unit))
         head = f"{title}: {sentences.amount(row, unit, self.write)}"
         answer = _answer(ask)
         return self._told(replace(none, sentence=head), row, unit, answer, lambda one: _row(ask, one)[0])
@@ -323,14 +333,10 @@ class _Asker:
         row, _ = _row(share, of)
         none = Finding(ask.text, "Most common", "", period=self._period)
         if _width(row) > WIDEST:
-            return replace(none, sentence=self._too_few(of.reports, _width(row), 1.0, None))
-        (first, *_), chance = _leaders(of)
-        leading = _leaders(of)[0] if chance >= 0.5 else ()
-        text = sentences.leading(
-            [words.begun(names[i]) if i == first else names[i] for i in leading],
-            chance,
-            sentences.amount(row, None, self.write),
-        )
+            return replace(none, sentence=self._too_few(of, share, _width(row), 1.0, None))
+        first = leaders(of.estimates)
+        named = [words.begun(names[i]) if i == at else names[i] for i in first.indices]
+        text = sentences.leading(named, first.chance, sentences.amount(row, None, self.write))
         none = replace(none, title=words.begun(names[at]), sentence=text)
         return self._told(none, row, None, _Answer(_indicator(at, at + 1)), lambda one: _row(share, one)[0])
 
@@ -396,9 +402,9 @@ class _Asker:
             return words.begun(words.bins(row.lower, row.upper, ends, self.unit, self.write))
         return words.begun(visible(row.name))
 
-    def _too_few(self, reports: int, width: float, scale: float, unit: str | None) -> str:
-        half = float(f"{_TARGET * scale:.1g}")
-        needed = math.ceil(reports * (width / 2 / half) ** 2) if math.isfinite(width) else None
+    def _too_few(self, of: FleetEstimate, ask: Ask, width: float, scale: float, unit: str | None) -> str:
+        half, reports = rounded_target(scale), of.reports
+        needed = _needed(of, ask, half / scale, width / scale)
         size, of = (100 * half, "points") if unit is None else (half, unit)
         target = f"±{words.reading(size, of, self.write)}"
         at, there, windows = self._facts.at, tuple(self.whole.there), self.chosen.selection.windows
@@ -434,7 +440,7 @@ class _Asker:
             clear = sorted((r for r in table.rows if not share or _width(r) <= WIDEST), key=lambda r: r.value)
             if len(clear) < 2:
                 second = sorted(map(_width, table.rows))[1] if share and len(table.rows) > 1 else math.inf
-                return replace(none, sentence=self._too_few(of.reports, second, 1.0, None))
+                return replace(none, sentence=self._too_few(of, ask, second, 1.0, None))
             cases = (clear[-1].name, clear[0].name)
         both, less = of.pairs.difference(ask.of, *cases)
         (row,) = less.rows
@@ -606,17 +612,31 @@ def _row(ask: Ask, of: FleetEstimate) -> tuple[Row, Quantity]:
             raise EstimateError(f"name the texts to ask about: hushmote estimate {which} --candidates FILE")
 
 
+def _needed(of: FleetEstimate, ask: Ask, target: float, width: float) -> int | None:
+    """Return how many reports an answer takes; None if that is not known.
+
+    target, width: half an interval, and its width now, of all shares or all readings. The width counts only
+    if the mechanism's own variance is not known: of few reports it is noise.
+    """
+    experiment, answer = of.experiment, _needed_for(of, ask)
+    if answer is None:
+        return math.ceil(of.reports * (width / 2 / target) ** 2) if math.isfinite(width) else None
+    target *= 1 if isinstance(answer, RangeShare) else experiment.domain
+    population = likely_population(of.estimates) if of.reports >= _FEWEST_KNOWN else None
+    count = reports_needed(experiment, answer, target, population)
+    return count if count < MOST else None
+
+
+def _needed_for(of: FleetEstimate, ask: Ask) -> Answer | None:
+    if ask.kind == "mean":
+        return MeanIndex()
+    if ask.kind == "quantile":
+        return QuantileLevel(ask.level)
+    if ask.kind != "share" or of.experiment.type == "text":
+        return None
+    indices = parse_range(of.experiment, ask.text)
+    return RangeShare(indices.low, indices.high)
+
+
 def _width(row: Row) -> float:
     return row.high - row.low
-
-
-def _leaders(of: FleetEstimate) -> tuple[Sequence[int], float]:
-    chances = top(of.estimates, 1).probabilities
-    order = [int(i) for i in np.argsort(-chances, kind="stable")]
-    total, names = 0.0, list[int]()
-    for i in order:
-        names.append(i)
-        total += chances[i]
-        if total >= 0.95:
-            break
-    return names, float(chances[order[0]])

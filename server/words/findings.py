@@ -56,38 +56,68 @@ def day(date: datetime.date, now: datetime.datetime, write: Numbers = ENGLISH) -
 
 
 def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
-    """A share of devices, or a reading, with its interval: "24% of devices (17 to 30%)", "up to 6.8%".
+    """Return a share of devices, or a reading, with its interval: "24% of devices (17 to 30%)".
 
-    unit: of a reading; None of a share.
+    Args:
+        of: The estimate and the ends of its interval; a share from 0 to 1, which noise may put outside.
+        unit: Of a reading; None of a share.
+        write: How numbers are written.
     """
-    if unit is None and of.low <= 0:
-        return f"up to {_percent(of.high, of, write)} of devices"
-    if unit is None and of.high >= 1:
-        return f"at least {_percent(of.low, of, write)} of devices"
-    if unit is None:
-        low, high = (_percent(x, of, write) for x in (of.low, of.high))
-        return f"{_percent(of.value, of, write)} of devices ({low.removesuffix('%').rstrip()} to {high})"
-    places = _places(of.low, of.high)
-    value, low, high = (write.number(x, places) for x in (of.value, of.low, of.high))
-    return f"{reading(of.value, unit, write, places)} ({low} to {high})" if low != high else f"{value} {unit}"
+    if unit is not None:
+        places = _places(of.low, of.high)
+        value, low, high = (write.number(x, places) for x in (of.value, of.low, of.high))
+        with_unit = reading(of.value, unit, write, places)
+        return f"{with_unit} ({low} to {high})" if low != high else f"{value} {unit}".rstrip()
+    low, value, high = (100 * min(max(x, 0.0), 1.0) for x in (of.low, of.value, of.high))
+    places = _share_places(low, high)
+    lowest, highest = _round_down(low, places), _round_up(high, places)  # never rounded into the interval
+    if lowest <= 0 and highest >= 100:
+        return "any share of devices"
+    if lowest <= 0:
+        return f"fewer than {_percent(_bound(high), write)} of devices"
+    if highest >= 100:
+        return f"more than {_percent(100 - _bound(100 - low), write)} of devices"
+    value = min(max(round(value, places), lowest), highest)
+    ends = f"{write.number(lowest, places)} to {write.percent(highest / 100, places)}"
+    return f"{write.percent(value / 100, places)} of devices ({ends})"
 
 
 def level(value: float, of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
     """Return another value as exactly as one with an interval is written: "6%", "21.0 °C"."""
-    if unit is None:
-        return _percent(value, of, write)
-    return reading(value, unit, write, _places(of.low, of.high))
+    if unit is not None:
+        return reading(value, unit, write, _places(of.low, of.high))
+    low, high, percent = (100 * min(max(x, 0.0), 1.0) for x in (of.low, of.high, value))
+    return write.percent(percent / 100, _share_places(low, high))
 
 
 def _places(low: float, high: float) -> int:
-    """The digits behind the point that an interval leaves a meaning: one of its half or two."""
+    """Return the decimals that an interval leaves a meaning: one of its half or two."""
     places = digits(low, high)
     return places if (high - low) / 2 * 10**places < 30 else max(0, places - 1)
 
 
-def _percent(share: float, of: Interval, write: Numbers) -> str:
-    share, low, high = (min(max(x, 0.0), 1.0) for x in (share, of.low, of.high))
-    return write.percent(share, _places(100 * low, 100 * high))
+def _share_places(low: float, high: float) -> int:
+    """Return the decimals of a percentage: half its interval is one unit of the last digit or more."""
+    half = (high - low) / 2
+    return 2 if half <= 0 else min(4, max(0, math.ceil(-math.log10(half) - 1e-9)))
+
+
+def _bound(percent: float) -> float:
+    """Round a percentage up: to whole ones from 1 on, to tenths below, and to 0.1 at least."""
+    step = 1.0 if percent >= 1 else 0.1
+    return max(0.1, round(math.ceil(percent / step - 1e-9) * step, 1))
+
+
+def _percent(percent: float, write: Numbers) -> str:
+    return write.percent(percent / 100, 0 if percent == round(percent) else 1)
+
+
+def _round_down(percent: float, places: int) -> float:
+    return math.floor(percent * 10**places + 1e-9) / 10**places
+
+
+def _round_up(percent: float, places: int) -> float:
+    return math.ceil(percent * 10**places - 1e-9) / 10**places
 
 
 def size(amount: float, unit: str | None, write: Numbers = ENGLISH) -> str:

@@ -20,7 +20,7 @@ from .errors import HushmoteError
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
 from .ingest.clock import HurryingClock, now
-from .ingest.commit import Committer, Counters, Retention
+from .ingest.commit import Committer, Counters, Heartbeat, Retention
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S
 from .ingest.link import Protocol
@@ -141,7 +141,12 @@ class Aggregator:
             asked = functools.partial(pace, asked_for=True)
             self._source = NatsSource(broker, session, self._status, asked)
         limit = None if counting.rate is None else RateLimit(counting.rate)
-        self._committer = Committer(store, self._fleets, self._status, limit, on_commit, counting.clock)
+        # A hurrying clock passes hours between two batches, in which nothing is down.
+        hurrying = isinstance(counting.clock, HurryingClock)
+        self._heartbeat = None if hurrying else Heartbeat(store, self._status, counting.clock)
+        self._committer = Committer(
+            store, self._fleets, self._status, limit, on_commit, counting.clock, self._heartbeat
+        )
         self._announcer = Announcer(self._fleets, self._status)
         # Reports set a hurrying clock going, and nothing else.
         looked_at = clock.look if isinstance(clock := counting.clock, HurryingClock) else clock
@@ -227,6 +232,8 @@ class Aggregator:
             if connection.subscribed:
                 self._announce(connection, now)
                 self._retention.turn()
+                if self._heartbeat is not None and not self._committer.failing:
+                    self._heartbeat.turn()
             if self._source.is_over(connection, now):
                 return True
         # What a lost connection brought is committed all the same: should the broker have lost it, we have

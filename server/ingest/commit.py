@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..store.counting import counting_minute
 from ..store.erase import expire
 from ..store.store import Store, StoreError
 from ..wire.limits import window
@@ -19,6 +20,9 @@ from .rate_limit import RateLimit
 from .status import Status
 
 log = logging.getLogger(__name__)
+
+IDLE_S = 600
+"""Without a commit for so long, the time at which counting works is recorded by itself."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +38,11 @@ class Counters:
 class Committer:
     """Commits batches of messages to a store.
 
-    limit: reports of one device within an hour, None for any number. on_commit is called after each commit,
-    with its messages and seconds. clock: tells when reports arrive. not_before: monotonic time before which
-    it does not try again. committed_at: monotonic time of the last commit, None before the first.
-    failing: whether the last attempt failed.
+    limit: reports of one device within an hour, None for any number. heartbeat: chooses the batches that also
+    record that counting works, None for no batch. on_commit is called after each commit, with its messages
+    and seconds. clock: tells when reports arrive. not_before: monotonic time before which it does not try
+    again. committed_at: monotonic time of the last commit, None before the first. failing: whether the last
+    attempt failed.
     """
 
     def __init__(
@@ -48,8 +53,10 @@ class Committer:
         limit: RateLimit | None = None,
         on_commit: Callable[[int, float], object] | None = None,
         clock: Callable[[], datetime.datetime] = now,
+        heartbeat: "Heartbeat | None" = None,
     ) -> None:
         self._store = store
+        self._heartbeat = heartbeat
         self._fleets = fleets
         self._status = status
         self._limit = limit
@@ -63,12 +70,13 @@ class Committer:
 
     def commit(self, messages: Sequence[tuple[str, bytes]]) -> bool:
         """Commit a batch; returns False if the store fails: then nothing of it may be acknowledged."""
-        # It only decides the window; waiting goes by the monotonic clock.
+        # It decides the window and whether the time is recorded; waiting goes by the monotonic clock.
         arrived = self._clock()
+        due = self._heartbeat is not None and self._heartbeat.is_due(arrived)
         start, done = time.monotonic(), self.counters
         try:
             rules = self._fleets.rules_for(messages)
-            tally = pipeline.ingest(self._store, messages, rules, arrived, self._limit)
+            tally = pipeline.ingest(self._store, messages, rules, arrived, self._limit, record_time=due)
         except StoreError as e:
             # Nothing was counted or acknowledged: the batch is tried again, and the broker keeps it as well.
             self.failing = True
@@ -77,6 +85,8 @@ class Committer:
             self.not_before = time.monotonic() + self._backoff.next_s()
             return False
         self.committed_at = time.monotonic()
+        if self._heartbeat is not None:
+            self._heartbeat.note(arrived)
         self._fleets.counted(tally.fleets)
         if self.failing:
             self._status.say(logging.INFO, "reports are counted again")
@@ -90,6 +100,43 @@ class Committer:
         if self._on_commit is not None:
             self._on_commit(len(messages), self.committed_at - start)
         return True
+
+
+class Heartbeat:
+    """Records in the store that counting works: with a batch each minute, or alone after IDLE_S without one.
+
+    It does not record the time at its start: after an interruption the first batch does, so the day of that
+    batch is interrupted even if midnight passes before it arrives.
+    """
+
+    def __init__(self, store: Store, status: Status, clock: Callable[[], datetime.datetime] = now) -> None:
+        self._store = store
+        self._status = status
+        self._clock = clock
+        self._minute: int | None = None  # of the last attempt
+        self._idle_since: int | None = None
+
+    def is_due(self, now: datetime.datetime) -> bool:
+        """Return whether a batch at this time is to record it."""
+        return counting_minute(now) != self._minute
+
+    def note(self, now: datetime.datetime) -> None:
+        """Note that a batch was committed: the time is not recorded again before the next minute."""
+        self._minute = self._idle_since = counting_minute(now)
+
+    def turn(self) -> None:
+        """Record the time after IDLE_S without a commit; log a failure, and try again after IDLE_S."""
+        now = self._clock()
+        minute = counting_minute(now)
+        if self._idle_since is None:
+            self._idle_since = minute
+        if 0 <= minute - self._idle_since < IDLE_S:
+            return
+        try:
+            self._store.record_counting(now)
+        except StoreError as e:
+            self._status.say(logging.ERROR, f"the time at which counting works cannot be recorded: {e}")
+        self.note(now)
 
 
 class Retention:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..store.number_set import NumberSet
 from ..store.store import Store, StoreError
-from ..store.transaction import DedupeKey, NumbersFault
+from ..store.transaction import DedupeKey, IngestTransaction, NumbersFault, TimeNotRecorded
 from ..store.versions import Version, most_reports
 from ..wire import keys, report, topics
 from ..wire.keys import FleetKeys
@@ -342,18 +342,30 @@ def _marks(
     return marks
 
 
+def _record_time(transaction: IngestTransaction, now: datetime.datetime) -> str:
+    """Record that counting works; return the error message if only that failed, or ""."""
+    try:
+        transaction.record_time(now)
+    except TimeNotRecorded as e:
+        return str(e)
+    return ""
+
+
 def ingest(
     store: Store,
     messages: Iterable[tuple[str, bytes]],
     fleets: Mapping[str, FleetRules],
     now: datetime.datetime,
     limit: RateLimit | None = None,
+    *,
+    record_time: bool = False,
 ) -> Tally:
     """Judge a batch of (topic, payload) messages and commit what became of it.
 
     When this returns it is on disk, and the messages may be acknowledged. Raises StoreError; then the batch
     was counted wholly (only the commit's answer was lost) or not at all, and may be tried again: reports
     counted before are then duplicates. Where one device's numbers fail, only its reports are rejected.
+    record_time: record in the same transaction that counting works at this time, where that is possible.
     """
     candidates, rejects = screen(messages, fleets, now.astimezone(datetime.UTC).date())
     room = None
@@ -382,6 +394,9 @@ def ingest(
                 faults.update(e.faults)
                 seen = {key: numbers for key, numbers in seen.items() if key not in faults}
         rejects += settled.rejects
+        unrecorded = _record_time(transaction, now) if record_time else ""
+    if unrecorded:
+        log.error("%s", unrecorded)
     for (fleet, name, _), fault in faults.items():
         log.error(
             "the numbers of a device of fleet %s that reports to %s are damaged (%r): its reports are not "

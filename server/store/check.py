@@ -4,6 +4,7 @@ Above all, every report in a histogram is a number in a dedupe set, and the othe
 counted twice, or acknowledged and lost, breaks that.
 """
 
+import datetime
 import math
 import re
 from collections import Counter
@@ -54,6 +55,7 @@ def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> 
         counted = _histograms(rows, {v.id: v for v in versions}, wrong)
         wrong += _totals(*_erased(connection, versions, counted, accepted))
         wrong += _devices(connection)
+        wrong += _interruptions(connection)
         table = schema.dedupe
         devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
         heard = connection.scalar(select(func.count()).select_from(devices)) or 0
@@ -193,3 +195,20 @@ def _devices(connection: Connection) -> Iterator[str]:
     query = select(func.count()).select_from(rejects).where(rejects.c.count < 0)
     if n := connection.scalar(query):
         yield f"{n:,} counters of rejected reports are negative"
+
+
+def _interruptions(connection: Connection) -> Iterator[str]:
+    times = connection.scalars(select(schema.counting.c.alive)).all()
+    if len(times) != 1 or not (times[0] is None or (isinstance(times[0], int) and 0 <= times[0] < 1 << 32)):
+        texts = ", ".join(map(str, times)) or "missing"
+        yield f"the time at which counting last worked must be one unix time, and is {texts}"
+    days = connection.scalars(select(schema.interruption.c.day)).all()
+    if n := sum(not _is_day(day) for day in days):
+        yield f"interrupted days that are not dates, such as 2026-11-21: {n:,}"
+
+
+def _is_day(day: object) -> bool:
+    try:
+        return isinstance(day, str) and datetime.date.fromisoformat(day).isoformat() == day
+    except ValueError:
+        return False

@@ -193,6 +193,7 @@ class Database:
             if version is None:
                 schema.metadata.create_all(connection)
                 connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
+                connection.execute(schema.counting.insert().values(alive=None))
                 return 0
             if schema.BASELINE <= version < schema.VERSION:
                 from . import migrations  # here, because every start would pay for Alembic's import
@@ -311,6 +312,11 @@ def insert_erased(connection: Connection) -> Any:
     highest = case((new.highest > own.highest, new.highest), else_=own.highest)
     both = {"highest": highest, "reports": own.reports + new.reports}
     return statement.on_conflict_do_update(index_elements=["mark"], set_=both)
+
+
+def insert_interruptions(connection: Connection) -> Any:
+    """Return an INSERT of interrupted days; a day that is there stays."""
+    return _insert(connection, schema.interruption).on_conflict_do_nothing()
 
 
 def _set_up_sqlite(connection: Any, record: Any) -> None:

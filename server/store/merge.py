@@ -18,6 +18,7 @@ from sqlalchemy import Column, Connection, func, select, update
 from ..errors import HushmoteError
 from ..wire.limits import GRACE_DAYS
 from . import schema
+from .counting import add_interruptions
 from .database import insert_devices, insert_erased
 from .number_set import NumberSet
 from .rows import Rows
@@ -79,7 +80,8 @@ def merge(
     Where the target has an experiment's name, the target's current version and expiry stay; otherwise the
     first source's come along. The same holds for a version's unit, purpose and owner: the target's own stays,
     an empty one comes from the first source that has it. A device that is revoked in any of them is
-    revoked. Sources are read as they were at one moment and are not changed. dry_run: do it all and undo it,
+    revoked. A day that is interrupted in any of them is interrupted: its counts lack a part. Sources are
+    read as they were at one moment and are not changed. dry_run: do it all and undo it,
     to say what would be added.
     advance: called with each further share of the work that is done, 0 to 1.
     Rejects are added unchecked: nothing tells whether they were added before, so a source with nothing else
@@ -147,6 +149,7 @@ class _Merge:
         self._add_erased()
         self._add_histograms(rows, ids)
         self._add_rejects()
+        self._add_interruptions()
 
     def _add_fleets(self) -> None:
         table = schema.fleet
@@ -295,6 +298,11 @@ class _Merge:
         rejects = {(fleet, reason): count for fleet, reason, count in self._connection.execute(query)}
         self._write({}, {}, rejects)
         self._totals["rejects"] += sum(rejects.values())
+
+    def _add_interruptions(self) -> None:
+        with self._source.legible():
+            days = sorted(self._connection.scalars(select(schema.interruption.c.day)))
+        add_interruptions(self._target, days)
 
 
 def _decoded(text: str, beyond: bytes | None, accepted: int) -> NumberSet:

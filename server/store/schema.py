@@ -1,14 +1,14 @@
 """The store's tables, one schema for SQLite and PostgreSQL.
 
 No column links a device to a code, a value, an address or a time: `dedupe` knows devices and numbers,
-`histogram` codes and windows, and nothing joins them; `erased` knows neither. Every version of this schema
-is a step in `migrations`.
+`histogram` codes and windows, and nothing joins them; `erased` knows neither. `counting` and `interruption`
+are about the whole store. Every version of this schema is a step in `migrations`.
 """
 
 import sqlalchemy as sa
 from sqlalchemy import event
 
-VERSION = 8
+VERSION = 9
 BASELINE = 5
 """The oldest version that can be upgraded: earlier ones were never released."""
 
@@ -126,4 +126,12 @@ erased = sa.Table(
     sa.Column("highest", sa.BigInteger, nullable=False),
     sa.Column("reports", sa.BigInteger, nullable=False),  # that were counted, and are in histogram still
     sqlite_with_rowid=False,
+)
+
+# One row: the minute in which counting was last known to work, unix seconds; null: it has not counted yet.
+counting = sa.Table("counting", metadata, sa.Column("alive", sa.BigInteger))
+
+# Days, UTC, on which counting was down for more than an hour, or the backlog arrived: 2026-11-21.
+interruption = sa.Table(
+    "interruption", metadata, sa.Column("day", sa.String(10), primary_key=True), sqlite_with_rowid=False
 )

@@ -19,6 +19,7 @@ from ..wire.experiments import OwnCodeRefused, parse_experiment
 from ..wire.limits import GRACE_DAYS
 from ..wire.topics import check_device, check_fleet
 from . import schema
+from .counting import record_counting
 from .database import Database, StoreError, insert_devices
 from .number_set import NumberSet
 from .rows import window_counts
@@ -388,6 +389,28 @@ class Store(Database):
             self.check_version(connection)
             self.hold_for_counting(connection)
             yield IngestTransaction(connection)
+
+    # Interruptions
+
+    def record_counting(self, now: datetime.datetime) -> None:
+        """Record that counting works, without a batch; see IngestTransaction.record_time."""
+        with self.legible(), self.writing() as connection:
+            self.check_version(connection)
+            record_counting(connection, now)
+
+    def counting_time(self) -> datetime.datetime | None:
+        """Return the minute in which counting was last known to work, UTC, or None if it has not yet."""
+        with self.legible():
+            for (alive,) in self.read(select(schema.counting.c.alive)):
+                if alive is not None:
+                    return datetime.datetime.fromtimestamp(alive, datetime.UTC)
+        return None
+
+    def interrupted_days(self) -> frozenset[datetime.date]:
+        """Return the days, UTC, on which counting was down for over an hour, or a backlog arrived."""
+        with self.legible():
+            rows = self.read(select(schema.interruption.c.day))
+            return frozenset(datetime.date.fromisoformat(day) for (day,) in rows)
 
     # Whole stores
 

@@ -3,14 +3,17 @@
 SQLAlchemy Core, in statements that SQLite and PostgreSQL share.
 """
 
+import datetime
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import ARRAY, Connection, LargeBinary, Table, Text, bindparam, cast, func, select, true
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import SQLAlchemyError
 
 from . import schema
+from .counting import record_counting
 from .database import StoreError
 from .number_set import NumberSet
 
@@ -25,6 +28,10 @@ class NumbersFault(StoreError):
     def __init__(self, faults: Mapping[DedupeKey, Exception]) -> None:
         super().__init__(f"the report numbers of {len(faults):,} devices cannot be kept")
         self.faults = faults
+
+
+class TimeNotRecorded(StoreError):
+    """The time at which counting works could not be recorded; the rest of its transaction is not affected."""
 
 
 class IngestTransaction:
@@ -127,6 +134,24 @@ class IngestTransaction:
         self._upsert(schema.dedupe, rows)
         self._upsert(schema.histogram, [(*key, count) for key, count in counts.items()])
         self._upsert(schema.reject, [(*key, count) for key, count in rejects.items()])
+
+    def record_time(self, now: datetime.datetime) -> None:
+        """Record that counting works at this time; to be called last, as other aggregators share the row.
+
+        Raises TimeNotRecorded where only this fails: then the transaction may go on and be committed.
+        """
+        savepoint = self._connection.begin_nested()
+        try:
+            record_counting(self._connection, now)
+            savepoint.commit()
+        except (SQLAlchemyError, TypeError, ValueError) as e:
+            # Raises, and so undoes the batch, where the database has already given up the whole transaction.
+            savepoint.rollback()
+            cause = str(getattr(e, "orig", None) or e).strip().split("\n")[0]
+            raise TimeNotRecorded(
+                f"the time at which counting works cannot be recorded ({cause}): grant the right to, or run "
+                "`hushmote store check`"
+            ) from None
 
     def _upsert(self, table: Table, rows: list[tuple[Any, ...]]) -> None:
         if not rows:

@@ -27,7 +27,7 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, report, topics
 
 DATA = Path(__file__).parents[2] / "data"
-REPORTS = {5: 203, 6: 203, 7: 203}  # in a store of each version
+REPORTS = {5: 203, 6: 203, 7: 203, 8: 203}  # in a store of each version
 NOW = datetime.datetime(2026, 11, 22, 8, tzinfo=datetime.UTC)
 
 
@@ -133,7 +133,14 @@ def described(url):
 
 
 # Schema version -> table -> the columns that it brought to tables that were there.
-NEW_COLUMNS = {6: {"dedupe": {"beyond"}}, 7: {"experiment": {"asked"}}, 8: {"experiment": {"keep", "erased"}}}
+NEW_COLUMNS = {
+    6: {"dedupe": {"beyond"}},
+    7: {"experiment": {"asked"}},
+    8: {"experiment": {"keep", "erased"}},
+    9: {},
+}
+# Schema version -> table that it brought -> its rows in a store that has just been upgraded.
+NEW_TABLES = {8: {"erased": []}, 9: {"counting": [{"alive": None}], "interruption": []}}
 
 
 def test_an_upgrade_that_is_asked_for_keeps_all_and_makes_exactly_the_schema_of_a_new_store(
@@ -150,7 +157,9 @@ def test_an_upgrade_that_is_asked_for_keeps_all_and_makes_exactly_the_schema_of_
     after = content(old)
     assert after.pop("schema_version")[1] == [{"version": schema.VERSION}]
     assert before.pop("schema_version")[1] == [{"version": version}]
-    assert after.pop("erased")[1] == []
+    for step in range(version + 1, schema.VERSION + 1):
+        for table, rows in NEW_TABLES.get(step, {}).items():
+            assert after.pop(table)[1] == rows
     steps = (NEW_COLUMNS[step] for step in range(version + 1, schema.VERSION + 1))
     for table, added in (brought for step in steps for brought in step.items()):
         columns, rows = after[table]

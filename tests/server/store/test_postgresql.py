@@ -334,6 +334,33 @@ def test_the_analyst_s_role_reads_histograms_and_no_device(roles):
             ingest.ingest(store, [message("a", 2)], ingest.fleets(store), NOW)
 
 
+class TestCountingTimeByRole:
+    @pytest.fixture
+    def later(self):
+        return NOW + datetime.timedelta(days=1)
+
+    def test_the_aggregators_role_records_it(self, roles, later, caplog):
+        with Store(roles["serve"]) as store:
+            for number, time in ((1, NOW), (2, later)):
+                batch = [message("a", number)]
+                assert ingest.ingest(store, batch, ingest.fleets(store), time, record_time=True).accepted == 1
+            assert store.interrupted_days() == {NOW.date(), later.date()}
+            store.record_counting(later + datetime.timedelta(minutes=1))
+            with fails("permission denied"), store.writing() as connection:
+                connection.exec_driver_sql("DELETE FROM interruption")
+        assert not caplog.records
+
+    def test_the_analysts_role_only_reads_it(self, roles, later):
+        with Store(roles["serve"]) as store:
+            for time in (NOW, later):
+                store.record_counting(time)
+        with Store(roles["read"], create=False) as store:
+            assert store.interrupted_days() == {NOW.date(), later.date()}
+            assert store.counting_time() == later.replace(second=0, microsecond=0)
+            with fails("permission denied for table counting"):
+                store.record_counting(later)
+
+
 def test_only_the_owner_makes_a_store(postgres, postgres_url):
     name = postgres_url.rpartition("/")[2]
     postgres.execute(f"CREATE ROLE {name}_nobody LOGIN")

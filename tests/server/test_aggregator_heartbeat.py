@@ -1,0 +1,121 @@
+"""An aggregator records when counting works, and so the days on which it was down, at a real broker."""
+
+import datetime
+
+import pytest
+from running import running, until
+from traffic import counted, crowd, publish, total
+
+from hushmote.server.ingest.clock import HurryingClock
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+EVENING = datetime.datetime(2026, 11, 21, 23, 10, tzinfo=datetime.UTC)
+TODAY, TOMORROW = datetime.date(2026, 11, 21), datetime.date(2026, 11, 22)
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.time = EVENING
+
+    def __call__(self) -> datetime.datetime:
+        return self.time
+
+    def advance(self, minutes: int) -> None:
+        self.time += datetime.timedelta(minutes=minutes)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def broker():
+    with MosquittoBroker(port=free_port()) as broker:
+        yield broker
+
+
+class TestInterruption:
+    def down(self, store, broker, clock, minutes):
+        """Count, be away for so long while reports arrive, and count those."""
+        messages, _ = crowd(20)
+        with running(store, broker, clock=clock, client_id="one") as aggregator:
+            publish(broker, messages[:10])
+            until(lambda: total(aggregator) == 10, aggregator.counters)
+        publish(broker, messages[10:])
+        clock.advance(minutes)
+        with running(store, broker, clock=clock, client_id="one") as aggregator:
+            until(lambda: total(aggregator) == 10, aggregator.counters)
+        assert counted(store) == 20
+        assert store.counting_time() == clock.time
+
+    def test_of_50_minutes_records_no_day(self, store, broker, clock):
+        self.down(store, broker, clock, 50)
+        assert store.interrupted_days() == frozenset()
+
+    def test_of_two_hours_over_midnight_records_both_days(self, store, broker, clock):
+        self.down(store, broker, clock, 120)
+        assert store.interrupted_days() == {TODAY, TOMORROW}
+
+    def test_by_a_broker_that_is_away_records_the_days(self, store, broker, clock):
+        with running(store, broker, clock=clock) as aggregator:
+            publish(broker, crowd(10)[0])
+            until(lambda: total(aggregator) == 10, aggregator.counters)
+            broker.terminate()
+            until(lambda: not aggregator.condition.connected, "the loss is not noticed")
+            clock.advance(120)
+            broker.start()
+            until(lambda: store.interrupted_days() == {TODAY, TOMORROW}, store.interrupted_days)
+
+
+class TestIdle:
+    def test_records_the_time_and_no_day(self, store, broker, clock):
+        with running(store, broker, clock=clock) as aggregator:
+            publish(broker, crowd(10)[0])
+            until(lambda: total(aggregator) == 10, aggregator.counters)
+            for _ in range(4):
+                clock.advance(45)
+                until(lambda: store.counting_time() == clock.time, store.counting_time)
+            assert aggregator.counters.batches >= 1
+        assert clock.time.date() == TOMORROW
+        assert store.interrupted_days() == frozenset()
+
+    def test_a_failure_stops_no_count(self, store, broker, clock):
+        with running(store, broker, clock=clock) as aggregator:
+            publish(broker, crowd(10)[0])
+            until(lambda: total(aggregator) == 10, aggregator.counters)
+            turned_at = clock.time
+            with store.writing() as connection:
+                connection.exec_driver_sql("ALTER TABLE counting RENAME TO lost")
+            clock.advance(20)
+            until(lambda: "cannot be recorded" in aggregator.condition.state, aggregator.condition)
+            publish(broker, crowd(20, prefix="e")[0])
+            until(lambda: total(aggregator) == 30, aggregator.counters)
+            assert aggregator.counters.failures == 0
+            with store.writing() as connection:
+                connection.exec_driver_sql("ALTER TABLE lost RENAME TO counting")
+            assert store.counting_time() == turned_at
+            clock.advance(20)
+            until(lambda: store.counting_time() == clock.time, store.counting_time)
+        assert counted(store) == 30
+
+    def test_a_clock_that_moves_back_records_nothing(self, store, broker, clock):
+        with running(store, broker, clock=clock) as aggregator:
+            publish(broker, crowd(10)[0])
+            until(lambda: total(aggregator) == 10, aggregator.counters)
+            clock.advance(-300)
+            publish(broker, crowd(10, prefix="e")[0])
+            until(lambda: total(aggregator) == 20, aggregator.counters)
+        assert (store.counting_time(), store.interrupted_days()) == (EVENING, frozenset())
+
+
+class TestSimulatedDays:
+    def test_are_not_interrupted(self, store, broker):
+        with running(store, broker, clock=HurryingClock(3, day_s=1)) as aggregator:
+            for prefix in "abc":
+                publish(broker, crowd(5, prefix=prefix)[0])
+                until(lambda: aggregator.condition.uncommitted == 0, aggregator.counters)
+            until(lambda: total(aggregator) == 15, aggregator.counters)
+        assert (store.counting_time(), store.interrupted_days()) == (None, frozenset())

@@ -405,8 +405,8 @@ class _Asker:
     def _too_few(self, of: FleetEstimate, ask: Ask, width: float, scale: float, unit: str | None) -> str:
         half, reports = rounded_target(scale), of.reports
         needed = _needed(of, ask, half / scale, width / scale)
-        size, of = (100 * half, "points") if unit is None else (half, unit)
-        target = f"±{words.reading(size, of, self.write)}"
+        size, noun = (100 * half, "points") if unit is None else (half, unit)
+        target = f"±{words.reading(size, noun, self.write)}"
         at, there, windows = self._facts.at, tuple(self.whole.there), self.chosen.selection.windows
         period, days = self._period, None
         if period is None or not {*completed(there, at)} - {*windows}:  # it grows with the running window

@@ -223,9 +223,10 @@ class _Fit:
         root: Floats = np.sqrt(np.where(tells, information, 1.0))
         z = np.where(tells, numerator / root, 0.0)
         # A day's coefficient is w (1 - part) from day k on and -w part before it.
-        late, early = (1 - part) ** 3, part**3
-        rising = (up * late + (all_down - down) * early).sum(axis=1)
-        falling = (down * late + (all_up - up) * early).sum(axis=1)
+        late: Floats = np.power(1 - part, 3)
+        early: Floats = np.power(part, 3)
+        rising: Floats = (up * late + (all_down - down) * early).sum(axis=1)
+        falling: Floats = (down * late + (all_up - up) * early).sum(axis=1)
         skew = np.where(z > 0, rising, falling) / (root * root * root)
         z = np.copysign(_without_skew(np.abs(z), np.where(tells, skew, 0.0)), z)
         return _Fit(z, numerator, information, int((weight > 0).sum()))

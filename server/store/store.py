@@ -333,10 +333,6 @@ class Store(Database):
                 return version
         raise VersionRefused(f"fleet {fleet} has no experiment with digest {digest.hex()}")
 
-    def interrupted_days(self) -> frozenset[datetime.date]:
-        """Return the days, UTC, on which counting was interrupted."""
-        return frozenset()
-
     def rejects(self) -> dict[str, dict[str, int]]:
         """Return fleet -> reason -> reports that were not counted; the fleet is "" where it is not known."""
         rejects: dict[str, dict[str, int]] = {}

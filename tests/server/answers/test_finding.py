@@ -19,11 +19,13 @@ import hushmote
 from hushmote.server.answers.ask import EstimateQuestion, ask
 from hushmote.server.answers.finding import Finding, Findings, find, reports_a_day
 from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.rows import Row
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.results.result import result_of
 from hushmote.server.store.store import Store
 from hushmote.server.wire.experiments import parse_experiment
+from hushmote.server.words.findings import amount
 
 NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
 ROOM = number_json(
@@ -72,8 +74,8 @@ class TestSentence:
         whole = findings(store, "room")
         share, median, mean = whole.findings
         assert re.fullmatch(
-            r"8 °C and above: 8\d\.\d% of devices \(8\d\.\d to 8\d\.\d%\), 21 to 27 Nov\. "
-            r"Up from 1\d\.\d% before 13 Nov \(certain\)\.",
+            r"8 °C and above: 8\d% of devices \(8\d to 8\d%\), 21 to 27 Nov\. "
+            r"Up from 1\d% before 13 Nov \(certain\)\.",
             share.sentence,
         )
         assert re.fullmatch(
@@ -107,7 +109,7 @@ class TestSentence:
         assert (finding.direction, finding.since) == ("", None)
 
     @pytest.mark.parametrize(
-        ("shares", "start"), [([1, 0], "Yes: up to "), ([0, 1], "Yes: at least ")], ids=["none", "all"]
+        ("shares", "start"), [([1, 0], "Yes: fewer than "), ([0, 1], "Yes: more than ")], ids=["none", "all"]
     )
     def test_ends_of_the_scale_are_bounds(self, store: Store, shares: list[int], start: str):
         fill(store, "home", YES, {days(1)[0]: 3000}, shares)
@@ -136,6 +138,30 @@ class TestSentence:
         for hour, silent in ((datetime.timedelta(hours=35), False), (datetime.timedelta(hours=36), True)):
             sentence = findings(store, "door", at=NOW + hour).sentence
             assert sentence.endswith(" Last report 27 Nov.") == silent
+
+
+class TestAmount:
+    @pytest.mark.parametrize(
+        ("value", "low", "high", "text"),
+        [
+            (0.19, 0.18, 0.20, "19% of devices (18 to 20%)"),
+            (0.235, 0.17, 0.30, "24% of devices (17 to 30%)"),
+            (0.052, 0.031, 0.072, "5% of devices (3 to 8%)"),
+            (0.0412, 0.0411, 0.0413, "4.12% of devices (4.11 to 4.13%)"),
+            (0.02, -0.03, 0.068, "fewer than 7% of devices"),
+            (0.0, -0.001, 0.0, "fewer than 0.1% of devices"),
+            (-0.2, -0.3, -0.1, "fewer than 0.1% of devices"),
+            (0.98, 0.95, 1.01, "more than 95% of devices"),
+            (1.0, 0.99999, 1.00001, "more than 99.9% of devices"),
+            (1.2, 1.1, 1.3, "more than 99.9% of devices"),
+            (0.5, -0.1, 1.1, "any share of devices"),
+        ],
+    )
+    def test_share_reads_with_its_interval(self, value: float, low: float, high: float, text: str):
+        assert amount(Row("", value, low, high), None) == text
+
+    def test_reading_keeps_its_unit(self):
+        assert amount(Row("", 21.58, 21.01, 22.14), "°C") == "21.6 °C (21.0 to 22.1)"
 
 
 class TestTooFew:
@@ -239,7 +265,7 @@ class TestKinds:
         assert said["room"].sentence.startswith("Median: ")
         assert said["crash"].sentence.startswith("Most common is 1.0.0…: ")
         pair = (
-            r"crashed=yes: (49|50|51)\.\d% \(.* to .*%\) with version=1\.0; up to .*% with version=.*, "
+            r"crashed=yes: (49|50|51)% \(.* to .*%\) with version=1\.0; fewer than .*% with version=.*, "
             r"19 to 21 Nov\. They differ \(certain\)\. Last report 21 Nov\."
         )
         assert re.fullmatch(pair, said["crash_by_version"].sentence)

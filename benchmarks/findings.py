@@ -1,62 +1,269 @@
-"""Does a finding say "moved" honestly: fleets with and without a change, looked at after each day.
+"""Findings over a year of daily looks: false alarms, changes that are found, and their sizes.
 
-    python benchmarks/findings.py [--quick]
+    python benchmarks/findings.py [--quick] [constant] [rhythm] [steps] [differences]
 
-2,000 fleets of yes or no (ε 1, randomized response, 4,000 reports a day, 30 days), two fifths say yes. Each
-day ends with a look. With a change, its size is what a day's plan asks for: half the interval of one day's
-share, from the second ten days on, or spread over all days. Writes benchmarks/results/findings.json; --quick
-takes a tenth of the fleets.
+4,000 fleets of each kind, with randomized response at ε = 1 and 4,000 reports a day if nothing else is said.
+"constant": fleets in which nothing changes for 365 days, over one question, three questions, two versions, a
+median, a mean, a pair's shares, few and rare answers. "rhythm": day and night, weekdays and weekends, for six
+weeks. "steps": half the width of a day's interval, on seven days; the interval of the reported size; and the
+step that is said to be detectable. "differences": a pair's two shares, which do not differ, compared each day
+over the newest seven days, for 365 days and 400 fleets. Writes benchmarks/results/findings.json.
 """
 
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 import numpy as np
-from draws import counts_by_law
 from published import experiment
 from results_file import Options, run
 
-from hushmote.server.answers.finding import changed, looks, thirds
-from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.device.ldp_client import Experiment
+from hushmote.server import special
+from hushmote.server.answers.daily import Series, below_edge, scan_quantile
 from hushmote.server.estimate import estimate
-from hushmote.server.experiments.asks import asks_of
+from hushmote.server.estimate.conditional import difference_of_two
+from hushmote.server.estimate.daily import DayCounts, VersionDays, Weights
+from hushmote.server.estimate.detector import Scan, false_alarm_chance, scan
+from hushmote.server.mechanisms import mechanism_of
+from hushmote.server.wire.experiments import parse_experiment
 
-DAYS, REPORTS, FLEETS = 30, 4_000, 2_000
-EXPERIMENT = experiment("rr", 2, 1_000_000)
-
-
-def said_to_move(shares: np.ndarray, rng: np.random.Generator) -> tuple[bool, bool]:
-    """Whether a fleet, with these shares of the higher half a day, is said to move: ever, and at the end."""
-    days = [counts_by_law(EXPERIMENT, np.array([1 - x, x]), REPORTS, rng) for x in shares]
-    (ask,) = asks_of(EXPERIMENT, ["500:"])
-    moved = now = False
-    for seen in range(2, len(days) + 1):
-        sides = [
-            estimate(EXPERIMENT, np.sum([days[int(i)] for i in part], axis=0))
-            for part in thirds([str(i) for i in range(seen)])
-        ]
-        before, after = (FleetEstimate(one) for one in sides)
-        change = changed(ask, before, after, looks(seen))
-        assert change is not None
-        now = change[1] < 0.05
-        moved |= now
-    return moved, now
+YEAR, SIX_WEEKS, MONTH = 365, 42, 30
+FLEETS, REPORTS = 4_000, 4_000
+STEP_DAYS = (3, 5, 10, 15, 20, 25, 27)
+RR = experiment("rr", 2, 1_000_000)
+SHARP = experiment("rr", 2, 2_000_000)
+LABELS = experiment("grr", 4, 1_000_000)
+TREE = experiment("hh", 16, 1_000_000, fanout=4, cells=[4, 5])
+PAIR = parse_experiment(
+    b'{"v":1,"name":"pair","type":"pair","of":[{"name":"version","type":"choice","labels":["a","b"]},'
+    b'{"name":"crashed","type":"bool"}],"mechanism":"views","views":[[0],[1],[0,1]],"cells":[3,2,6],'
+    b'"epsilon":2000000,"budget":{"rule":"sum","cap":2000000},"window":"day"}'
+)
 
 
-def rows(options: Options) -> list[dict]:
-    """The shares of fleets that are said to move."""
-    rng, fleets = np.random.default_rng(), FLEETS // 10 if options.quick else FLEETS
-    low, high = estimate(EXPERIMENT, np.array([REPORTS // 2, REPORTS // 2])).range(1, 2).interval()
-    planned, days = (high - low) / 2, np.arange(DAYS)
-    cases = {
-        "nothing changes": 0 * days,
-        "a step of the planned size": planned * (days >= DAYS // 3),
-        "a drift of 1.5 times that": 1.5 * planned * days / (DAYS - 1),
-    }
-    found: list[dict] = []
-    for name, change in cases.items():
-        told = np.array([said_to_move(0.4 + change, rng) for _ in range(fleets)])
-        numbers = {"ever_said": told[:, 0].mean(), "said_at_the_end": told[:, 1].mean()}
-        found.append({"case": name, "fleets": fleets, "planned": planned} | numbers)
-    return found
+@dataclass(frozen=True)
+class Fleet:
+    """The histograms of a version, shape (days, codes)."""
+
+    experiment: Experiment
+    days: np.ndarray
+
+    def version(self, first: int = 0) -> VersionDays:
+        day, code = np.nonzero(self.days)
+        return VersionDays(self.experiment, day + first, code, self.days[day, code])
+
+
+def fleet(e: Experiment, shares: np.ndarray, rng: np.random.Generator, reports: int = REPORTS) -> Fleet:
+    """A fleet with these shares of the values, shape (domain,) or (days, domain)."""
+    laws = np.atleast_2d(np.array([mechanism_of(e).code_law(one) for one in np.atleast_2d(shares)]))
+    return Fleet(e, rng.multinomial(reports, laws / laws.sum(axis=1, keepdims=True)))
+
+
+def counts(*fleets: tuple[Fleet, int]) -> DayCounts:
+    """The days of several versions, each with its first day."""
+    days = max(len(one.days) + first for one, first in fleets)
+    return DayCounts(np.arange(days), tuple(one.version(first) for one, first in fleets))
+
+
+def scanned(days: DayCounts, weights: Weights, questions: int = 1) -> Scan:
+    series = days.series(weights)
+    return scan(lambda _: series, len(days.weekdays), questions)
+
+
+def constant(shares: Sequence[float] | np.ndarray, days: int) -> np.ndarray:
+    return np.tile(np.asarray(shares, float), (days, 1))
+
+
+def upper(index: int) -> Weights:
+    """The share of one value."""
+    return lambda of: below_edge(of, index + 1) - below_edge(of, index)
+
+
+def middles(of: Experiment) -> np.ndarray:
+    return (np.arange(of.domain) + 0.5)[:, None]
+
+
+def given(first: int) -> Weights:
+    """The share of the second part among those with one value of the first."""
+
+    def weights(of: Experiment) -> np.ndarray:
+        index = np.arange(of.domain)
+        chosen = (index // 2 == first).astype(float)
+        return np.stack([chosen * (index % 2), chosen], axis=1)
+
+    return weights
+
+
+def bell(domain: int) -> np.ndarray:
+    shares = np.exp(-0.5 * ((np.arange(domain) - 6.3) / 2) ** 2)
+    return shares / shares.sum()
+
+
+def median_scan(one: Fleet) -> Scan:
+    windows = tuple((f"{day}",) for day in range(len(one.days)))
+
+    def pooled(chosen: Sequence[str]):
+        return estimate(one.experiment, one.days[[int(window) for window in chosen]].sum(axis=0))
+
+    series = Series(datetime.date(2026, 1, 1), counts((one, 0)), windows, 0)
+    return scan_quantile(series, 0.5, pooled, 1)[0]
+
+
+def one_question(rng: np.random.Generator) -> bool:
+    return bool(scanned(counts((fleet(RR, constant([0.6, 0.4], YEAR), rng), 0)), upper(1)).changes)
+
+
+def three_questions(rng: np.random.Generator) -> bool:
+    days = counts((fleet(LABELS, constant([0.4, 0.3, 0.2, 0.1], YEAR), rng), 0))
+    return any(scanned(days, upper(i), 3).changes for i in range(3))
+
+
+def two_versions(rng: np.random.Generator) -> bool:
+    """The second one, with twice the ε, replaces the first within 30 days."""
+    old = fleet(RR, constant([0.6, 0.4], 200), rng, 2_000)
+    new = fleet(SHARP, constant([0.6, 0.4], YEAR - 170), rng, 2_000)
+    return bool(scanned(counts((old, 0), (new, 170)), upper(1)).changes)
+
+
+def median(rng: np.random.Generator) -> bool:
+    return bool(median_scan(fleet(TREE, constant(bell(16), YEAR), rng)).changes)
+
+
+def mean(rng: np.random.Generator) -> bool:
+    return bool(scanned(counts((fleet(TREE, constant(bell(16), YEAR), rng), 0)), middles).changes)
+
+
+def pair(rng: np.random.Generator) -> bool:
+    """Two shares and their difference are three comparisons; version b goes from 10% to 60%."""
+    b = np.linspace(0.1, 0.6, YEAR)
+    crash = np.array([0.9, 0.1])
+    shares = np.concatenate(
+        [np.outer(0.95 - b, crash), np.outer(b, crash), np.full((YEAR, 2), 0.025)], axis=1
+    )
+    days = counts((fleet(PAIR, shares, rng), 0))
+    return any(scanned(days, given(i), 3).changes for i in range(2))
+
+
+def few_reports(rng: np.random.Generator) -> bool:
+    return bool(scanned(counts((fleet(RR, constant([0.6, 0.4], YEAR), rng, 20), 0)), upper(1)).changes)
+
+
+def rare_answers(rng: np.random.Generator) -> bool:
+    """0.1% at ε = 8: a few reports a day say yes."""
+    e = experiment("rr", 2, 8_000_000)
+    return bool(scanned(counts((fleet(e, constant([0.999, 0.001], YEAR), rng), 0)), upper(1)).changes)
+
+
+CONSTANT: dict[str, Callable[[np.random.Generator], bool]] = {
+    "one question": one_question,
+    "three questions": three_questions,
+    "two versions": two_versions,
+    "a median": median,
+    "a mean": mean,
+    "a pair's shares": pair,
+    "20 reports a day": few_reports,
+    "rare answers": rare_answers,
+}
+
+
+def day_and_night(rng: np.random.Generator) -> bool:
+    """20% by day and 40% by night, summed to days; a day's hours add up to 4,000 reports."""
+    day = fleet(RR, constant([0.8, 0.2], SIX_WEEKS), rng, REPORTS // 2)
+    night = fleet(RR, constant([0.6, 0.4], SIX_WEEKS), rng, REPORTS // 2)
+    return bool(scanned(counts((Fleet(RR, day.days + night.days), 0)), upper(1)).changes)
+
+
+def weekends(rng: np.random.Generator) -> bool:
+    """40% on weekdays, 20% at weekends."""
+    share = np.where(np.arange(SIX_WEEKS) % 7 < 5, 0.4, 0.2)
+    return bool(scanned(counts((fleet(RR, np.stack([1 - share, share], axis=1), rng), 0)), upper(1)).changes)
+
+
+def ever(kinds: dict[str, Callable[[np.random.Generator], bool]], fleets: int) -> list[dict]:
+    rng, rows = np.random.default_rng(), list[dict]()
+    for name, draw in kinds.items():
+        alarms = sum(draw(rng) for _ in range(fleets))
+        low, high = (float(special.betaincinv(*of)) for of in _ends(alarms, fleets))
+        rows.append(
+            {"kind": name, "fleets": fleets, "reported": alarms / fleets, "low99": low, "high99": high}
+        )
+    return rows
+
+
+def _ends(count: int, of: int) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """Arguments of the inverse beta distribution for an interval of 99% (Clopper and Pearson 1934)."""
+    return (max(count, 1e-9), of - count + 1, 0.005), (count + 1, max(of - count, 1e-9), 0.995)
+
+
+def constant_rows(options: Options) -> list[dict]:
+    """Fleets in which nothing changes, reported to have changed within a year."""
+    return ever(CONSTANT, FLEETS // 100 if options.quick else FLEETS)
+
+
+def rhythm_rows(options: Options) -> list[dict]:
+    """Fleets with a rhythm that stays the same, reported to have changed within six weeks."""
+    kinds = {"day and night": day_and_night, "weekends": weekends}
+    return ever(kinds, FLEETS // 100 if options.quick else FLEETS)
+
+
+def step_rows(options: Options) -> list[dict]:
+    """Steps of half the width of a day's interval, found by a look up to day 30."""
+    rng, fleets = np.random.default_rng(), FLEETS // 100 if options.quick else FLEETS
+    step = 1.96 * math.sqrt(
+        mechanism_of(RR).variances(np.array([[0.0], [1.0]]), np.array([0.6, 0.4]))[0] / REPORTS
+    )
+    rows = list[dict]()
+    detectable = scanned(counts((fleet(RR, constant([0.6, 0.4], MONTH), rng), 0)), upper(1)).detectable or 0.0
+    cases = [*((day, step) for day in STEP_DAYS), (MONTH // 2, detectable)]
+    for day, size in cases:
+        share = 0.4 + size * (np.arange(MONTH) >= day)
+        shares = np.stack([1 - share, share], axis=1)
+        scans = [scanned(counts((fleet(RR, shares, rng), 0)), upper(1)) for _ in range(fleets)]
+        changes = [one.changes[0] for one in scans if one.changes]
+        covered = np.mean([one.low <= size <= one.high for one in changes]) if changes else math.nan
+        rows.append(
+            {
+                "day": day,
+                "step": "said to be detectable" if size == detectable else "half a day's interval",
+                "fleets": fleets,
+                "found": len(changes) / fleets,
+                "covered": float(covered),
+                "size_over_step": float(np.mean([one.size for one in changes]) / size)
+                if changes
+                else math.nan,
+            }
+        )
+    return rows
+
+
+def difference_rows(options: Options) -> list[dict]:
+    """Pairs without a difference, said to differ at least once within a year."""
+    rng, fleets = np.random.default_rng(), 4 if options.quick else FLEETS // 10
+    crash = np.array([0.9, 0.1])
+    shares = np.concatenate([np.outer([0.5, 0.45], crash).ravel(), [0.025, 0.025]])
+    above, below = np.zeros((PAIR.domain, 2)), np.zeros((PAIR.domain, 2))
+    for i in range(2):
+        above[:, i], below[:, i] = given(i)(PAIR).T
+    alarms = 0
+    for _ in range(fleets):
+        days = fleet(PAIR, constant(shares, YEAR), rng).days
+        sums = np.cumsum(days, axis=0)
+        for end in range(1, YEAR):
+            week = sums[end] - (sums[end - 7] if end >= 7 else 0)
+            z = abs(float(special.ndtri(difference_of_two(estimate(PAIR, week), above, below).p_value() / 2)))
+            if false_alarm_chance(z, end + 1, 3) < 0.05:
+                alarms += 1
+                break
+    return [{"kind": "a pair's difference", "fleets": fleets, "reported": alarms / fleets}]
 
 
 if __name__ == "__main__":
-    run(__doc__, "findings.json", {"rows": rows})
+    parts = {
+        "constant": constant_rows,
+        "rhythm": rhythm_rows,
+        "steps": step_rows,
+        "differences": difference_rows,
+    }
+    run(__doc__, "findings.json", parts)

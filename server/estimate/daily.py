@@ -7,7 +7,7 @@ A ratio A / B is followed as R + (A - R B) / mean(B), where R is the ratio over 
 in a day's histogram, also when the share B of the devices that it concerns moves.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -115,84 +115,93 @@ class LinearDays:
 
     def level(self, start: int, stop: int) -> float | None:
         """Return the statistic over days start..stop-1 together; None if no day tells it."""
-        together = self._means(start, stop)
-        if together is None:
-            return None
-        reports, above, below = together
+        days, reports = slice(start, stop), self._reports[start:stop]
         total = reports.sum()
-        a, b = float(reports @ above / total), float(reports @ below / total)
+        if not total:
+            return None
+        a, b = (float(reports @ self._sides[side, days] / total) for side in (0, 1))
         return a / b if self.is_ratio and b else a
 
     def view(self, start: int, stop: int) -> View | None:
         """Return days start..stop-1 as seen at the end of the last one; see detector.Days."""
-        together = self._means(start, stop)
-        if together is None:
-            return None
-        reports, above, below = together
+        days, reports = slice(start, stop), self._reports[start:stop]
         total = reports.sum()
+        if not total:
+            return None
+        known = reports > 0
+        above, below = self._sides[:, days]
         ratio, scale = 0.0, 1.0
         if self.is_ratio:
             scale = float(reports @ below / total)
-            _, variance, _ = self._moments(start, stop, 0.0, -1.0)
-            known = np.where(reports > 0, variance, 0.0)
-            if scale <= LEAST_ERRORS * float(np.sqrt((reports / total) ** 2 @ known)):
+            variance = self._second[days] @ self._of_report(start, stop, 0.0, 1.0)[0]
+            if scale <= LEAST_ERRORS * float(np.sqrt((reports / total) ** 2 @ variance)):
                 return None
             ratio = float(reports @ above / total) / scale
-        value, variance, third = self._moments(start, stop, 1.0, ratio)
-        return View(ratio + value / scale, variance / scale**2, third / scale**3)
+        second, third = self._of_report(start, stop, 1.0, ratio)
+        value = ratio + (above - ratio * below) / scale
+        variance = np.where(known, self._second[days] @ second / scale**2, np.inf)
+        return View(value, variance, self._third[days] @ third / scale**3)
 
-    def _means(self, start: int, stop: int) -> tuple[Floats, Floats, Floats] | None:
-        """Reports of each day, and its numerator and denominator; None if no day tells them."""
-        reports, above, below = np.zeros((3, stop - start))
-        for v in self.versions:
-            days = slice(start, stop)
-            n = np.where(v.tells[days], v.reports[days].sum(axis=1), 0.0)
-            reports += n
-            above += n * (v.constant[0] + _mean(v.sums[0, days], v.reports[days]))
-            below += n * (v.constant[1] + _mean(v.sums[1, days], v.reports[days]))
-        if not reports.any():
-            return None
-        return reports, _over(above, reports), _over(below, reports)
+    @cached_property
+    def _own(self) -> list[Floats]:
+        """Reports of each day that tell the statistic, for each version."""
+        return [np.where(v.tells, v.reports.sum(axis=1), 0.0) for v in self.versions]
 
-    def _moments(self, start: int, stop: int, factor: float, ratio: float) -> tuple[Floats, Floats, Floats]:
-        """Value, second and third cumulant of each day of factor times numerator less ratio times
-        denominator.
+    @cached_property
+    def _reports(self) -> Floats:
+        """Reports of each day that tell the statistic, shape (days,)."""
+        return np.sum(self._own, axis=0)
 
-        A day without an estimate has infinite variance.
+    @cached_property
+    def _sides(self) -> Floats:
+        """Numerator and denominator of each day, shape (2, days): versions are weighed by their reports."""
+        parts = [
+            [own * (v.constant[side] + _over(v.sums[side], v.reports).sum(axis=1)) for side in (0, 1)]
+            for v, own in zip(self.versions, self._own, strict=True)
+        ]
+        return _over(np.sum(parts, axis=0), self._reports)
+
+    @cached_property
+    def _second(self) -> Floats:
+        """Weight of the variance of one report of each stratum in that of a day, shape (days, strata)."""
+        return self._power(2)
+
+    @cached_property
+    def _third(self) -> Floats:
+        """The same for third cumulants."""
+        return self._power(3)
+
+    def _power(self, power: int) -> Floats:
+        parts = [
+            _over(_over(own, self._reports)[:, None] ** power, v.reports ** (power - 1))
+            for v, own in zip(self.versions, self._own, strict=True)
+        ]
+        return np.concatenate(parts, axis=1)
+
+    @cached_property
+    def _until(self) -> Floats:
+        """Reports and sums of weights over the days before each one, shape (10, days + 1, strata)."""
+        reports = np.concatenate([v.reports for v in self.versions], axis=1)
+        sums = np.concatenate([v.sums for v in self.versions], axis=2)
+        each = np.concatenate([reports[None], sums])
+        return np.concatenate([np.zeros_like(each[:, :1]), np.cumsum(each, axis=1)], axis=1)
+
+    def _of_report(self, start: int, stop: int, factor: float, ratio: float) -> tuple[Floats, Floats]:
+        """Return variance and third cumulant of one report of each stratum, over some days together.
+
+        They are those of factor times the numerator's weight less ratio times the denominator's.
         """
-        days = slice(start, stop)
-        reports, value, variance, third = np.zeros((4, stop - start))
-        for v in self.versions:
-            n, sums = v.reports[days], v.sums[:, days]
-            own = np.where(v.tells[days], n.sum(axis=1), 0.0)
-            first = factor * sums[0] - ratio * sums[1]
-            constant = factor * v.constant[0] - ratio * v.constant[1]
-            reports += own
-            value += own * (constant + _mean(first, n))
-            of_report = _cumulants(n.sum(axis=0), sums.sum(axis=1), factor, ratio)
-            variance += own**2 * _over(of_report[0], n).sum(axis=1)
-            third += own**3 * _over(of_report[1], n**2).sum(axis=1)
-        known = reports > 0
-        scale = np.where(known, reports, 1.0)
-        return value / scale, np.where(known, variance / scale**2, np.inf), third / scale**3
-
-
-def _mean(sums: Floats, reports: Floats) -> Floats:
-    """Return the sum over strata of each day's mean weight."""
-    return _over(sums, reports).sum(axis=1)
+        reports, *sums = self._until[:, stop] - self._until[:, start]
+        a, b, aa, ab, bb, aaa, aab, abb, bbb = (_over(one, reports) for one in sums)
+        f, r = factor, ratio
+        m1 = f * a - r * b
+        m2 = f**2 * aa - 2 * f * r * ab + r**2 * bb
+        m3 = f**3 * aaa - 3 * f**2 * r * aab + 3 * f * r**2 * abb - r**3 * bbb
+        unbiased = _over(reports, reports - 1)
+        return np.maximum(m2 - m1**2, 0.0) * unbiased, m3 - 3 * m1 * m2 + 2 * m1**3
 
 
 def _over(above: Floats, below: Floats) -> Floats:
+    """Return a ratio, or 0 where the denominator is not positive."""
     above, below = np.broadcast_arrays(above, below)
     return np.divide(above, below, out=np.zeros(below.shape), where=below > 0)
-
-
-def _cumulants(reports: Floats, sums: Floats, factor: float, ratio: float) -> Sequence[Floats]:
-    """Return variance and third central moment of one report in each stratum, over all days together."""
-    f, r = factor, ratio
-    raw1 = f * sums[0] - r * sums[1]
-    raw2 = f**2 * sums[2] - 2 * f * r * sums[3] + r**2 * sums[4]
-    raw3 = f**3 * sums[5] - 3 * f**2 * r * sums[6] + 3 * f * r**2 * sums[7] - r**3 * sums[8]
-    m1, m2, m3 = (_over(raw, reports) for raw in (raw1, raw2, raw3))
-    unbiased = _over(reports, reports - 1)
-    return np.maximum(m2 - m1**2, 0.0) * unbiased, m3 - 3 * m1 * m2 + 2 * m1**3

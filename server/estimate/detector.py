@@ -25,6 +25,7 @@ Analysis", 1985, treat maxima of standardized steps.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -130,9 +131,8 @@ def scan(days_from: Callable[[int], Days | None], count: int, questions: int = 1
     while days is not None and stop <= count:
         fit = _Fit.of(days, start, stop)
         if fit is not None:
-            k = fit.clearest()
             limit = boundary(fit.days + before, questions)
-            if abs(fit.z[k]) > limit:
+            if fit.exceeds(limit):
                 change, stop = _follow(days, start, stop, count, questions, before)
                 changes.append(change)
                 start, before = change.first, 0
@@ -187,16 +187,22 @@ def _finish(
 class _Fit:
     """Steps fitted beside weekday effects, for each first day k = 1..n-1 of a view.
 
-    z            the step over its standard error, corrected for skew; 0 where the days cannot tell
+    raw          the step over its standard error; 0 where the days cannot tell
     numerator    information times step
-    information  1 over the step's variance
+    information  1 over the step's variance; 0 where the days cannot tell
     days         how many days have an estimate
+    part         of each weekday's weight, the part from day k on, shape (n - 1, 7)
+    thirds       third cumulants above 0 and below it, summed from day k on, shape (2, n - 1, 7)
+    all_thirds   the same over all days, shape (2, 7)
     """
 
-    z: Floats
+    raw: Floats
     numerator: Floats
     information: Floats
     days: int
+    part: Floats
+    thirds: Floats
+    all_thirds: Floats
 
     @staticmethod
     def of(days: Days, start: int, stop: int) -> "_Fit | None":
@@ -204,32 +210,43 @@ class _Fit:
         if view is None:
             return None
         n = stop - start
-        weight = np.where(np.isfinite(view.variance) & (view.variance > 0), 1 / view.variance, 0.0)
-        value = np.where(weight > 0, view.value, 0.0)
-        by_weekday = np.zeros((4, n, 7))
-        at = np.arange(n), days.weekdays[start:stop] % 7
-        third = np.where(weight > 0, view.third, 0.0) * weight**3
-        sums = (weight, weight * value, np.maximum(third, 0.0), np.maximum(-third, 0.0))
-        for array, each in zip(by_weekday, sums, strict=True):
-            array[at] = each
-        # From day k on, k = 1..n-1: sums over the days of each weekday.
-        w, wx, up, down = np.cumsum(by_weekday[:, ::-1], axis=1)[:, -2::-1]
-        all_w, all_wx, all_up, all_down = by_weekday.sum(axis=1)
-        part = np.divide(w, all_w, out=np.zeros_like(w), where=all_w > 0)  # of a weekday's weight
+        known = np.isfinite(view.variance) & (view.variance > 0)
+        weight = np.divide(1.0, view.variance, out=np.zeros(n), where=known)
+        third = np.where(known, view.third, 0.0) * weight**3
+        by_weekday = np.zeros((n, 4, 7))
+        at = np.arange(n), slice(None), days.weekdays[start:stop] % 7
+        value = np.where(known, view.value, 0.0)
+        by_weekday[at] = np.stack(
+            [weight, weight * value, np.maximum(third, 0), np.maximum(-third, 0)], axis=1
+        )
+        sums = np.cumsum(by_weekday[::-1], axis=0)[::-1]  # from each day on
+        (all_w, all_wx, *all_thirds), w, wx = sums[0], sums[1:, 0], sums[1:, 1]
+        part = np.divide(w, all_w, out=np.zeros_like(w), where=all_w > 0)
         information = (w - w * part).sum(axis=1)
         numerator = (wx - part * all_wx).sum(axis=1)
-        tells = information > _LEAST_INFORMATION * all_w.sum()
-        information = np.where(tells, information, 0.0)
-        root: Floats = np.sqrt(np.where(tells, information, 1.0))
-        z = np.where(tells, numerator / root, 0.0)
-        # A day's coefficient is w (1 - part) from day k on and -w part before it.
-        late: Floats = np.power(1 - part, 3)
-        early: Floats = np.power(part, 3)
+        information[information <= _LEAST_INFORMATION * all_w.sum()] = 0.0
+        z = np.divide(numerator, np.sqrt(information), out=np.zeros(n - 1), where=information > 0)
+        thirds = sums[1:, 2:].swapaxes(0, 1)
+        return _Fit(z, numerator, information, int(known.sum()), part, thirds, np.array(all_thirds))
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether some step is clearer than a limit."""
+        # The correction never makes a step clearer, so it is not needed where none is clear without it.
+        return bool(np.abs(self.raw).max() > limit and np.abs(self.z).max() > limit)
+
+    @cached_property
+    def z(self) -> Floats:
+        """The step over its standard error, corrected for skew."""
+        # A day's coefficient is its weight times 1 - part from day k on, and times -part before it.
+        late: Floats = np.power(1 - self.part, 3)
+        early: Floats = np.power(self.part, 3)
+        (up, down), (all_up, all_down) = self.thirds, self.all_thirds
         rising: Floats = (up * late + (all_down - down) * early).sum(axis=1)
         falling: Floats = (down * late + (all_up - up) * early).sum(axis=1)
-        skew = np.where(z > 0, rising, falling) / (root * root * root)
-        z = np.copysign(_without_skew(np.abs(z), np.where(tells, skew, 0.0)), z)
-        return _Fit(z, numerator, information, int((weight > 0).sum()))
+        cubes = np.where(self.raw > 0, rising, falling)
+        scale = np.power(self.information, 1.5)
+        skew = np.divide(cubes, scale, out=np.zeros_like(cubes), where=scale > 0)
+        return np.copysign(_without_skew(np.abs(self.raw), skew), self.raw)
 
     def clearest(self, most: int | None = None) -> int:
         """Return the k, less 1, of the largest step, among the first so many; of equal ones the last."""

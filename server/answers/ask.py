@@ -11,20 +11,20 @@ from typing import Any
 from ...device.ldp_client import Experiment
 from ..errors import UsageError
 from ..experiments.asking import OF_VALUES, require
-from ..experiments.asks import asks_of
+from ..experiments.asks import Ask, asks_of
 from ..mechanisms.views.factors import parts_of
 from ..plain import plain
 from ..words import findings as sentences
 from ..words.which import which_reports
 from . import second_epsilon
 from .answer import Answer, Answers, Frame
-from .finding import Findings, find
+from .finding import Findings, change_sentences, find
 from .fleet_estimate import MEAN, FleetEstimate, trend
 from .guide import NOISY, Guide, guide, half_width
 from .pair_tables import NO_QUESTION, PairQuestion
 from .periods import Period, completed, period_of, usual
 from .query import Facts, Selection, WeighBy
-from .rows import CONFIDENCE, ChangeRow, Kind
+from .rows import CONFIDENCE, ChangeRow, Kind, quantile_name
 from .second_epsilon import Shuffling, TwoEpsilons
 from .texts import MOST_SHOWN
 
@@ -280,7 +280,29 @@ def over_time(facts: Facts, question: EstimateQuestion, statistics: Sequence[str
     unit = selected.unit if question.unit is None else question.unit
     windows = selected.by_window(question.weigh, question.by)
     frame = Frame(unit, question.confidence, which_reports(question.selection.fleet, list(windows)))
-    return trend(windows, statistics, frame, question.quantiles, question.pair)
+    tables = trend(windows, statistics, frame, question.quantiles, question.pair)
+    if selected.newest.experiment.type == "pair":
+        return tables
+    return Answers(_with_changes(facts, question, table, statistics) for table in tables)
+
+
+def _with_changes(
+    facts: Facts, question: EstimateQuestion, table: Answer, statistics: Sequence[str]
+) -> Answer:
+    """Return a trend with a note on whether each of its statistics changed."""
+    names, asks = list(dict.fromkeys(row.name for row in table.rows)), dict[str, Ask]()
+    texts = [text for text in statistics if text != MEAN]
+    for number, name in enumerate(names):
+        level = next((q for q in question.quantiles if quantile_name(q) == name), None)
+        if level is not None:
+            asks[name] = Ask(name, "quantile", level)
+        elif table.quantity == "reading":
+            asks[name] = Ask(name, "mean")
+        else:
+            asks[name] = Ask(texts[number] if number < len(texts) else name, "share")
+    changes = change_sentences(facts, question.selection, asks, question.unit)
+    lines = [f"{name}: {text[:1].lower()}{text[1:]}" for name, text in changes.items()]
+    return replace(table, note="\n".join(filter(None, [table.note, *lines])))
 
 
 def asked_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:

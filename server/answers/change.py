@@ -16,8 +16,6 @@ from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity, pool
 from ..estimate.statistic import Difference, EstimateError, Statistic, Told, difference, mean
 from ..experiments.units import IndexRange, range_edges
-from ..words import answers as words
-from ..words.numbers import ENGLISH
 from . import moments
 from .answer import PLAIN, Answer, Frame
 from .rows import ChangeRow, Quantity, TrendRow, quantile_name
@@ -192,9 +190,8 @@ def _over_time(
         for name, each in told.items()
         for (window, e), one in zip(windows.items(), each, strict=True)
     ]
-    note = "\n".join(words.trend(name, p, frame.confidence, ENGLISH) for name, p in p_values.items())
     first, reports = next(iter(windows.values())), sum(e.reports for e in windows.values())
-    more = {"reports": reports, "note": note, "p_values": tuple(p_values.items())}
+    more = {"reports": reports, "p_values": tuple(p_values.items())}
     return frame.answer("trend", first, rows, quantity, **more)
 
 

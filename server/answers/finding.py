@@ -8,7 +8,7 @@ changed, over all their questions together.
 
 import datetime
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -217,6 +217,33 @@ def find(
     return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, sentence)
 
 
+def change_sentences(
+    facts: Facts, selection: Selection, asks: Mapping[str, Ask], unit: str | None = None
+) -> dict[str, str]:
+    """Return whether each of several answers changed, over all completed days; nothing if that is not known.
+
+    Args:
+        facts: The store.
+        selection: The fleet, experiment and version; its windows do not count.
+        asks: The questions by name; they share one allowance of false alarms with those of the file.
+        unit: The readings' unit; None for the store's.
+    """
+    whole = facts.selected(replace(selection, windows=()))
+    windows = usual(tuple(whole.there), facts.at)
+    chosen = replace(whole, selection=replace(selection, windows=windows))
+    unit, newest = whole.unit if unit is None else unit, whole.newest
+    own = {_subject(ask): ask for ask in asks_of(newest.experiment, newest.asked.splitlines())}
+    questions = own | {_subject(ask): ask for ask in asks.values()}
+    asker = _Asker(chosen, whole, unit, ENGLISH, tuple(questions.values()), False, None)
+    sentences_of = {name: asker.change_sentence(ask) for name, ask in asks.items()}
+    return {name: text for name, text in sentences_of.items() if text}
+
+
+def _subject(ask: Ask) -> tuple[object, ...]:
+    """Return what two questions about the same have in common, whatever they are called."""
+    return ask.kind, ask.level, ask.text if ask.kind in ("share", "pair") else ""
+
+
 def _silent_since(there: Sequence[str], at: datetime.datetime) -> datetime.date | None:
     """Return the day of the last report if no report has come for some windows since."""
     end, start = (end_of(there[-1]), start_of(there[-1])) if there else (None, None)
@@ -377,6 +404,18 @@ class _Asker:
         size = sentences.size(detectable, unit, self.write)
         text = sentences.unchanged(sentences.day(since, self._facts.at, self.write), size)
         return replace(told, sentence=f"{told.sentence} {text}", since=since, detectable=detectable)
+
+    def change_sentence(self, ask: Ask) -> str:
+        """Return whether the answer of a question changed, or "" if that is not known."""
+        answer = _answer(ask)
+        if answer is None or self._days is None:
+            return ""
+        try:
+            row, quantity = _row(ask, self._estimate(self.chosen.selection.windows))
+        except HushmoteError:
+            return ""
+        unit = None if quantity == "share" else self.unit
+        return self._with_change(Finding(ask.text, ask.text, ""), row, unit, answer).sentence.strip()
 
     def _scan(self, answer: _Answer) -> tuple[FindingChange | None, datetime.date | None, float | None]:
         """Return the last change if it is recent; otherwise since when there is none, and what would show."""

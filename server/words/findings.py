@@ -87,7 +87,7 @@ def level(value: float, of: Interval, unit: str | None, write: Numbers = ENGLISH
     if unit is not None:
         return reading(value, unit, write, _places(of.low, of.high))
     low, high, percent = (100 * min(max(x, 0.0), 1.0) for x in (of.low, of.high, value))
-    return write.percent(percent / 100, _share_places(low, high))
+    return write.percent(percent / 100, min(1, _share_places(low, high)))
 
 
 def _places(low: float, high: float) -> int:

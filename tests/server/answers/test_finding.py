@@ -1,5 +1,6 @@
 """Findings: the sentence for each kind of question, its dates, its change, and what it cannot tell yet."""
 
+import contextlib
 import datetime
 import json
 import re
@@ -20,6 +21,7 @@ from hushmote.server.answers.ask import EstimateQuestion, ask
 from hushmote.server.answers.finding import Finding, Findings, find, reports_a_day
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.rows import Row
+from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.results.result import result_of
@@ -322,32 +324,71 @@ class TestPeriod:
         assert reply.every_day == week.every_day
 
 
-def rendered(url: str, store: Store, name: str, cwd: Path) -> dict[str, Any]:
+def rendered(store: Store, name: str, at: datetime.datetime) -> dict[str, str]:
     """Return the sentence of a finding as each interface shows it."""
-
-    def printed(*arguments: str) -> str:
-        return " ".join(run_hushmote(*arguments, "--store", url, cwd=cwd).split())
-
-    with hushmote.open(url) as reader:
-        python = str(reader.fleet().experiment(name).finding)
-    now = datetime.datetime.now(datetime.UTC)
-    document = json.loads(printed("estimate", name, "--json"))
-    return {
-        "Python": python,
-        "estimate": printed("estimate", name)[: len(python)],
-        "trend": printed("estimate", name, "--trend")[: len(python)],
-        "JSON": document["finding"],
-        "status": python if python in printed("status") else printed("status"),
-        "result": result_of(store, "home", name, now).finding,
+    facts, selection = Facts(store, at), Selection(name, "home")
+    replies = {"estimate": ask(facts, EstimateQuestion(selection))}
+    with contextlib.suppress(EstimateError):  # a trend needs two windows
+        replies["trend"] = ask(facts, EstimateQuestion(selection, trend=True))
+    sentences = {kind: reply.headline for kind, reply in replies.items()}
+    sentences |= {f"{kind}, JSON": reply.to_dict()["finding"] for kind, reply in replies.items()}
+    return sentences | {
+        "Python": str(find(facts, selection, series=True)),
+        "result": result_of(store, "home", name, at, live=True).finding,
     }
 
 
+def store_shapes() -> dict[str, tuple[bytes, dict[str, int], Any, str]]:
+    """Return 30 fleets: payload, reports of each window, shares of each window, questions."""
+    step = {day: room(6 if i < 15 else 8) for i, day in enumerate(days(30))}
+    rise = {day: [0.9 - i / 60, 0.1 + i / 60] for i, day in enumerate(days(30))}
+    shapes: dict[str, tuple[bytes, dict[str, int], Any, str]] = {}
+    for reports in (40, 400, 4_000):
+        for asked in ("", "median", "mean", "8:\nmedian", "90 %"):
+            shapes[f"step {asked!r} {reports}"] = (ROOM, dict.fromkeys(days(30), reports), step, asked)
+        for count in (1, 3, 9, 30):
+            shares = {day: rise[day] for day in days(count)}
+            shapes[f"rise {count} {reports}"] = (YES, dict.fromkeys(days(count), reports), shares, "")
+        shapes[f"labels {reports}"] = (MODES, dict.fromkeys(days(20), reports), [0.5, 0.3, 0.2], "")
+    return shapes
+
+
 class TestInterfaces:
-    def test_all_show_the_same_sentence(self, store: Store, tmp_path: Path):
+    @pytest.mark.parametrize("shape", store_shapes())
+    def test_all_show_the_same_sentence(self, store: Store, shape: str):
+        payload, reports, shares, asked = store_shapes()[shape]
+        experiment = fill(store, "home", payload, reports, shares, "°C", asked=asked)
+        sentences = rendered(store, experiment.name, NOW)
+        assert len(set(sentences.values())) == 1, sentences
+
+    def test_commands_print_it_first(self, store: Store, tmp_path: Path):
         today = datetime.datetime.now(datetime.UTC).date()
         # None that a published result leaves out because it ended a minute ago.
         windows = [(today - datetime.timedelta(days=n)).isoformat() for n in range(13, 1, -1)]
         fill(store, "home", YES, dict.fromkeys(windows, 2000), [0.7, 0.3])
-        sentences = rendered(f"sqlite:///{tmp_path}/store.sqlite", store, "door", tmp_path)
-        assert len(set(sentences.values())) == 1, sentences
-        assert "No change since " in sentences["Python"]
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        with hushmote.open(url) as reader:
+            sentence = str(reader.fleet().experiment("door").finding)
+        assert "No change since " in sentence
+
+        def printed(*arguments: str) -> str:
+            return " ".join(run_hushmote(*arguments, "--store", url, cwd=tmp_path).split())
+
+        assert printed("estimate", "door").startswith(sentence)
+        assert printed("estimate", "door", "--trend").startswith(sentence)
+        assert json.loads(printed("estimate", "door", "--json"))["finding"] == sentence
+        assert sentence in printed("status")
+
+    def test_trends_note_whether_what_they_show_changed(self, store: Store):
+        shares = {day: room(6 if i < 15 else 10) for i, day in enumerate(days(30))}
+        fill(store, "home", ROOM, dict.fromkeys(days(30), 4000), shares, "°C", asked="8:\nmedian")
+        question = EstimateQuestion(
+            Selection("room", "home"), ranges=("8:", ":4"), quantiles=(0.5,), trend=True
+        )
+        reply = ask(Facts(store, NOW), question)
+        share, median = reply.answers
+        assert reply.findings is not None
+        own = [one.sentence.partition(" Up ")[2] for one in reply.findings.findings]
+        assert f"8 and above: up {own[0]}" in share.note
+        assert re.search(r"^below 4: down from 1\d\.\d% before 13 Nov \(certain\)\.", share.note, re.MULTILINE)
+        assert median.note == f"median: up {own[1]}"

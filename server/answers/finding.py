@@ -43,15 +43,15 @@ from ..words.numbers import ENGLISH, Numbers, counted
 from . import moments, pair_tables
 from .daily import Series, below_edge, scan_quantile, series_of
 from .fleet_estimate import FleetEstimate
-from .periods import Period, completed, day_of, period_of, start_of, usual
-from .query import Facts, Selected, Selection
+from .periods import Period, completed, day_of, of_whole_days, period_of, start_of, usual
+from .query import Facts, Selected, Selection, version_key
 from .rows import CONFIDENCE, WIDEST, DifferenceRow, Quantity, Row, TrendRow
 from .windows import end_of
 
 _MOST_POINTS = 30  # of a series
 _FEWEST_KNOWN = 1_000  # reports from which on the population is taken from them
 _RECENT_DAYS = 28  # a change is news for so long
-_MOST_SLOTS = 1 << 16  # of texts whose shares are scanned
+_MOST_VALUES = 1 << 16  # of an experiment whose days are scanned
 _SILENT_WINDOWS = 2  # without a report, after which the last one is dated
 
 Direction = Literal["up", "down", "none", ""]
@@ -266,10 +266,28 @@ def reports_a_day(windows: Sequence[str], reports: int, at: datetime.datetime) -
 
 @dataclass(frozen=True)
 class _Answer:
-    """A question that is followed over days: its weights, or a quantile's level."""
+    """An answer that is followed over days.
 
+    subject  what distinguishes it from others of the same experiment
+    weights  of a share, mean or ratio; None for a quantile
+    level    of a quantile
+    """
+
+    subject: tuple[object, ...]
     weights: Weights | None
     level: float = 0.5
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """The outcome of a scan: a recent change, or since when there is none and what would have shown."""
+
+    change: FindingChange | None = None
+    since: datetime.date | None = None
+    detectable: float | None = None
+
+
+_NOT_SCANNED = _Outcome()
 
 
 @dataclass(frozen=True)
@@ -365,7 +383,7 @@ class _Asker:
         named = [words.begun(names[i]) if i == at else names[i] for i in first.indices]
         text = sentences.leading(named, first.chance, sentences.amount(row, None, self.write))
         none = replace(none, title=words.begun(names[at]), sentence=text)
-        return self._told(none, row, None, _Answer(_indicator(at, at + 1)), lambda one: _row(share, one)[0])
+        return self._told(none, row, None, _answer(share), lambda one: _row(share, one)[0])
 
     def _told(
         self,
@@ -379,15 +397,16 @@ class _Asker:
         when = f", {self._dates}" if self._dates else ""
         told = replace(known, value=row.value, low=row.low, high=row.high)
         told = replace(told, sentence=f"{known.sentence}{when}.")
-        if answer is not None and self._days is not None:
-            told = self._with_change(told, row, unit, answer)
+        told = self._with_change(told, row, unit, answer)
         return replace(told, series=self._series(again)) if self.wants_series else told
 
-    def _with_change(self, told: Finding, row: Row, unit: str | None, answer: _Answer) -> Finding:
-        change, since, detectable = self._scan(answer)
-        if change is not None:
+    def _with_change(self, told: Finding, row: Row, unit: str | None, answer: _Answer | None) -> Finding:
+        """Return a finding whose sentence also says whether the answer changed, as far as that is known."""
+        outcome = self._scan(answer)
+        if (change := outcome.change) is not None:
             day = sentences.day(change.since, self._facts.at, self.write)
-            agrees = (row.value - change.before) * change.size > 0
+            shown = self._period is None or self._period.last_day >= change.since
+            agrees = shown and (row.value - change.before) * change.size > 0
             text = sentences.moved(
                 change.size,
                 sentences.level(change.before, row, unit, self.write),
@@ -398,6 +417,7 @@ class _Asker:
                 self.write,
             )
             return replace(told, sentence=f"{told.sentence} {text}", change=change)
+        since, detectable = outcome.since, outcome.detectable
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(self.whole.newest.experiment)))
         if since is None or detectable is None or detectable > WIDEST * scale:
             return told
@@ -407,32 +427,39 @@ class _Asker:
 
     def change_sentence(self, ask: Ask) -> str:
         """Return whether the answer of a question changed, or "" if that is not known."""
-        answer = _answer(ask)
-        if answer is None or self._days is None:
-            return ""
         try:
             row, quantity = _row(ask, self._estimate(self.chosen.selection.windows))
         except HushmoteError:
             return ""
         unit = None if quantity == "share" else self.unit
-        return self._with_change(Finding(ask.text, ask.text, ""), row, unit, answer).sentence.strip()
+        known = Finding(ask.text, ask.text, "", period=self._period)
+        return self._with_change(known, row, unit, _answer(ask)).sentence.strip()
 
-    def _scan(self, answer: _Answer) -> tuple[FindingChange | None, datetime.date | None, float | None]:
-        """Return the last change if it is recent; otherwise since when there is none, and what would show."""
+    def _scan(self, answer: _Answer | None) -> _Outcome:
+        """Scan the completed days, unless that was done since the last of them ended."""
+        if answer is None or max(v.experiment.domain for v in self.whole.versions) > _MOST_VALUES:
+            return _NOT_SCANNED
+        facts, there = self._facts, self.whole.there
+        windows = tuple((w, *there[w].items()) for w in of_whole_days(tuple(there), facts.at))
+        made_of, left_out = tuple(map(version_key, self.whole.versions)), facts.store.interrupted_days()
+        key = facts.store, made_of, windows, left_out, answer.subject, self._comparisons
+        return facts.kept.result(key, lambda: self._scanned(answer))
+
+    def _scanned(self, answer: _Answer) -> _Outcome:
         days = self._days
-        assert days is not None
+        if days is None:
+            return _NOT_SCANNED
         if answer.weights is None:
             scan, edge = scan_quantile(days, answer.level, self._pooled, self._comparisons)
             scale = _QuantileScale(days, answer.level, edge, self._pooled)
         else:
             scan, series = days.scan_linear(answer.weights, self._comparisons)
             scale = _LinearScale(days, series)
-        last = scan.changes[-1] if scan.changes else None
-        if last is not None and days.days - last.first <= max(_RECENT_DAYS, scan.start + 8 - last.first):
-            return scale.change(scan), None, None
+        if scan.changes and days.days - scan.changes[-1].first <= _RECENT_DAYS:
+            return _Outcome(change=scale.change(scan))
         if scan.detectable is None:
-            return None, None, None
-        return None, days.day(scan.start), scale.detectable(scan)
+            return _NOT_SCANNED
+        return _Outcome(since=days.day(scan.start), detectable=scale.detectable(scan))
 
     def _title(self, row: Row, of: FleetEstimate) -> str:
         if row.lower is not None and row.upper is not None:
@@ -507,18 +534,16 @@ class _Asker:
         self, told: Finding, ask: Ask, cases: Sequence[str], rows: Sequence[Row], unit: str | None
     ) -> Finding:
         """Return a pair's finding with the last change of one of its cases."""
-        if self._days is None:
-            return told
-        answers = [_Answer(_conditional(ask.of, case)) for case in cases]
+        answers = [_Answer(("given", ask.of, case), _conditional(ask.of, case)) for case in cases]
         scans = [self._scan(answer) for answer in answers]
-        changed = [(change.since, i) for i, (change, _, _) in enumerate(scans) if change is not None]
+        changed = [(scan.change.since, i) for i, scan in enumerate(scans) if scan.change is not None]
         if changed:
             _, last = max(changed)
             one = self._with_change(replace(told, sentence=""), rows[last], unit, answers[last])
             text = one.sentence.strip()
             sentence = f"{told.sentence} With {cases[last]}: {text[:1].lower()}{text[1:]}"
             return replace(told, sentence=sentence, change=one.change)
-        days = [since for _, since, _ in scans if since is not None]
+        days = [scan.since for scan in scans if scan.since is not None]
         if len(days) < len(scans):
             return told
         text = sentences.unchanged(sentences.day(max(days), self._facts.at, self.write), "")
@@ -585,11 +610,11 @@ def _answer(ask: Ask) -> _Answer | None:
     """Return how a question is followed over days; None if it is not."""
     match ask.kind:
         case "mean":
-            return _Answer(_positions)
+            return _Answer(_subject(ask), _positions)
         case "quantile":
-            return _Answer(None, ask.level)
+            return _Answer(_subject(ask), None, ask.level)
         case "share":
-            return _Answer(lambda of: _share_weights(of, ask.text))
+            return _Answer(_subject(ask), lambda of: _share_weights(of, ask.text))
         case _:
             return None
 
@@ -599,20 +624,13 @@ def _positions(experiment: Any) -> Floats:
     return ((edges[:-1] + edges[1:]) / 2)[:, None]
 
 
-def _indicator(low: int, high: int) -> Weights:
-    return lambda of: below_edge(of, high) - below_edge(of, low)
-
-
 def _share_weights(experiment: Any, text: str) -> Floats:
     if experiment.type == "text":
-        slots = experiment.domain
-        if slots > _MOST_SLOTS:
-            raise EstimateError(f"the days of {slots:,} slots are not scanned")
-        weights = np.full((slots, 1), -1 / (slots - 1))
+        weights = np.full((experiment.domain, 1), -1 / (experiment.domain - 1))
         weights[experiment.bucket(text)] = 1.0
         return weights
     indices = parse_range(experiment, text)
-    return _indicator(indices.low, indices.high)(experiment)
+    return below_edge(experiment, indices.high) - below_edge(experiment, indices.low)
 
 
 def _conditional(of: str, case: str) -> Weights:

@@ -96,7 +96,7 @@ class Kept:
         self, store: Store, version: Version, reports: Mapping[str, int]
     ) -> Iterator[tuple[str, Counts, Counts]]:
         """Yield (window, its codes, their reports) for windows that have so many reports each."""
-        absent, of = list[str](), (store, _made_of(version))
+        absent, of = list[str](), (store, version_key(version))
         for window, n in reports.items():
             with self._lock:
                 known = self._windows.get((*of, window))
@@ -249,7 +249,7 @@ class Selected:
         """
         self._check_windows()
         counts = tuple((w, tuple(sorted(n.items()))) for w, n in self.counts.items())
-        of = tuple(map(_made_of, self.versions))
+        of = tuple(map(version_key, self.versions))
         key = self.facts.store, of, weigh, counts
         return self.facts.kept.result(key, lambda: pooled(self, weigh))
 
@@ -281,8 +281,8 @@ class Selected:
                 raise EstimateError(f"{self.selection.experiment} has no reports in window {window}; {there}")
 
 
-def _made_of(version: Version) -> Hashable:
-    """What is another where a version's windows, or all of it, were erased: an id may be taken again."""
+def version_key(version: Version) -> Hashable:
+    """Return a key that changes if windows of a version are erased: its id may be taken again."""
     return version.id, version.first_serial, version.erased
 
 

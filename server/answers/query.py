@@ -268,7 +268,8 @@ class Selected:
             except EstimateError:
                 continue  # too few reports there: the next window may have more
         if len(estimates) < 2:
-            of = "what was chosen has" if self.selection.windows else f"{self.selection.experiment} has"
+            chosen = self.selection.windows and {*self.selection.windows} < {*self.there}
+            of = "what was chosen has" if chosen else f"{self.selection.experiment} has"
             raise EstimateError(f"a trend needs at least 2 windows with reports; {of} {len(estimates)}")
         return estimates
 

@@ -18,7 +18,7 @@ from ...device.ldp_client import Experiment
 from ..arrays import Floats, Ints
 from ..mechanisms import mechanism_of
 from .conditional import LEAST_ERRORS
-from .detector import View
+from .detector import DailyView
 
 Weights = Callable[[Experiment], Floats]
 """Returns weights of an experiment's values, shape (domain, 1); or of a ratio's two sides, (domain, 2)."""
@@ -122,7 +122,7 @@ class LinearDays:
         a, b = (float(reports @ self._sides[side, days] / total) for side in (0, 1))
         return a / b if self.is_ratio and b else a
 
-    def view(self, start: int, stop: int) -> View | None:
+    def view(self, start: int, stop: int) -> DailyView | None:
         """Return days start..stop-1 as seen at the end of the last one; see detector.Days."""
         days, reports = slice(start, stop), self._reports[start:stop]
         total = reports.sum()
@@ -140,7 +140,7 @@ class LinearDays:
         second, third = self._of_report(start, stop, 1.0, ratio)
         value = ratio + (above - ratio * below) / scale
         variance = np.where(known, self._second[days] @ second / scale**2, np.inf)
-        return View(value, variance, self._third[days] @ third / scale**3)
+        return DailyView(value, variance, self._third[days] @ third / scale**3)
 
     @cached_property
     def _own(self) -> list[Floats]:

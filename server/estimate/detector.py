@@ -51,13 +51,13 @@ class Days(Protocol):
         """The weekday of each day, numbered modulo 7."""
         ...
 
-    def view(self, start: int, stop: int) -> "View | None":
+    def view(self, start: int, stop: int) -> "DailyView | None":
         """Return days start..stop-1 as they looked at the end of the last one; None if they tell nothing."""
         ...
 
 
 @dataclass(frozen=True)
-class View:
+class DailyView:
     """Consecutive days as seen at the end of the last one; arrays of shape (days,).
 
     value: estimates. variance, third: their second and third cumulants. A day with infinite variance has no
@@ -70,7 +70,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Change:
+class DetectedChange:
     """A reported change; days count from 0.
 
     first   the first day after it
@@ -97,7 +97,7 @@ class Scan:
                 its first look
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[DetectedChange, ...]
     start: int
     days: int
     detectable: float | None
@@ -124,7 +124,7 @@ def scan(days_from: Callable[[int], Days | None], count: int, questions: int = 1
         questions: How many questions share the allowance.
         elapsed: Days before the first one, whose windows were erased: looks were made then, too.
     """
-    changes: list[Change] = []
+    changes: list[DetectedChange] = []
     start, before = 0, elapsed
     days = days_from(start)
     stop = start + FEWEST_DAYS
@@ -145,7 +145,7 @@ def scan(days_from: Callable[[int], Days | None], count: int, questions: int = 1
 
 def _follow(
     days: Days, start: int, found: int, count: int, questions: int, before: int
-) -> tuple[Change, int]:
+) -> tuple[DetectedChange, int]:
     """Return a change that was reported at the end of day found - 1, and the next day to look at.
 
     Later days improve its date, among those before it was found, and its size, until they are enough for a
@@ -168,11 +168,16 @@ def _follow(
     ends = sorted((size - math.copysign(limit * error, size), size + math.copysign(_AWAY * error, size)))
     low, high = (max(ends[0], 0.0), ends[1]) if size > 0 else (ends[0], min(ends[1], 0.0))
     chance = false_alarm_chance(clear, fit.days + before, questions)
-    return Change(first, found - 1, (low + high) / 2, low, high, chance), stop
+    return DetectedChange(first, found - 1, (low + high) / 2, low, high, chance), stop
 
 
 def _finish(
-    changes: tuple[Change, ...], days: Days | None, start: int, count: int, questions: int, before: int
+    changes: tuple[DetectedChange, ...],
+    days: Days | None,
+    start: int,
+    count: int,
+    questions: int,
+    before: int,
 ) -> Scan:
     fit = None if days is None else _Fit.of(days, start, count)
     if fit is None or count - start < FEWEST_DAYS:

@@ -11,7 +11,7 @@ from hushmote.server.arrays import Floats, Ints
 from hushmote.server.estimate.detector import (
     FEWEST_DAYS,
     Scan,
-    View,
+    DailyView,
     boundary,
     false_alarm_chance,
     scan,
@@ -32,9 +32,9 @@ class KnownDays:
     def weekdays(self) -> Ints:
         return np.arange(len(self.value))
 
-    def view(self, start: int, stop: int) -> View:
+    def view(self, start: int, stop: int) -> DailyView:
         days = slice(start, stop)
-        return View(self.value[days], self.variance[days], self.third[days])
+        return DailyView(self.value[days], self.variance[days], self.third[days])
 
 
 def scanned(

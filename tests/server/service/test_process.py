@@ -99,7 +99,7 @@ def test_a_store_that_hangs_holds_up_no_end_and_loses_no_report(store, mosquitto
 
 
 def test_a_fault_of_its_own_is_one_line_without_what_a_device_sent(store, mosquitto):
-    script = with_setting("ingest.pipeline", "ingest", "lambda *_: {}['dev-secret']")
+    script = with_setting("ingest.pipeline", "ingest", "lambda *_, **__: {}['dev-secret']")
     with served(*arguments(store, mosquitto), script=script) as process:
         process.ready()
         publish(mosquitto, crowd(1)[0])

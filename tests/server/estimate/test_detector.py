@@ -10,8 +10,8 @@ import pytest
 from hushmote.server.arrays import Floats, Ints
 from hushmote.server.estimate.detector import (
     FEWEST_DAYS,
-    Scan,
     DailyView,
+    Scan,
     boundary,
     false_alarm_chance,
     scan,

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from functools import partial
+from typing import Literal
 
 from babel import Locale
 from nicegui import ui
@@ -21,6 +22,13 @@ _STEPS = (
     ("Ask it of a fleet", "hushmote experiment add FILE --fleet NAME"),
     ("Count what boards send to a broker, such as Mosquitto", "hushmote serve --broker mqtt://HOST"),
 )
+Health = Literal["well", "unknown", "bad"]
+_HEALTH: dict[Health, str] = {
+    "well": "All is well.",
+    "unknown": "Health: unknown.",
+    "bad": "Something is wrong.",
+}
+_UNMONITORED = "Nothing monitors the aggregator: start the page with --aggregator URL."
 _TAGGED = "every report has a tag that only its own device can make."
 _OPEN = "it is open. Its reports have no tags, so anyone can forge some."
 _LIVE = (
@@ -146,14 +154,16 @@ class FleetView:
         lines = [
             f"{marked} of {len(self._tiles)} experiments need{'s' * (marked == 1)} a look." if marked else "",
             f"The budget of {counted(spent, 'experiment')} is spent, or nearly." if spent else "",
-            "" if aggregator.asked else "Start the page with --aggregator URL to see how the aggregator is.",
+            "" if aggregator.asked else _UNMONITORED,
             aggregator.health.words if aggregator.health else "",
             *(one.words(number) for one in seen.rejects),
             "" if bad or seen.rejects else "No report was thrown away.",
         ]
-        well = not (marked or bad or seen.rejects or aggregator.trouble)
-        self._well.text = "All is well." if well else "Something is wrong."
-        self._well.classes(**{"remove" if well else "add": "bad"})
+        state: Health = "unknown" if aggregator.health is None else "well"
+        if marked or bad or seen.rejects or aggregator.trouble:
+            state = "bad"
+        self._well.text = _HEALTH[state]
+        self._well.classes(state, remove=" ".join(_HEALTH.keys() - {state}))
         self._health.text = f"{number(seen.reports)} reports so far. {' '.join(filter(None, lines))}"
 
 

@@ -5,6 +5,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import numpy as np
@@ -313,15 +314,12 @@ def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Br
     browser.says("No report has been counted so far. An estimate needs 2 reports.")
     filled.count("empty", DAYS[0], 500, np.ones(8) / 8)
     browser.until(lambda: " of the fleet, between " in browser.text_of("share"))
-    browser.open(f"{page}/nothing")
-    browser.says("No experiment nothing in fleet home")
-    assert not [word for word in ("Traceback", "Error") if word in browser.text]
     drawn(browser, f"{page}/leaving")
     with Store(filled.url) as store:
         store.withdraw_experiment("home", "leaving")
     browser.says("It was withdrawn")
     assert " of the fleet, between " in browser.text_of("share")  # what was learned is still shown
-    assert not [e for e in browser.errors() if "/nothing" not in e]
+    assert not browser.errors()
     gone = Path(filled.url.removeprefix("sqlite:///"))
     gone.rename(gone.with_suffix(".gone"))
     try:
@@ -353,3 +351,38 @@ def test_files_are_those_of_the_library(filled: Filled, page: str, browser: Brow
     assert document["statistics"][0]["value"] == pytest.approx(mean.value, rel=1e-5)
     assert document["at"].startswith(today[:4])
     assert document["epsilon"]["histogram"] is None  # the page is live
+
+
+class TestMissingExperiment:
+    def test_is_a_404_with_links(self, page: str, browser: Browser):
+        with pytest.raises(HTTPError, match="404") as refused:
+            urlopen(Request(f"{page}/nothing", headers={"accept": "text/html"}))
+        assert "No experiment nothing in fleet home." in refused.value.read().decode()
+        browser.open(f"{page}/nothing?period=30d")
+        browser.says("No experiment nothing in fleet home.")
+        assert not [word for word in ("Traceback", "Error") if word in browser.text]
+        assert barriers(browser) == []
+        browser.named("temp of fleet home").click()
+        browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
+        browser.errors()
+
+    def test_hostile_names_are_text(self, page: str, browser: Browser):
+        browser.open(f"{page}/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
+        browser.says("No experiment <img src=x onerror=alert(1)> in fleet home.")
+        assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x]")
+        browser.errors()
+
+    def test_one_of_a_hidden_fleet_is_a_404(self, filled: Filled, browser: Browser):
+        with Store(filled.url) as store:
+            store.add_fleet("work", keyed=False)
+        with paged(filled.url, "--fleet", "work") as other:
+            browser.open(f"{other}/experiment/home/temp")
+            browser.says("The page does not show this fleet.")
+            assert "temp of fleet" not in browser.text
+            browser.errors()
+
+    def test_one_that_was_just_added_is_there(self, filled: Filled, page: str):
+        with Store(filled.url) as store:
+            store.add_experiment("home", number_payload(8, 1, 0, 8_000, "fresh"))
+        with urlopen(f"{page}/fresh") as answer:
+            assert answer.status == 200

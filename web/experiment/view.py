@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fastapi import Request
+from fastapi.responses import Response
 from nicegui import background_tasks, context, ui
 
 from ...server.answers.answer import Answers
@@ -27,6 +29,7 @@ from . import files, sentences
 from .change_panel import ChangePanel
 from .choices import PERIODS, Choices, from_query, left_out
 from .controls import Controls, Given, Periods
+from .missing import response_if_missing
 from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
 from .time_panel import TimePanel
@@ -40,14 +43,17 @@ def register(page: Page) -> None:
     ui.add_css(Path(__file__).parents[1] / "static" / "experiment.css", shared=True)
 
     @ui.page("/experiment/{fleet}/{name}")
-    def _(fleet: str, name: str) -> None:
-        choices = from_query(context.client.request.url.query)
+    async def _(request: Request, fleet: str, name: str) -> Response | None:
+        if response := await response_if_missing(page, request, fleet, name):
+            return response
+        choices = from_query(request.url.query)
         with frame(page, visible(name)) as title:
             view = ExperimentView(page, Selection(name, fleet), title, reader(), choices)
         if files.shown(page, fleet):
             page.live.follow(view.refresh)
         else:
             view.state("The page does not show this fleet.")
+        return None
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,7 @@ def _question(options: EstimateOptions, facts: Facts) -> EstimateQuestion:
         asked = [version.experiment for version in facts.selected(_selection(options)).versions]
         require(asked, "candidates", "leave --candidates out")
         ranges += read_candidates(options.candidates)
+    ranges = ranges or _listed_texts(options, facts)
     same = ("together", "top", "cdf", "rows", "post", "trend", "confidence", "unit", "alphabet")
     return EstimateQuestion(
         _selection(options),
@@ -154,3 +155,9 @@ def _question(options: EstimateOptions, facts: Facts) -> EstimateQuestion:
         by=options.by or "",
         **{name: getattr(options, name) for name in same},
     )
+
+
+def _listed_texts(options: EstimateOptions, facts: Facts) -> list[str]:
+    """Return the texts that the experiment's file lists to look for; none of another experiment."""
+    selected = facts.selected(_selection(options))
+    return selected.newest.asked.splitlines() if "candidates" in selected.can else []

@@ -6,14 +6,18 @@ from functools import partial
 from typing import Literal
 
 from babel import Locale
+from fastapi import Request
 from nicegui import ui
 
 from ..server.answers.query import Selection
 from ..server.errors import HushmoteError
 from ..server.overview.fleets import ExperimentOverview, StoreOverview
 from ..server.words.numbers import counted
+from .experiment.asking import NoReportsInPeriod
 from .frame import frame, heading, sentence, skeleton, tag
 from .page import Page
+from .period import USUAL, name_of, period_in, query_of
+from .period_control import PeriodControl
 from .reader import Reader, reader
 from .tile import Tile
 
@@ -42,9 +46,9 @@ def register(page: Page) -> None:
     """Put the view on its route."""
 
     @ui.page("/")
-    def _() -> None:
+    def _(request: Request) -> None:
         with frame(page, "Answers", "/"):
-            view = FleetView(page, reader())
+            view = FleetView(page, reader(), period_in(request.url.query))
         page.live.follow(view.refresh)
         page.live.follow(view.spend)
 
@@ -55,14 +59,22 @@ async def work_out(page: Page) -> None:
         for fleet in _chosen(await page.live.overview(), page.settings.fleet).fleets:
             for e in fleet.experiments:
                 with contextlib.suppress(HushmoteError):
-                    await page.asking.finding(Selection(e.name, e.fleet), Reader(Locale("en", "US")))
+                    selection = await page.asking.in_period(Selection(e.name, e.fleet), USUAL)
+                    await page.asking.finding(selection, Reader(Locale("en", "US")))
 
 
 class FleetView:
     """What one reader sees: a line on how it goes, and a tile for each experiment."""
 
-    def __init__(self, page: Page, reader: Reader) -> None:
-        self._page, self._reader = page, reader
+    def __init__(self, page: Page, reader: Reader, period: str) -> None:
+        """Make the view.
+
+        Args:
+            page: The page's settings and its live store.
+            reader: How the reader writes numbers and days.
+            period: The period that all tiles show, as period.parse() returns it.
+        """
+        self._page, self._reader, self._period = page, reader, period
         self._tiles: dict[tuple[str, str], Tile] = {}
         self._rejects: dict[str, ui.label] = {}
         self._there: object = None
@@ -71,6 +83,8 @@ class FleetView:
         with ui.element("p").classes("health").props('id="health"'):
             self._well = tag("span", "").classes("health-mark")
             self._health = tag("span", "…").props('id="reports"')
+        self._control = PeriodControl(self._choose_period)
+        self._control.element.visible = False
         with ui.element("div").classes("fleets") as self._fleets:
             skeleton(3)
         tag("p", _LIVE).classes("faint")
@@ -94,6 +108,7 @@ class FleetView:
             self._build(seen, absent)
         self._seen = seen
         experiments = [e for fleet in seen.fleets for e in fleet.experiments]
+        self._show_period(bool(experiments))
         for e in experiments:
             self._tiles[e.fleet, e.name].show(e, seen.minute.date())
         self._say_health(seen)
@@ -115,14 +130,31 @@ class FleetView:
             if self._seen is not None:  # what is shown may be older
                 self._say_health(self._seen)
 
+    async def _choose_period(self, period: str) -> None:
+        """Show all tiles of another period, and keep it in the address."""
+        self._period = period
+        ui.navigate.history.replace(f"?{query_of(period)}" if period else "/")
+        await self.refresh()
+
+    def _show_period(self, has_tiles: bool) -> None:
+        self._control.element.visible = has_tiles
+        self._control.show(self._period)
+        for tile in self._tiles.values():
+            tile.link_to(self._period)
+
     async def _find(self, e: ExperimentOverview, *, series: bool = False) -> None:
+        asking, period = self._page.asking, self._period
         try:
-            known = await self._page.asking.finding(Selection(e.name, e.fleet), self._reader, series=series)
+            selection = await asking.in_period(Selection(e.name, e.fleet), period)
+            known = await asking.finding(selection, self._reader, series=series)
+        except NoReportsInPeriod:
+            known = f"No report came in {name_of(period, self._reader)}."
         except HushmoteError as error:
             known = sentence(await self._page.live.trouble(error))
             if not known:
                 return
-        self._tiles[e.fleet, e.name].find(known)
+        if period == self._period:  # which a reader may have changed meanwhile
+            self._tiles[e.fleet, e.name].find(known)
 
     def _build(self, seen: StoreOverview, absent: str) -> None:
         self._tiles.clear()

@@ -127,16 +127,17 @@ def _stepped(bars: Sequence[Sequence[float]]) -> list[Options]:
 
 
 def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str) -> Options:
-    """Shares of labels, the first above; the chosen ones are solid."""
-    rows = answer.rows
+    """Shares or readings with names, the first above; the chosen ones are solid, all if none is."""
+    rows, share = answer.rows, answer.quantity == "share"
+    scale = _percent if share else float
     data = [
         {
-            "value": _percent(r.value),
-            "itemStyle": {"color": BLUE, "opacity": 1 if r.name in chosen else _FAINT},
+            "value": scale(r.value),
+            "itemStyle": {"color": BLUE, "opacity": 1 if r.name in chosen or not chosen else _FAINT},
         }
         for r in rows
     ]
-    ends = [[i, 0, _percent(r.low), _percent(r.high)] for i, r in enumerate(rows)]
+    ends = [[i, 0, scale(r.low), scale(r.high)] for i, r in enumerate(rows)]
     processed = [[_percent(r.processed), i] for i, r in enumerate(rows) if isinstance(r, PostRow)]
     series = [
         {"id": "bars", "type": "bar", "data": data, "barMaxWidth": 28},
@@ -144,7 +145,11 @@ def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str)
         _scatter("processed", processed, 11, **_DIAMONDS),
     ]
     names = _axis("category", _NAMES, data=[visible(r.name) for r in rows], inverse=True)
-    return _picture(summary, _axis("value", _numbers(locale, " %"), min=0), names, series)
+    if share:
+        return _picture(summary, _axis("value", _numbers(locale, " %"), min=0), names, series)
+    unit = shortened(visible(answer.unit), _LABEL)
+    readings = _axis("value", _numbers(locale), below=True, name=unit, scale=min(r.low for r in rows) > 0)
+    return _picture(summary, readings, names, series, bottom=44)
 
 
 def _whiskers(ends: list[list[float]], colour: str, *, across: bool = False, name: str = "") -> Options:

@@ -16,7 +16,7 @@ from ..server.words.numbers import counted
 from .experiment.asking import NoReportsInPeriod
 from .frame import frame, heading, sentence, skeleton, tag
 from .page import Page
-from .period import USUAL, name_of, period_in, query_of
+from .period import USUAL, period_in, phrase_of, query_of
 from .period_control import PeriodControl
 from .reader import Reader, reader
 from .tile import Tile
@@ -148,7 +148,7 @@ class FleetView:
             selection = await asking.in_period(Selection(e.name, e.fleet), period)
             known = await asking.finding(selection, self._reader, series=series)
         except NoReportsInPeriod:
-            known = f"No report came in {name_of(period, self._reader)}."
+            known = f"No report came {phrase_of(period, self._reader)}."
         except HushmoteError as error:
             known = sentence(await self._page.live.trouble(error))
             if not known:

@@ -77,13 +77,13 @@ def windows_before(chosen: Sequence[str], there: Sequence[str]) -> tuple[str, ..
     return tuple(w for w in there if (start := start_of(w)) and begin <= start < first)
 
 
-def name_of(period: str, reader: Reader) -> str:
-    """Return what a period is called in a sentence: "the last 7 days", "Nov 1, 2026 to Nov 7, 2026"."""
+def phrase_of(period: str, reader: Reader) -> str:
+    """Return when a period is: "in the last 7 days", "from Nov 1, 2026 to Nov 7, 2026"."""
     days = first_and_last(period)
     if days is None:
-        return f"the last {NAMES[period]}" if period != ALL else "all windows"
+        return f"in the last {NAMES[period]}" if period != ALL else "in any window"
     first, final = map(reader.day, days)
-    return first if first == final else f"{first} to {final}"
+    return f"on {first}" if first == final else f"from {first} to {final}"
 
 
 def period_in(query: str) -> str:

@@ -446,3 +446,30 @@ class TestSelection:
         browser.until(lambda: browser.text_of("share").startswith("20 °C and above: "))
         assert brushed(browser) == 1
         assert "ranges=" not in browser.driver.current_url
+
+
+class TestLayout:
+    @pytest.mark.parametrize("width", [1440, 900, 360])
+    def test_labels_of_axes_do_not_overlap(self, filled: Filled, page: str, browser: Browser, width: int):
+        browser.resize(width)
+        with Store(filled.url) as store:
+            store.add_experiment("home", number_payload(64, 2, 0, 32_000, f"long{width}"))
+        for ago in range(45):
+            day = datetime.date(2026, 3, 20) - datetime.timedelta(ago)
+            filled.count(f"long{width}", day.isoformat(), 3_000, bell(64, 30, 8))
+        drawn(browser, f"{page}/long{width}")
+        browser.until(lambda: "Mean" in browser.text_of("trend"))
+        browser.settled()
+        overlapping = """return [...document.querySelectorAll('.experiment-chart svg')].flatMap(svg => {
+          const texts = [...svg.querySelectorAll('text')]
+            .map(t => [t.textContent, t.getBoundingClientRect()]);
+          return texts.flatMap(([a, p], i) => texts.slice(i + 1).filter(([b, q]) =>
+            p.left < q.right && q.left < p.right && p.top < q.bottom && q.top < p.bottom
+          ).map(([b]) => `${a} ${b}`));
+        })"""
+        assert browser.script(overlapping) == []
+        assert browser.overflow() <= 0
+        words = "return [...document.querySelectorAll('.experiment-chart text')].map(t => t.textContent)"
+        assert "Feb 4" in browser.script(words)  # as the reader writes a day
+        field = browser.find("input[aria-label='Windows (all if none)']")
+        assert "7 of 45" in browser.script("return arguments[0].closest('.q-field').textContent", field)

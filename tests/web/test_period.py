@@ -14,7 +14,7 @@ from selenium.webdriver.common.by import By
 from hushmote.server.answers.finding import find
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.store.store import Store
-from hushmote.web.period import ALL, USUAL, name_of, parse, period_in, query_of, windows_before, windows_of
+from hushmote.web.period import ALL, USUAL, parse, period_in, phrase_of, query_of, windows_before, windows_of
 from hushmote.web.reader import Reader
 
 ENGLISH = Reader(Locale("en", "US"))
@@ -78,8 +78,9 @@ class TestNames:
         assert parse(text) is None
 
     def test_sentences_name_it(self):
-        assert name_of("2026-11-02..2026-11-04", ENGLISH) == "Nov 2, 2026 to Nov 4, 2026"
-        assert name_of("30d", ENGLISH) == "the last 30 days"
+        assert phrase_of("2026-11-02..2026-11-04", ENGLISH) == "from Nov 2, 2026 to Nov 4, 2026"
+        assert phrase_of("2026-11-02..2026-11-02", ENGLISH) == "on Nov 2, 2026"
+        assert phrase_of("30d", ENGLISH) == "in the last 30 days"
 
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
@@ -148,7 +149,7 @@ class TestFleetView:
         browser.until(lambda: f"period={WINDOWS[2]}..{WINDOWS[8]}" in browser.driver.current_url)
         browser.says(sentence_of(store, WINDOWS[2:9]))
         days = " to ".join(ENGLISH.day(datetime.date.fromisoformat(day)) for day in (WINDOWS[2], WINDOWS[8]))
-        browser.says(f"No report came in {days}.")  # of the other experiment
+        browser.says(f"No report came from {days}.")  # of the other experiment
         assert pressed(browser) == ["custom"]
         assert barriers(browser) == []
         browser.resize(360)

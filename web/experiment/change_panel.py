@@ -10,7 +10,7 @@ from ..frame import heading, tag
 from . import charts, sentences
 from .chart import DraggedChart
 from .choices import BEFORE, Choices
-from .controls import Given, offer, select, versioned
+from .controls import Given, offer, select, summarize, versioned
 
 
 class ChangePanel:
@@ -48,6 +48,7 @@ class ChangePanel:
         self._follows = bool(choices.against)
         self._before.props(f'aria-pressed="{str(self._follows).lower()}"')
         offer(self._since, list(windows), list(choices.since))
+        summarize(self._since, len(choices.since), len(windows))
         versioned("the same", self._earlier, versions, choices.earlier)
 
     def show(self, answers: Answers, choices: Choices) -> None:

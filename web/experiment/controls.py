@@ -13,7 +13,8 @@ from .chart import CHOSEN
 from .choices import CONFIDENCES, Choices, typed_quantiles
 
 OF_WINDOWS = ("Over time", "Compare")
-PARTS = (*OF_WINDOWS, "How private", "Export")
+EXPORT = "Export"
+PARTS = (*OF_WINDOWS, "How private", EXPORT)
 """Parts of the view that a link leads to; an address may end in #how-private."""
 
 Choose = Callable[..., Awaitable[None]]
@@ -45,6 +46,12 @@ def offer(field: ui.select, options: Any, value: Any) -> None:
     if options != field.options:
         field.set_options(options)
     field.value = value
+
+
+def summarize(field: ui.select, chosen: int, there: int) -> None:
+    """Let a list of windows say how many are chosen: their names would fill many lines."""
+    field.props["display-value"] = f"{chosen:,} of {there:,}" if chosen else ""
+    field.update()
 
 
 def versioned(first: str, field: ui.select, versions: Mapping[str, str], value: str) -> None:

@@ -20,7 +20,7 @@ from ...server.experiments.asking import OF_VALUES
 from ..frame import heading
 from ..page import Page
 from .choices import Choices, fitting, from_query
-from .opening import with_opening, without_listed
+from .opening import listed_texts, with_opening, without_listed
 
 ASKED = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
@@ -119,7 +119,8 @@ class ExportPanel:
 
     def __init__(self, store: str) -> None:
         self._store = store
-        heading("Export", 2).props('id="export"')
+        self.has_files = True
+        self._heading = heading("Export", 2).props('id="export"')
         self._links: dict[tuple[str, str], ui.link] = {}
         self._commands: dict[str, ui.label] = {}
         self._rows: dict[str, ui.column] = {}
@@ -140,10 +141,11 @@ class ExportPanel:
         choices = without_listed(choices, of)
         values = bool(of.can & OF_VALUES)
         there = {
-            "estimate": True,
+            "estimate": "candidates" not in of.can or bool(listed_texts(of) or choices.ranges),
             "trend": values and len(of.there) > 1,
             "change": values and choices.compares,
         }
+        self._heading.visible = self.has_files = any(there.values())
         for asked, row in self._rows.items():
             row.visible = there[asked]
             if row.visible:

@@ -71,7 +71,8 @@ class AskedPanel:
                 ui.textarea(_TEXTS).classes("experiment-texts").props("outlined autogrow stack-label")
             )
             self._texts.on("change", self._typed)
-            self._texts.props('hint="A new line for each text. The answer comes when you leave the field."')
+            ui.label("The answer comes when you leave the field.").classes("experiment-note")
+        self._title = heading("", 3)
         self._chart = DraggedChart("Shares with their intervals")
         self._tables = ui.column().classes("experiment-wide").props('id="tables"')
         ui.label(_COMMANDS[kind])
@@ -113,9 +114,10 @@ class AskedPanel:
         rows = (
             [] if answer is None else [row for row in answer.shown().rows if answer.tells(row)][:_MOST_BARS]
         )
-        self._chart.element.visible = bool(rows)
+        self._chart.element.visible = self._title.visible = bool(rows)
         if answer is None or not rows:
             return
+        self._title.text = _heading_of(answer)
         values = ", ".join(f"{visible(row.name)} {written(row, self._reader)[0]}" for row in rows)
         share = answer.quantity == "share"
         summary = f"{answer.heading}: {values}" if share else answer.heading
@@ -124,7 +126,7 @@ class AskedPanel:
 
     def _table(self, answer: Answer) -> None:
         share = answer.quantity == "share"
-        heading(sentence(visible(answer.title or TITLES[answer.kind])).removesuffix("."), 3)
+        heading(_heading_of(answer), 3)
         rows = [r for r in answer.rows if not share or tells(r)]
         if rows:
             rows_table(_COLUMNS, [(visible(r.name), *written(r, self._reader, share=share)) for r in rows])
@@ -132,3 +134,7 @@ class AskedPanel:
             ui.label(sentences.WIDE).classes("experiment-note")
         for note in answer.notes:
             ui.label(visible(note)).classes("experiment-note")
+
+
+def _heading_of(answer: Answer) -> str:
+    return sentence(visible(answer.title or TITLES[answer.kind])).removesuffix(".")

@@ -59,7 +59,7 @@ class SharesPanel:
         self._range = chosen[0] if chosen else ""
         low, high = ends(self._experiment, self._range) if chosen else (None, None)
         step = float(edges[1] - edges[0])
-        with ui.row().classes("experiment-controls"):
+        with ui.row().classes("experiment-controls experiment-range"):
             self._from_to = (
                 ui.number(f"From {self._unit}".strip(), value=low, step=step, format="%.10g"),
                 ui.number(f"To {self._unit}".strip(), value=high, step=step, format="%.10g"),

@@ -15,7 +15,7 @@ from . import charts, sentences
 from .answer_table import tells
 from .chart import DraggedChart, Ends
 from .choices import SHARE, Choices, over_names
-from .controls import Given, offer, select
+from .controls import Given, offer, select, summarize
 
 
 class TimePanel:
@@ -69,6 +69,7 @@ class TimePanel:
         self._windows = tuple(windows)
         there, chosen = list(windows), list(choices.windows)
         offer(self._only, there, chosen)
+        summarize(self._only, len(chosen), len(there))
         offer(self._first, there, (chosen or there or [None])[0])
         offer(self._last, there, (chosen or there or [None])[-1])
 

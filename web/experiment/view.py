@@ -31,7 +31,7 @@ from ..reader import Reader, reader
 from . import files, sentences
 from .change_panel import ChangePanel
 from .choices import Choices, from_query, left_out
-from .controls import OF_WINDOWS, PARTS, Controls, Given, Parts
+from .controls import EXPORT, OF_WINDOWS, PARTS, Controls, Given, Parts
 from .missing import response_if_missing
 from .opening import listed_texts, pair_question
 from .other_panels import AskedPanel, MeanPanel
@@ -170,7 +170,13 @@ class ExperimentView:
             with self._private:
                 skeleton(3)
             self._export = files.ExportPanel(self._page.settings.store)
-        self._areas.parts.show([name for name in PARTS if of.can & OF_VALUES or name not in OF_WINDOWS])
+        self._show_parts(of)
+
+    def _show_parts(self, of: Selected) -> None:
+        """Show links to the parts that the experiment has now."""
+        without: tuple[str, ...] = () if of.can & OF_VALUES else OF_WINDOWS
+        without += () if self._export.has_files else (EXPORT,)
+        self._areas.parts.show([name for name in PARTS if name not in without])
 
     # What a reader chooses
 
@@ -320,6 +326,7 @@ class ExperimentView:
         assert self._of is not None
         shown = self._main.rows if isinstance(self._main, SharesPanel) else None
         self._export.show(self._of, replace(self._opened, rows=self._opened.rows or shown))
+        self._show_parts(self._of)
         self._behind = True
         if self._catching_up is None:
             self._catching_up = background_tasks.create(self._catch_up(), name="catch up")

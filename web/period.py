@@ -12,7 +12,7 @@ from .reader import Reader
 USUAL = ""
 """The period of an address that names none: the newest 7 completed days."""
 
-CHOSEN = "chosen"
+EXPLICIT = "explicit"
 """The period of windows that were chosen one by one; an address has the windows instead."""
 
 ALL = "all"

@@ -6,7 +6,7 @@ from functools import partial
 from nicegui import ui
 
 from .frame import tag
-from .period import CHOSEN, NAMES, first_and_last, parse
+from .period import EXPLICIT, NAMES, first_and_last, parse
 
 _CUSTOM = "custom"
 _EARLIEST = "2000"  # while a year is typed it is 0002, 0020, 0202
@@ -27,13 +27,13 @@ class PeriodControl:
             with ui.element("div").classes("presets").props('role="group" aria-label="Period"'):
                 for period, words in NAMES.items():
                     self._button(period, words).on("click", partial(self._press, period))
-                custom = self._button(CHOSEN, _CUSTOM).props('aria-expanded="false"')
+                custom = self._button(EXPLICIT, _CUSTOM).props('aria-expanded="false"')
                 custom.on("click", self._open)
             with ui.element("div").classes("period-days") as self._days:
                 self._first, self._last = (self._field(words) for words in ("First day", "Last day"))
                 self._error = tag("p", "").classes("period-error").props('role="alert"')
         self._days.visible = False
-        self._shown: object = None
+        self._state: object = None
 
     def _button(self, period: str, words: str) -> ui.label:
         button = tag("button", words).props('type="button" aria-pressed="false"')
@@ -54,7 +54,7 @@ class PeriodControl:
 
     def _show_days(self, are_visible: bool) -> None:
         self._days.visible = are_visible
-        self._buttons[CHOSEN].props(f'aria-expanded="{str(are_visible).lower()}"')
+        self._buttons[EXPLICIT].props(f'aria-expanded="{str(are_visible).lower()}"')
 
     async def _take_days(self) -> None:
         first, final = self._first.value, self._last.value
@@ -69,18 +69,18 @@ class PeriodControl:
         """Show which period is chosen.
 
         Args:
-            period: As parse() returns it, or CHOSEN.
+            period: As parse() returns it, or EXPLICIT.
             windows: The windows that are shown, oldest first; the fields of the days get the first and the
                 last of them.
         """
-        if (period, windows) == self._shown:  # what is half typed stays
+        if (period, windows) == self._state:  # what is half typed stays
             return
-        self._shown = period, windows
+        self._state = period, windows
         days = first_and_last(period)
-        pressed = CHOSEN if days else period
+        current = EXPLICIT if days else period
         for one, button in self._buttons.items():
-            button.props(f'aria-pressed="{str(one == pressed).lower()}"')
-        if pressed == CHOSEN:
+            button.props(f'aria-pressed="{str(one == current).lower()}"')
+        if current == EXPLICIT:
             self._show_days(True)
         else:
             self._show_days(False)

@@ -36,7 +36,7 @@ from hushmote.web.experiment.choices import (
     typed_texts,
 )
 from hushmote.web.experiment.opening import with_opening
-from hushmote.web.period import CHOSEN, USUAL
+from hushmote.web.period import EXPLICIT, USUAL
 from hushmote.web.reader import Reader
 
 ENGLISH, GERMAN = Reader(Locale("en", "US")), Reader(Locale("de", "DE"))
@@ -81,7 +81,7 @@ def shown(asked: str, choices: Choices, of: Selected) -> Answers:
 
 def test_an_address_keeps_all_choices_and_a_wrong_one_is_left_out():
     chosen = Choices(
-        DAYS[:2], "ab12", ("-1:12.5",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", (DAYS[2],), "cd34", CHOSEN
+        DAYS[:2], "ab12", ("-1:12.5",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", (DAYS[2],), "cd34", EXPLICIT
     )
     assert from_query(chosen.query()) == chosen
     assert Choices().query() == ""
@@ -107,9 +107,9 @@ def test_a_range_is_whole_bins_and_open_at_the_ends(store):
         with pytest.raises(UnitsError):
             range_between(experiment, low, high)
     can = answers_of(experiment)
-    chosen = Choices(DAYS, "zz", ("oops", "1:2", "3:4"), post="smooth", period=CHOSEN)
+    chosen = Choices(DAYS, "zz", ("oops", "1:2", "3:4"), post="smooth", period=EXPLICIT)
     known = fitting(chosen, experiment, can, DAYS[1:], ["ab"], AT)
-    assert known == Choices(DAYS[1:], "", ("1:2",), post="smooth", period=CHOSEN)
+    assert known == Choices(DAYS[1:], "", ("1:2",), post="smooth", period=EXPLICIT)
     empty = fitting(replace(chosen, period="2025-01-01..2025-01-07"), experiment, can, DAYS, (), AT)
     assert empty == replace(known, windows=(), period=USUAL)
 
@@ -202,7 +202,7 @@ def test_what_a_link_asks_for_that_is_not_there_is_said(store):
     def said(query: str) -> str:
         return sentences.left_out(left_out(query, files.fitted_to(from_query(query), of)))
 
-    right = Choices(DAYS[:1], "", ("3:10",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", DAYS[:1], "", CHOSEN)
+    right = Choices(DAYS[:1], "", ("3:10",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", DAYS[:1], "", EXPLICIT)
     assert said(right.query()) == ""
     assert said("period=7d") == ""
     assert "(period 2025-01-01..2025-01-07)" in said("period=2025-01-01..2025-01-07")
@@ -315,7 +315,7 @@ def test_the_command_line_hides_a_password_quotes_labels_and_names_a_period(stor
     compared = files.command_line("change", newest, of, url)
     assert f" {span} " in compared
     assert f" --against={days[0]} " in compared
-    apart = replace(choices, windows=(days[0], days[2]), period=CHOSEN)
+    apart = replace(choices, windows=(days[0], days[2]), period=EXPLICIT)
     assert f" --window={days[0]} --window={days[2]} " in files.command_line("estimate", apart, of, url)
 
 
@@ -379,7 +379,7 @@ class TestOpening:
             with opened.ingest() as transaction:
                 transaction.write({}, counts, {})
         assert self.opened(url, "mode") == ("a",)
-        assert self.opened(url, "mode", Choices(DAYS[1:2], period=CHOSEN)) == ("b, c",)
+        assert self.opened(url, "mode", Choices(DAYS[1:2], period=EXPLICIT)) == ("b, c",)
 
     def test_a_label_that_the_file_asks_for_is_selected(self, store):
         url, grow = store

@@ -72,7 +72,7 @@ class TestNames:
         assert period_in("period=7d") == period_in("period=never&x=1") == period_in("") == USUAL
 
     @pytest.mark.parametrize(
-        "text", ["8d", "2026-11-04..2026-11-02", "2026-02-30..2026-03-01", "..", "chosen"]
+        "text", ["8d", "2026-11-04..2026-11-02", "2026-02-30..2026-03-01", "..", "explicit"]
     )
     def test_rejects_other_texts(self, text):
         assert parse(text) is None

@@ -77,9 +77,9 @@ class Asking:
             raise NoReportsInPeriod("no report came in this period")
         return replace(selection, windows=windows)
 
-    async def opened(self, choices: Choices, of: Selected) -> Choices:
+    async def with_opening(self, choices: Choices, of: Selected) -> Choices:
         """Return the choices with what a view opens with, as with_opening()."""
-        question = "opened", of.selection, choices
+        question = "with opening", of.selection, choices
         return await self.live.ask(question, lambda _: with_opening(choices, of))
 
     async def answers(self, question: EstimateQuestion, *, slow: bool = False) -> Answers:

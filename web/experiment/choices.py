@@ -17,7 +17,7 @@ from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.units import UnitsError, bin_edges, parse_range
 from ...server.plain_text import shortened, visible
-from ..period import CHOSEN, USUAL, parse, windows_before, windows_of
+from ..period import EXPLICIT, USUAL, parse, windows_before, windows_of
 
 QUANTILES = (0.05, 0.5, 0.95)
 CONFIDENCES = (0.9, 0.95, 0.99)
@@ -48,7 +48,7 @@ class Choices:
     rows            of a number's histogram at most; None for as fine as its reports can tell
     over            what is shown over time: mean, share, or a quantile such as 0.5
     since, earlier  windows and version that are compared with; none for no comparison
-    period          the period that the windows are of, as period.parse() returns it, or CHOSEN
+    period          the period that the windows are of, as period.parse() returns it, or EXPLICIT
     against         BEFORE where the windows to compare with follow from the period, otherwise empty
     """
 
@@ -115,7 +115,9 @@ class Choices:
     def query(self) -> str:
         """The part of an address after ?; empty where nothing was chosen."""
         usual, pairs = Choices(), []
-        follows = {"windows" if self.period != CHOSEN else "period"} | ({"since"} if self.against else set())
+        follows = {"windows" if self.period != EXPLICIT else "period"} | (
+            {"since"} if self.against else set()
+        )
         for name, value in vars(self).items():
             if value == getattr(usual, name) or name in follows:
                 continue
@@ -142,7 +144,7 @@ def from_query(query: str) -> Choices:
         ]
         chosen[name] = (tuple(values) if isinstance(usual, tuple) else values[-1]) if values else usual
     if chosen["windows"] and not any(given.get("period", ())):
-        chosen["period"] = CHOSEN
+        chosen["period"] = EXPLICIT
     return Choices(**chosen)
 
 
@@ -233,12 +235,12 @@ def typed_quantiles(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(quantiles))
 
 
-def typed_texts(text: str, listed: Sequence[str] = ()) -> tuple[str, ...]:
+def typed_texts(text: str, file_texts: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the texts to look for that a reader typed, one on each line.
 
     Args:
         text: What was typed; empty lines are left out.
-        listed: The texts that the experiment's file lists, of which there may be more.
+        file_texts: The texts that the experiment's file lists, of which there may be more.
 
     Returns:
         The texts, each once; () if they are those of the file.
@@ -247,7 +249,7 @@ def typed_texts(text: str, listed: Sequence[str] = ()) -> tuple[str, ...]:
         UsageError: There are too many texts, or one is longer than boards read.
     """
     texts = tuple(dict.fromkeys(line for line in text.replace("\r", "").split("\n") if line))
-    if texts == tuple(listed):
+    if texts == tuple(file_texts):
         return ()
     if len(texts) > MOST_TEXTS:
         raise UsageError(
@@ -282,7 +284,7 @@ def fitting(
         at: The time now, UTC.
     """
     period, chosen = choices.period, tuple(w for w in windows if w in choices.windows)
-    if period != CHOSEN:
+    if period != EXPLICIT:
         chosen = windows_of(period, windows, at)
     if not chosen:
         period, chosen = USUAL, windows_of(USUAL, windows, at)
@@ -307,7 +309,7 @@ def fitting(
     smooth = choices.post == "smooth" and "quantiles" not in can
     return replace(
         choices,
-        windows=() if period != CHOSEN and len(chosen) == len(windows) else chosen,
+        windows=() if period != EXPLICIT and len(chosen) == len(windows) else chosen,
         period=period,
         since=since,
         against=choices.against if since else "",

@@ -20,7 +20,7 @@ from ...server.experiments.asking import OF_VALUES
 from ..frame import heading
 from ..page import Page
 from .choices import Choices, fitting, from_query
-from .opening import listed_texts, with_opening, without_listed
+from .opening import file_texts, with_opening, without_file_texts
 
 ASKED = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
@@ -37,7 +37,7 @@ def command_line(asked: str, choices: Choices, of: Selected, store: str) -> str:
     """The command that gives the same; a store's password is not shown: it stays in HUSHMOTE_STORE."""
     secret = make_url(store).password is not None
     where = [] if secret else ["--store", store]
-    one, there = question(asked, without_listed(choices, of), of), tuple(of.there)
+    one, there = question(asked, without_file_texts(choices, of), of), tuple(of.there)
     against = one.against and replace(one.against, windows=_spans(one.against.windows, there))
     selection = replace(one.selection, windows=_spans(one.selection.windows, there))
     one = replace(one, selection=selection, against=against)
@@ -138,10 +138,10 @@ class ExportPanel:
 
     def show(self, of: Selected, choices: Choices) -> None:
         """Show files and commands of these choices."""
-        choices = without_listed(choices, of)
+        choices = without_file_texts(choices, of)
         values = bool(of.can & OF_VALUES)
         there = {
-            "estimate": "candidates" not in of.can or bool(listed_texts(of) or choices.ranges),
+            "estimate": "candidates" not in of.can or bool(file_texts(of) or choices.ranges),
             "trend": values and len(of.there) > 1,
             "change": values and choices.compares,
         }

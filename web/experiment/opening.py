@@ -25,7 +25,7 @@ def with_opening(choices: Choices, of: Selected) -> Choices:
 
 def _opening(choices: Choices, of: Selected) -> tuple[str, ...]:
     if "candidates" in of.can:
-        return listed_texts(of)
+        return file_texts(of)
     if "ranges" not in of.can:
         return ()
     experiment = of.newest.experiment
@@ -43,15 +43,15 @@ def _opening(choices: Choices, of: Selected) -> tuple[str, ...]:
     return (index_names(experiment)[int(np.argmax(frequencies))],)
 
 
-def listed_texts(of: Selected) -> tuple[str, ...]:
+def file_texts(of: Selected) -> tuple[str, ...]:
     """Return the texts that the experiment's file lists, to look for."""
     return tuple(of.newest.asked.splitlines()) if "candidates" in of.can else ()
 
 
-def without_listed(choices: Choices, of: Selected) -> Choices:
+def without_file_texts(choices: Choices, of: Selected) -> Choices:
     """Return the choices without the texts that the file lists: a command finds those by itself."""
-    listed = listed_texts(of)
-    return replace(choices, ranges=()) if listed and choices.ranges == listed else choices
+    texts = file_texts(of)
+    return replace(choices, ranges=()) if texts and choices.ranges == texts else choices
 
 
 def pair_question(of: Selected) -> PairQuestion:

@@ -53,17 +53,17 @@ class MeanPanel:
 class AskedPanel:
     """What an experiment of texts or of pairs answers: a picture, tables, and the command that asks it."""
 
-    def __init__(self, given: Given, listed: Sequence[str]) -> None:
+    def __init__(self, given: Given, file_texts: Sequence[str]) -> None:
         """Make the panel.
 
         Args:
             given: What every panel is given.
-            listed: The texts that the experiment's file lists.
+            file_texts: The texts that the experiment's file lists.
         """
-        self._given, self._reader, self._listed = given, given.reader, tuple(listed)
+        self._given, self._reader, self._file_texts = given, given.reader, tuple(file_texts)
         kind = min(answers_of(given.experiment))
         self._texts: ui.textarea | None = None
-        self._shown: tuple[str, ...] = ()  # the texts in it
+        self._texts_in_field: tuple[str, ...] = ()
         heading("What it answers", 2)
         ui.label(f"{answers_only(given.experiment)}.").props('id="answers"')
         if kind == "candidates":
@@ -83,28 +83,28 @@ class AskedPanel:
         """Look for the texts that a reader typed; those of the file if there are none."""
         assert self._texts is not None
         try:
-            texts = typed_texts(self._texts.value or "", self._listed)
+            texts = typed_texts(self._texts.value or "", self._file_texts)
         except UsageError as e:
             self._texts.error = sentence(str(e))
             return
         self._texts.error = None
         await self._given.choose(ranges=texts)
 
-    def show(self, choices: Choices, answers: Answers, pictured: Answer | None, command: str) -> None:
+    def show(self, choices: Choices, answers: Answers, picture: Answer | None, command: str) -> None:
         """Show answers.
 
         Args:
             choices: What is looked at; of texts, the texts.
             answers: The tables, none while no text is named.
-            pictured: The table that the picture shows, or None for no picture.
+            picture: The table that the picture shows, or None for no picture.
             command: The command of `estimate` that gives the same.
         """
         if self._texts is not None and not choices.ranges:
             command = f"{command} --candidates=FILE"
         self._command.text = command
-        if self._texts is not None and choices.ranges != self._shown:
-            self._shown, self._texts.value = choices.ranges, "\n".join(choices.ranges)
-        self._show_picture(pictured)
+        if self._texts is not None and choices.ranges != self._texts_in_field:
+            self._texts_in_field, self._texts.value = choices.ranges, "\n".join(choices.ranges)
+        self._show_picture(picture)
         self._tables.clear()
         with self._tables:
             for answer in answers:

@@ -18,7 +18,7 @@ from ...server.results.result import LIVE
 from ...server.words import answers as words
 from ...server.words.epsilon import belief, own_reports, rounded_up
 from ...server.words.numbers import Numbers, counted
-from ..period import CHOSEN, phrase_of
+from ..period import EXPLICIT, phrase_of
 from ..reader import Reader
 from .choices import Choices, ends
 
@@ -66,7 +66,7 @@ def not_available(chosen: Mapping[str, Any], fitted: Choices, reader: Reader) ->
         reader: The reader, for the days.
     """
     wanted = chosen.get("period", fitted.period)
-    if wanted not in (fitted.period, CHOSEN):
+    if wanted not in (fitted.period, EXPLICIT):
         return (
             f"No report came {phrase_of(wanted, reader)}: the page shows the newest days that have reports."
         )

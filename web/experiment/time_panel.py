@@ -10,7 +10,7 @@ from ...server.answers.fleet_estimate import MEAN
 from ...server.answers.rows import TrendRow
 from ...server.words import answers as words
 from ..frame import heading
-from ..period import ALL, CHOSEN
+from ..period import ALL, EXPLICIT
 from . import charts, sentences
 from .answer_table import tells
 from .chart import DraggedChart, Ends
@@ -58,7 +58,7 @@ class TimePanel:
         if not chosen or len(chosen) == len(self._windows):
             await self._choose(windows=(), period=ALL)
         else:
-            await self._choose(windows=tuple(chosen), period=CHOSEN)
+            await self._choose(windows=tuple(chosen), period=EXPLICIT)
 
     def show_windows(self, choices: Choices, windows: Sequence[str]) -> None:
         """Show which windows there are, and which are chosen."""
@@ -75,9 +75,9 @@ class TimePanel:
 
     def show(self, choices: Choices, answer: Answer) -> None:
         """Show a trend over the newest windows; the chosen ones are marked."""
-        told = " ".join(sentences.trend(answer, self._reader))
-        shown = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
-        self._said.text = f"{words.period(shown, self._windows, self._reader)}: {told}"
+        verdict = " ".join(sentences.trend(answer, self._reader))
+        windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
+        self._said.text = f"{words.period(windows, self._windows, self._reader)}: {verdict}"
         if answer.quantity == "share":
             answer = replace(answer, rows=tuple(filter(tells, answer.rows)))
         self._shown = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]

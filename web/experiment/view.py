@@ -33,7 +33,7 @@ from .change_panel import ChangePanel
 from .choices import Choices, from_query, left_out
 from .controls import EXPORT, OF_WINDOWS, PARTS, Controls, Given, Parts
 from .missing import response_if_missing
-from .opening import listed_texts, pair_question
+from .opening import file_texts, pair_question
 from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
 from .time_panel import TimePanel
@@ -93,7 +93,7 @@ class ExperimentView:
         self._behind = False  # whether what is below the first picture shows something older
         self._catching_up: asyncio.Task[None] | None = None
         self._asked = context.client.request.url.query
-        self._opened = choices  # the same, with what the view opens with where nothing is chosen
+        self._effective = choices  # the same, with what the view opens with where nothing is chosen
         head = ui.label().classes("faint").props('id="head"')
         left_out = ui.label().classes("experiment-state").props('id="left-out" role="status"')
         finding = ui.column().classes("experiment-lines").props('id="finding"')
@@ -158,7 +158,7 @@ class ExperimentView:
         given = Given(e, of.unit, of.can, self._reader, self._choose)
         with self._areas.body:
             if not of.can & OF_VALUES:
-                self._main = AskedPanel(given, listed_texts(of))
+                self._main = AskedPanel(given, file_texts(of))
             else:
                 shares = "frequencies" in of.can
                 self._main = SharesPanel(given, self._choices) if shares else MeanPanel(given)
@@ -228,15 +228,15 @@ class ExperimentView:
             return
         choices, of = self._choices, self._of
         try:
-            opened = await self._ask.opened(choices, of)
+            effective = await self._ask.with_opening(choices, of)
             if not self._still(choices):
                 return
-            self._opened = opened
+            self._effective = effective
             if not isinstance(self._main, AskedPanel):
                 versions = {v.experiment.digest.hex(): _called(v) for v in of.versions}
-                self._controls.show(opened, versions)
-                self._time.show_windows(opened, tuple(of.there))
-                self._change.show_windows(opened, tuple(of.there), versions)
+                self._controls.show(effective, versions)
+                self._time.show_windows(effective, tuple(of.there))
+                self._change.show_windows(effective, tuple(of.there), versions)
             await self._show_main(choices)
         except HushmoteError as e:
             await self._hinders(e)
@@ -269,11 +269,14 @@ class ExperimentView:
             answers = Answers()  # where texts have to be named
             with contextlib.suppress(NotAnswered):
                 answers = await self._ask.answers(question, slow=True)
-            pictured = await self._pictured(question, answers)
+            picture = await self._picture_answer(question, answers)
             if self._still(choices):
                 store = self._page.settings.store
                 main.show(
-                    self._opened, answers, pictured, files.command_line("estimate", self._opened, of, store)
+                    self._effective,
+                    answers,
+                    picture,
+                    files.command_line("estimate", self._effective, of, store),
                 )
             return
         readings = await self._tables(question, "moments")
@@ -286,9 +289,9 @@ class ExperimentView:
         quantiles = await self._tables(question, "quantiles")
         if self._still(choices):
             of_number = Answers([*readings, *quantiles] if quantiles else ())
-            main.show(self._opened, self._when(), histogram[0], share, of_number)
+            main.show(self._effective, self._when(), histogram[0], share, of_number)
 
-    async def _pictured(self, question: EstimateQuestion, answers: Answers) -> Answer | None:
+    async def _picture_answer(self, question: EstimateQuestion, answers: Answers) -> Answer | None:
         """Return what the picture of texts or of a pair shows: of a pair what its file asks for."""
         assert self._of is not None
         asked = pair_question(self._of)
@@ -314,18 +317,18 @@ class ExperimentView:
         choices, of = self._choices, self._of
         assert of is not None
         with contextlib.suppress(HushmoteError):  # the next picture says it
-            opened = await self._ask.opened(choices, of)
+            effective = await self._ask.with_opening(choices, of)
             if self._still(choices):
-                self._opened = opened
+                self._effective = effective
                 share = await self._share(self._question("estimate"))
                 if self._still(choices):
-                    panel.show_share(opened, self._when(), share)
+                    panel.show_share(effective, self._when(), share)
 
     def _show_rest(self) -> None:
         """Bring up to date what is below the first picture; nothing waits for it."""
         assert self._of is not None
         shown = self._main.rows if isinstance(self._main, SharesPanel) else None
-        self._export.show(self._of, replace(self._opened, rows=self._opened.rows or shown))
+        self._export.show(self._of, replace(self._effective, rows=self._effective.rows or shown))
         self._show_parts(self._of)
         self._behind = True
         if self._catching_up is None:
@@ -358,13 +361,13 @@ class ExperimentView:
     async def _show_time(self) -> None:
         asked = self._question("trend")
         if answers := await self._answered(asked, self._time.nothing):
-            self._time.show(self._opened, answers[-1] if asked.quantiles else answers[0])
+            self._time.show(self._effective, answers[-1] if asked.quantiles else answers[0])
 
     async def _show_change(self) -> None:
         if not self._choices.compares:
             self._change.nothing("")
         elif answers := await self._answered(self._question("change"), self._change.nothing):
-            self._change.show(answers, self._opened)
+            self._change.show(answers, self._effective)
 
     async def _show_private(self) -> None:
         try:
@@ -394,7 +397,7 @@ class ExperimentView:
 
     def _question(self, asked: str) -> EstimateQuestion:
         assert self._of is not None
-        return files.question(asked, self._opened, self._of)
+        return files.question(asked, self._effective, self._of)
 
 
 def _called(version: Version) -> str:

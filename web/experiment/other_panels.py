@@ -137,4 +137,4 @@ class AskedPanel:
 
 
 def _heading_of(answer: Answer) -> str:
-    return sentence(visible(answer.title or TITLES[answer.kind])).removesuffix(".")
+    return sentence(visible(answer.title or TITLES[answer.kind])).removesuffix(".").removesuffix(" given")

@@ -12,6 +12,7 @@ from .frame import tag
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 """Okabe's and Ito's, without the two that white or black paper swallows."""
 
+_DAY_MS = 24 * 3600 * 1000
 _GRID = {"show": True, "lineStyle": {"color": "rgba(128, 128, 128, 0.35)"}}
 
 
@@ -56,7 +57,9 @@ def axis(kind: str, name: str, locale: str, unit: str = "", **more: Any) -> dict
     """An axis of ECharts; kind: "log", "value" or "time"."""
     written = script("day", locale) if kind == "time" else script("numbers", locale, unit)
     labels: dict[str, Any] = {"hideOverlap": True, ":formatter": written}
-    place = {"nameLocation": "middle", "nameGap": 30}
+    place: dict[str, Any] = {"nameLocation": "middle", "nameGap": 30}
+    if kind == "time":  # the same day is not written twice
+        place["minInterval"] = _DAY_MS
     return {"type": kind, "name": name, **place, "axisLabel": labels, "splitLine": _GRID} | more
 
 

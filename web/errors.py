@@ -1,5 +1,7 @@
 """What a reader sees in place of a view: a wrong address, a view that failed. Never a trace."""
 
+from collections.abc import Callable
+
 from fastapi import Request
 from fastapi.responses import PlainTextResponse, Response
 from nicegui import Client, ui
@@ -15,20 +17,44 @@ _NOT_HERE = "There is nothing at this address."
 def register(page: Page) -> None:
     """Answer for what is not there and for what fails."""
 
-    def shown(request: Request, status: int, title: str, words: str) -> Response:
-        with Client(nicegui_page(""), request=request) as client:
-            with frame(page, title):
-                ui.label(words).props('role="alert"')
-                ui.link("To the answers", "/")
-            return client.build_response(request, status)
-
-    def not_found(request: Request, _error: Exception) -> Response:
-        if "text/html" not in request.headers.get("accept", ""):  # a picture or a script, not a reader
-            return PlainTextResponse(f"{_NOT_HERE}\n", 404)
-        return shown(request, 404, "Not found", _NOT_HERE)
+    def show_missing_page(request: Request, _error: Exception) -> Response:
+        return not_found(page, request, _NOT_HERE)
 
     def failed(request: Request, _error: Exception) -> Response:  # which is logged as it is raised on
-        return shown(request, 500, "It did not work", FAULT)
+        return _response(page, request, 500, "It did not work", FAULT)
 
-    nicegui_app.exception_handlers[404] = not_found
+    nicegui_app.exception_handlers[404] = show_missing_page
     nicegui_app.exception_handlers[Exception] = failed
+
+
+def not_found(
+    page: Page, request: Request, message: str, add_links: Callable[[], None] | None = None
+) -> Response:
+    """Return a response with status 404.
+
+    Args:
+        page: The page's settings and its live store.
+        request: The request that asks for something that does not exist.
+        message: One sentence that says what is missing.
+        add_links: Adds elements below the message, such as links to what does exist; None for none.
+    """
+    if "text/html" not in request.headers.get("accept", ""):  # a picture or a script, not a reader
+        return PlainTextResponse(f"{message}\n", 404)
+    return _response(page, request, 404, "Not found", message, add_links)
+
+
+def _response(
+    page: Page,
+    request: Request,
+    status: int,
+    title: str,
+    message: str,
+    add_links: Callable[[], None] | None = None,
+) -> Response:
+    with Client(nicegui_page(""), request=request) as client:
+        with frame(page, title):
+            ui.label(message).props('role="alert"')
+            if add_links is not None:
+                add_links()
+            ui.link("To the answers", "/")
+        return client.build_response(request, status)

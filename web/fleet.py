@@ -3,16 +3,21 @@
 import asyncio
 import contextlib
 from functools import partial
+from typing import Literal
 
 from babel import Locale
+from fastapi import Request
 from nicegui import ui
 
 from ..server.answers.query import Selection
 from ..server.errors import HushmoteError
 from ..server.overview.fleets import ExperimentOverview, StoreOverview
 from ..server.words.numbers import counted
+from .experiment.asking import NoReportsInPeriod
 from .frame import frame, heading, sentence, skeleton, tag
 from .page import Page
+from .period import USUAL, period_in, phrase_of, query_of
+from .period_control import PeriodControl
 from .reader import Reader, reader
 from .tile import Tile
 
@@ -21,6 +26,13 @@ _STEPS = (
     ("Ask it of a fleet", "hushmote experiment add FILE --fleet NAME"),
     ("Count what boards send to a broker, such as Mosquitto", "hushmote serve --broker mqtt://HOST"),
 )
+Health = Literal["well", "unknown", "bad"]
+_HEALTH: dict[Health, str] = {
+    "well": "All is well.",
+    "unknown": "Health: unknown.",
+    "bad": "Something is wrong.",
+}
+_UNMONITORED = "Nothing monitors the aggregator: start the page with --aggregator URL."
 _TAGGED = "every report has a tag that only its own device can make."
 _OPEN = "it is open. Its reports have no tags, so anyone can forge some."
 _LIVE = (
@@ -34,9 +46,9 @@ def register(page: Page) -> None:
     """Put the view on its route."""
 
     @ui.page("/")
-    def _() -> None:
+    def _(request: Request) -> None:
         with frame(page, "Answers", "/"):
-            view = FleetView(page, reader())
+            view = FleetView(page, reader(), period_in(request.url.query))
         page.live.follow(view.refresh)
         page.live.follow(view.spend)
 
@@ -47,14 +59,22 @@ async def work_out(page: Page) -> None:
         for fleet in _chosen(await page.live.overview(), page.settings.fleet).fleets:
             for e in fleet.experiments:
                 with contextlib.suppress(HushmoteError):
-                    await page.asking.finding(Selection(e.name, e.fleet), Reader(Locale("en", "US")))
+                    selection = await page.asking.in_period(Selection(e.name, e.fleet), USUAL)
+                    await page.asking.finding(selection, Reader(Locale("en", "US")))
 
 
 class FleetView:
     """What one reader sees: a line on how it goes, and a tile for each experiment."""
 
-    def __init__(self, page: Page, reader: Reader) -> None:
-        self._page, self._reader = page, reader
+    def __init__(self, page: Page, reader: Reader, period: str) -> None:
+        """Make the view.
+
+        Args:
+            page: The page's settings and its live store.
+            reader: How the reader writes numbers and days.
+            period: The period that all tiles show, as period.parse() returns it.
+        """
+        self._page, self._reader, self._period = page, reader, period
         self._tiles: dict[tuple[str, str], Tile] = {}
         self._rejects: dict[str, ui.label] = {}
         self._there: object = None
@@ -63,6 +83,8 @@ class FleetView:
         with ui.element("p").classes("health").props('id="health"'):
             self._well = tag("span", "").classes("health-mark")
             self._health = tag("span", "…").props('id="reports"')
+        self._control = PeriodControl(self._choose_period)
+        self._control.element.visible = False
         with ui.element("div").classes("fleets") as self._fleets:
             skeleton(3)
         tag("p", _LIVE).classes("faint")
@@ -86,6 +108,7 @@ class FleetView:
             self._build(seen, absent)
         self._seen = seen
         experiments = [e for fleet in seen.fleets for e in fleet.experiments]
+        self._show_period(bool(experiments))
         for e in experiments:
             self._tiles[e.fleet, e.name].show(e, seen.minute.date())
         self._say_health(seen)
@@ -107,14 +130,31 @@ class FleetView:
             if self._seen is not None:  # what is shown may be older
                 self._say_health(self._seen)
 
+    async def _choose_period(self, period: str) -> None:
+        """Show all tiles of another period, and keep it in the address."""
+        self._period = period
+        ui.navigate.history.replace(f"?{query_of(period)}" if period else "/")
+        await self.refresh()
+
+    def _show_period(self, has_tiles: bool) -> None:
+        self._control.element.visible = has_tiles
+        self._control.show(self._period)
+        for tile in self._tiles.values():
+            tile.link_to(self._period)
+
     async def _find(self, e: ExperimentOverview, *, series: bool = False) -> None:
+        asking, period = self._page.asking, self._period
         try:
-            known = await self._page.asking.finding(Selection(e.name, e.fleet), self._reader, series=series)
+            selection = await asking.in_period(Selection(e.name, e.fleet), period)
+            known = await asking.finding(selection, self._reader, series=series)
+        except NoReportsInPeriod:
+            known = f"No report came {phrase_of(period, self._reader)}."
         except HushmoteError as error:
             known = sentence(await self._page.live.trouble(error))
             if not known:
                 return
-        self._tiles[e.fleet, e.name].find(known)
+        if period == self._period:  # which a reader may have changed meanwhile
+            self._tiles[e.fleet, e.name].find(known)
 
     def _build(self, seen: StoreOverview, absent: str) -> None:
         self._tiles.clear()
@@ -146,14 +186,16 @@ class FleetView:
         lines = [
             f"{marked} of {len(self._tiles)} experiments need{'s' * (marked == 1)} a look." if marked else "",
             f"The budget of {counted(spent, 'experiment')} is spent, or nearly." if spent else "",
-            "" if aggregator.asked else "Start the page with --aggregator URL to see how the aggregator is.",
+            "" if aggregator.asked else _UNMONITORED,
             aggregator.health.words if aggregator.health else "",
             *(one.words(number) for one in seen.rejects),
             "" if bad or seen.rejects else "No report was thrown away.",
         ]
-        well = not (marked or bad or seen.rejects or aggregator.trouble)
-        self._well.text = "All is well." if well else "Something is wrong."
-        self._well.classes(**{"remove" if well else "add": "bad"})
+        state: Health = "unknown" if aggregator.health is None else "well"
+        if marked or bad or seen.rejects or aggregator.trouble:
+            state = "bad"
+        self._well.text = _HEALTH[state]
+        self._well.classes(state, remove=" ".join(_HEALTH.keys() - {state}))
         self._health.text = f"{number(seen.reports)} reports so far. {' '.join(filter(None, lines))}"
 
 

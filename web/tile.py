@@ -13,6 +13,7 @@ from ..server.overview.fleets import ExperimentOverview
 from ..server.words.numbers import counted
 from .budget.answer import ExperimentSupply
 from .frame import heading, sentence, skeleton, tag
+from .period import query_of
 from .reader import Reader
 
 _QUIET_DAYS = 2  # without a report, after which something may be wrong
@@ -27,9 +28,11 @@ class Tile:
     def __init__(self, of: ExperimentOverview, reader: Reader) -> None:
         self._reader = reader
         self._marks: dict[str, str] = {}
+        self._windows: tuple[str, ...] = ()  # that are shown
+        self._address = f"/experiment/{quote(of.fleet)}/{quote(of.name)}"
         with ui.element("li").classes("tile"):
             with heading("", 2):
-                self._title = ui.link("", f"/experiment/{quote(of.fleet)}/{quote(of.name)}")
+                self._title = ui.link("", self._address)
             self._name = tag("p", "").classes("faint")
             self._waiting = skeleton(2)
             self._finding = tag("p", "").classes("tile-finding")
@@ -54,16 +57,24 @@ class Tile:
         self.mark("quiet", f"No report has come since {day(newest.date())}." if quiet and newest else "")
         self.mark("implausible", sentence(of.implausible) if of.implausible else "")
 
+    def link_to(self, period: str) -> None:
+        """Let the title lead to the experiment's view of the same period."""
+        query = query_of(period)
+        self._title.props["href"] = f"{self._address}?{query}" if query else self._address
+        self._title.update()
+
     def find(self, known: Findings | str) -> None:
         """Show findings, or why there are none."""
         self._waiting.set_visibility(False)
         if isinstance(known, str):
-            self._finding.text = known
+            self._finding.text, self._a_day.text = known, ""
+            self._spark.set_content("")
             return
         self._finding.text = known.sentence
         first = next((one for one in known.findings if one.series), None)
-        if first:  # it comes after the sentence; until then the one before stays
-            self._spark.set_content(spark(first))
+        if first or known.windows != self._windows:  # after a commit the line before stays until the new one
+            self._spark.set_content(spark(first) if first else "")
+        self._windows = known.windows
         a_day = round(reports_a_day(known.windows, known.reports, datetime.datetime.now(datetime.UTC)))
         self._a_day.text = f"{self._number(a_day)} reports a day" if a_day else ""
 

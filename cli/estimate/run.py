@@ -145,6 +145,7 @@ def _question(options: EstimateOptions, facts: Facts) -> EstimateQuestion:
         asked = [version.experiment for version in facts.selected(_selection(options)).versions]
         require(asked, "candidates", "leave --candidates out")
         ranges += read_candidates(options.candidates)
+    ranges = ranges or _listed_texts(options, facts)
     same = ("together", "top", "cdf", "rows", "post", "trend", "confidence", "unit", "alphabet")
     length, earlier = options.last or options.against_last, options.against_last
     return EstimateQuestion(
@@ -160,3 +161,9 @@ def _question(options: EstimateOptions, facts: Facts) -> EstimateQuestion:
         before=_wanted(earlier, facts, 1),
         **{name: getattr(options, name) for name in same},
     )
+
+
+def _listed_texts(options: EstimateOptions, facts: Facts) -> list[str]:
+    """Return the texts that the experiment's file lists to look for; none of another experiment."""
+    selected = facts.selected(_selection(options))
+    return selected.newest.asked.splitlines() if "candidates" in selected.can else []

@@ -183,7 +183,7 @@ def ask(facts: Facts, question: EstimateQuestion) -> Reply:
     findings, comparison = None, ""
     if question.against:
         comparison = compared(facts, answers, question)
-    elif not (question.ranges and estimate.experiment.type == "text"):  # it would say: name the texts
+    elif estimate.experiment.type != "text" or question.ranges in ((), _own_texts(facts, selection)):
         shown = selection if given or not question.trend else replace(selection, windows=())
         findings = find(facts, shown, unit=question.unit, wanted=question.period)
     sides = [selection, *([question.against] if question.against else [])]
@@ -202,6 +202,11 @@ def ask(facts: Facts, question: EstimateQuestion) -> Reply:
     windows = len(facts.selected(whole).there) if _COMPARED & estimate.answers else 1
     words = guide(answers, every_day, windows)
     return Reply(question, estimate, answers, once, every_day, words, findings, comparison)
+
+
+def _own_texts(facts: Facts, selection: Selection) -> tuple[str, ...]:
+    """Return the texts of the experiment's file: a finding about others would ask for their names."""
+    return tuple(facts.selected(selection).newest.asked.splitlines())
 
 
 def compared(facts: Facts, answers: Answers, question: EstimateQuestion) -> str:

@@ -360,7 +360,8 @@ class _Asker:
 
     def _of_value(self, ask: Ask, of: FleetEstimate) -> Finding:
         row, quantity = _row(ask, of)
-        title = f"Most common is {visible(row.name)}" if ask.kind == "texts" else self._title(row, of)
+        is_text = ask.kind in ("texts", "named")
+        title = f"Most common is {visible(row.name)}" if is_text else self._title(row, of)
         unit = None if quantity == "share" else self.unit
         none = Finding(ask.text, title, "", quantity=quantity, unit=unit or "", period=self._period)
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(of.experiment)))
@@ -662,11 +663,15 @@ def _row(ask: Ask, of: FleetEstimate) -> tuple[Row, Quantity]:
             return of.share(ask.text).rows[0], "share"
         case "texts" if texts := of.discover().rows:
             return texts[0], "share"
+        case "named" if ask.texts:
+            return of.candidates(ask.texts).rows[0], "share"
         case "texts":
             raise EstimateError("no text stands out yet")
         case _:
-            which = of.experiment.name
-            raise EstimateError(f"name the texts to ask about: hushmote estimate {which} --candidates FILE")
+            raise EstimateError(
+                "name the texts to look for: with candidates in the experiment's file, or "
+                f"hushmote estimate {of.experiment.name} --candidates FILE"
+            )
 
 
 def _needed(of: FleetEstimate, ask: Ask, target: float, width: float) -> int | None:

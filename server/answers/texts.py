@@ -9,6 +9,7 @@ from ..estimate.discovery import MISTAKEN, Discovery, FoundText, discover
 from ..estimate.estimate import Estimate, Estimates
 from ..estimate.statistic import EstimateError
 from ..experiments.asking import require
+from ..experiments.reading import LONGEST_TEXT
 from . import change
 from .answer import Answer, Frame
 from .rows import CandidateRow, ChangeRow, FoundRow
@@ -25,7 +26,7 @@ LESS_SURE_CHANGE = (
 MOST_SHOWN = 20
 """Rows of a table, where nobody says how many."""
 MOST_CANDIDATES = 1 << 20
-LONGEST = 255
+LONGEST = LONGEST_TEXT
 """Bytes of a text that a board looks at."""
 MOST_TRENDS = 20
 MORE = "…"

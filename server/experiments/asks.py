@@ -13,6 +13,8 @@ from .units import UnitsError, index_names, parse_range
 
 MOST_COMMON = "most common"
 MEDIAN = "median"
+MOST_ASKS = 8
+"""Questions of a file; a text may list more texts, which are then one question."""
 _GIVEN = " given "
 
 AskKind = Literal["share", "mean", "quantile", "most common", "texts", "pair", "named"]
@@ -23,6 +25,7 @@ class Ask:
     """One question: its text in the file, and what it is of.
 
     level: of a quantile, from 0 to 1. of, given: of a pair, as `hushmote estimate --of --given` takes them.
+    texts: of named texts, among which the most common one is looked for; none if the file lists none.
     """
 
     text: str
@@ -30,6 +33,7 @@ class Ask:
     level: float = 0.5
     of: str = ""
     given: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...]:
@@ -37,8 +41,11 @@ def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...
 
     That is the median of a number, or its mean; yes; the most common label; the last part of a pair given the
     first; the texts that most devices sent. Raises UnitsError or NotAnswered for one that does
-    not fit.
+    not fit. More than MOST_ASKS listed texts are one question: which of them is the most common.
     """
+    if experiment.type == "text" and len(texts) > MOST_ASKS:
+        asking.require([experiment], "candidates", "leave candidates out")
+        return (Ask(MOST_COMMON, "named", texts=tuple(texts)),)
     return tuple(_ask(experiment, text) for text in texts) if texts else (_usual(experiment),)
 
 

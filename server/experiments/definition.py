@@ -29,12 +29,12 @@ from ..wire.experiments import is_own, parse_experiment
 from ..wire.limits import kept_hours
 from ..wrong_value import wrong_value
 from .asking import NotAnswered
-from .asks import asks_of
+from .asks import MOST_ASKS, asks_of
 from .budget import ExperimentBudget, Quantity
 from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
 from .planned import PlannedCase
-from .reading import DefinitionError, PartDefinition, ReadingDefinition, whole, without_nul
+from .reading import DefinitionError, PartDefinition, ReadingDefinition, candidate_text, whole, without_nul
 from .units import UnitsError, edges_between, parse_bins
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ _LISTS = {
     "labels": 'texts such as ["eco", "boost"]',
     "ranges": 'texts such as ["18:22"]',
     "asks": 'texts such as ["24:", "median"]',
+    "candidates": 'texts such as ["1.4.1", "1.4.2"]',
 }
 _WORKLOADS = {"ranges": ALL_RANGES, "frequencies": FREQUENCIES, "quantiles": PREFIXES, "mean": MEAN}
 
@@ -59,7 +60,8 @@ class Definition(ReadingDefinition):
     statistics: Literal[*_WORKLOADS, *PAIR_STATISTICS] | None = None  # pyright: ignore[reportInvalidTypeForm]
     given: str | None = None
     ranges: tuple[str, ...] | None = None
-    asks: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = Field((), max_length=8)
+    asks: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = Field((), max_length=MOST_ASKS)
+    candidates: tuple[Annotated[str, AfterValidator(candidate_text)], ...] = Field((), max_length=1000)
     mechanism: str = AUTO
     parameters: dict[str, Any] = Field(default_factory=dict)
     epsilon: Quantity
@@ -102,6 +104,7 @@ class Definition(ReadingDefinition):
         except MechanismError as e:
             raise ValueError(str(e)) from None
         self._check_reads()
+        self._check_candidates()
         if self.type == "text" and self.statistics not in (None, "frequencies"):
             raise ValueError("of a text shares alone are estimated: leave statistics out")
         if self.statistics == "mean" and self.type != "number":
@@ -120,6 +123,20 @@ class Definition(ReadingDefinition):
             if self.parameters:
                 raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
         return self
+
+    def _check_candidates(self) -> None:
+        """Raise ValueError if texts to look for do not fit the experiment."""
+        if not self.candidates:
+            return
+        if self.type != "text":
+            raise ValueError("candidates are only for a text")
+        if self.prefixes is not None:
+            raise ValueError("candidates are not for a text with prefixes, which finds texts without a list")
+        if self.asks:
+            raise ValueError("asks or candidates name the texts of a text, not both")
+        for text in self.candidates:
+            if self.candidates.count(text) > 1:
+                raise ValueError(f"candidates: {text} is listed twice")
 
     def _check_reads(self) -> None:
         """Raise ValueError where the mechanism is for other readings than these."""
@@ -231,7 +248,9 @@ class Definition(ReadingDefinition):
         """The words for it that a store keeps: the unit, why it is asked, by whom."""
         from ..store.versions import Description  # only here: planning has no store, and it loads slowly
 
-        return Description(self.unit, self.purpose, self.owner, "\n".join(self.asks), self.keep)
+        # For a text both keys list the texts whose shares are wanted, so a store has one place for them.
+        questions = "\n".join(self.asks or self.candidates)
+        return Description(self.unit, self.purpose, self.owner, questions, self.keep)
 
     def guarantee(self) -> Guarantee:
         """What holds for all of a board's reports to this experiment together."""

@@ -23,6 +23,8 @@ USUAL_SLOTS = 1 << 16
 """Slots of texts where the file does not say how many: two of 100 common texts share one 7 times in 100."""
 MOST_SLOTS = 1 << 20
 LONGEST_PREFIX = 16
+LONGEST_TEXT = 255
+"""Bytes of a text that a board reads."""
 FEWEST_SEARCHED = 1 << 13  # below it too few texts can be told from those that share their slots
 
 
@@ -42,6 +44,18 @@ def without_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("the character \\u0000 is in it, which no database keeps: leave it out")
     return text
+
+
+def candidate_text(text: str) -> str:
+    """Return a text to look for; raises ValueError unless it is one line that a board reads as a whole."""
+    size = len(text.encode(errors="surrogatepass"))
+    if not 1 <= size <= LONGEST_TEXT:
+        raise ValueError(
+            f"a text has 1 to {LONGEST_TEXT} bytes, as boards read no more; {text[:20]!r} has {size:,}"
+        )
+    if text.splitlines() != [text]:
+        raise ValueError(f"a text is one line; {text[:20]!r} has more")
+    return without_nul(text)
 
 
 class _Values(BaseModel):

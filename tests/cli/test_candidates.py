@@ -197,3 +197,43 @@ def test_what_texts_do_not_answer_is_one_line(hushmote, tmp_path, arguments, sai
     many.write_bytes(lines(30))
     arguments = [str(many) if x == many.name else x for x in arguments]
     assert said in hushmote(*arguments, expect=1)
+
+
+class TestListedTexts:
+    """Texts that the experiment's file lists: `estimate` looks for them if no others are named."""
+
+    @pytest.fixture
+    def listed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+        e = Experiment.parse(text_json("a", 1024))
+        population = np.zeros(e.domain)
+        slots: Any = [e.bucket(word) for word in WORDS]
+        np.add.at(population, slots, shares(0.2))
+        with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as opened:
+            counted = dict.fromkeys(DAYS, REPORTS)
+            fill(
+                opened,
+                "home",
+                text_json("a", 1024),
+                counted,
+                population,
+                asked="\n".join([*WORDS[:10], "9.9"]),
+            )
+            fill(opened, "home", number_json(16), {DAYS[0]: 1000})
+        return runner("estimate", tmp_path, monkeypatch, "--fleet", "home")
+
+    def test_are_looked_for(self, listed):
+        rows = ask(listed, "--top", "20")
+        assert {text for row in rows for text in row["texts"]} == {*WORDS[:10], "9.9"}
+        assert rows[0]["texts"] == ["1.0"]
+
+    def test_others_are_looked_for_instead(self, listed, words):
+        assert [row["texts"] for row in ask(listed, "--range", "1.1")] == [["1.1"], []]
+        assert len(ask(listed, "--candidates", str(words))) > 35
+
+    def test_have_trends_and_changes(self, listed):
+        assert {row["name"] for row in ask(listed, "--trend")} == {*WORDS[:10], "9.9"}
+        rows = ask(listed, "--window", DAYS[1], "--against", DAYS[0])
+        assert {row["name"] for row in rows} >= {*WORDS[:10], "9.9"}
+
+    def test_a_number_has_none(self, listed):
+        assert json.loads(listed("x", "--json"))["answers"][0]["kind"] == "histogram"

@@ -11,6 +11,7 @@ from accessibility import barriers
 from boards import ask_fleet
 from browser import SWISS, paged
 from experiments import experiment_json
+from filled import fill
 from later import later
 
 from hushmote.device.ldp_client import Experiment
@@ -244,3 +245,26 @@ def test_the_view_follows_a_store_that_grows(browser, tmp_path):
             ledger = remaining.read(store, "home", datetime.datetime.now(datetime.UTC).date())
             assert sum(ledger.profiles.values()) == 2_000
             assert not browser.errors()
+
+
+class TestTimeAxis:
+    def test_names_each_day_once(self, browser, tmp_path):
+        url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        day = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(1)
+        payload = experiment_json(
+            name="door", type="bool", mechanism="rr", budget={"rule": "count", "cap": 3}
+        )
+        with Store(url) as store:
+            fill(store, "home", payload, {f"{day - datetime.timedelta(ago)}": 300 for ago in range(10)})
+        with paged(url) as page:
+            browser.open(f"{page}/budget")
+            days = (
+                "const chart = document.querySelector('.chart');"
+                "return chart ? [...chart.querySelectorAll('text')].map(t => t.textContent) : []"
+            )
+            browser.until(
+                lambda: any(re.fullmatch(r"[A-Z][a-z]{2} \d+", text) for text in browser.script(days))
+            )
+            browser.settled()
+            named = [text for text in browser.script(days) if re.fullmatch(r"[A-Z][a-z]{2} \d+", text)]
+            assert len(named) == len(set(named))

@@ -5,6 +5,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import numpy as np
@@ -106,7 +107,7 @@ def drawn(browser: Browser, url: str) -> None:
     browser.until(
         lambda: browser.script(f"return performance.getEntriesByName('{DRAWN}').length"), "not drawn"
     )
-    browser.until(lambda: " of the fleet, between " in browser.text_of("share"))
+    browser.until(lambda: " such intervals hold the truth" in browser.text_of("exact"))
 
 
 def commanded(browser: Browser, part: str, asked: str = "estimate") -> list[str]:
@@ -230,42 +231,37 @@ def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page:
 
 
 def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: str, browser: Browser):
-    def week_is_shown() -> None:
-        browser.until(lambda: "2 of 3 windows" in browser.text_of("share"))
-        assert browser.named("7 days").get_attribute("aria-pressed") == "true"
+    def newest_is_shown() -> None:  # of the day that is running nothing is known for good
+        browser.until(lambda: browser.named("7 days").get_attribute("aria-pressed") == "true")
         with StoreReader(filled.url) as reader:
-            week = Selection("recent", "home", tuple(filled.recent[1:]))
-            said = find(Facts(reader.store), week).sentence
+            completed = Selection("recent", "home", (filled.recent[1],))
+            said = find(Facts(reader.store), completed).sentence
         browser.until(lambda: browser.text_of("finding") == said, said)
 
-    drawn(browser, f"{page}/recent")
-    browser.until(lambda: "all 3 windows" in browser.text_of("share"))
-    browser.named("7 days").click()
-    browser.until(lambda: browser.driver.current_url.endswith("last=7d"))
-    week_is_shown()
-    drawn(browser, f"{page}/recent?last=7d#how-private")
-    week_is_shown()
-    assert "--window" not in " ".join(commanded(browser, "--last=7d"))
+    drawn(browser, f"{page}/recent?ranges=10%3A20")
+    newest_is_shown()
+    assert f"--window={filled.recent[1]}" in commanded(browser, "--window")
+    browser.named("30 days").click()
+    browser.until(lambda: browser.driver.current_url.endswith("period=30d"))
+    span = f"--window={filled.recent[0]}..{filled.recent[1]}"
+    assert span in commanded(browser, "..")
+    drawn(browser, f"{page}/recent?period=30d#how-private")
+    assert span in commanded(browser, "..")
     browser.until(lambda: browser.script("return scrollY") > 0, "the link leads to no part")
-    browser.named("90 days").click()  # before which no report came
-    commanded(browser, "--last=90d")
-    browser.named("7 days, with those before").click()
-    browser.until(lambda: f"since={filled.recent[0]}" in browser.driver.current_url)
+    browser.named("The time just before, as long").click()  # in which no report came
+    browser.until(lambda: browser.text_of("left-out").startswith("No report came before this period"))
+    drawn(browser, f"{page}/recent?windows={filled.recent[1]}&since={filled.recent[0]}")
     with StoreReader(filled.url) as reader:
         asked = reader.fleet("home").experiment("recent")
-        week, before = asked.estimate(filled.recent[1:]), asked.estimate(filled.recent[0])
+        week, before = asked.estimate(filled.recent[1]), asked.estimate(filled.recent[0])
         mean = week.change_since(before)[-1].rows[0]
     browser.until(
         lambda: f"Mean fell by {-mean.value:.{digits(mean.low, mean.high)}f} °C" in browser.text_of("change")
     )
-    command = " ".join(commanded(browser, "--against-last=7d", "change"))
-    assert "--window" not in command
-    assert "--against=" not in command
+    command = commanded(browser, "--against", "change")
+    assert {f"--window={filled.recent[1]}", f"--against={filled.recent[0]}"} <= set(command)
     browser.named("all").click()
-    browser.until(lambda: "last=" not in browser.driver.current_url)
-    drawn(browser, f"{page}/temp")
-    browser.named("7 days").click()
-    browser.until(lambda: browser.text_of("left-out") == "No report came in the last 7 days.")
+    browser.until(lambda: "period=all" in browser.driver.current_url)
     assert not browser.errors()
 
 
@@ -312,16 +308,13 @@ def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Br
     browser.open(f"{page}/empty")
     browser.says("No report has been counted so far. An estimate needs 2 reports.")
     filled.count("empty", DAYS[0], 500, np.ones(8) / 8)
-    browser.until(lambda: " of the fleet, between " in browser.text_of("share"))
-    browser.open(f"{page}/nothing")
-    browser.says("No experiment nothing in fleet home")
-    assert not [word for word in ("Traceback", "Error") if word in browser.text]
-    drawn(browser, f"{page}/leaving")
+    browser.until(lambda: "A single bar" in browser.text_of("exact"))
+    drawn(browser, f"{page}/leaving?ranges=2%3A4")
     with Store(filled.url) as store:
         store.withdraw_experiment("home", "leaving")
     browser.says("It was withdrawn")
     assert " of the fleet, between " in browser.text_of("share")  # what was learned is still shown
-    assert not [e for e in browser.errors() if "/nothing" not in e]
+    assert not browser.errors()
     gone = Path(filled.url.removeprefix("sqlite:///"))
     gone.rename(gone.with_suffix(".gone"))
     try:
@@ -353,3 +346,130 @@ def test_files_are_those_of_the_library(filled: Filled, page: str, browser: Brow
     assert document["statistics"][0]["value"] == pytest.approx(mean.value, rel=1e-5)
     assert document["at"].startswith(today[:4])
     assert document["epsilon"]["histogram"] is None  # the page is live
+
+
+class TestMissingExperiment:
+    def test_is_a_404_with_links(self, page: str, browser: Browser):
+        with pytest.raises(HTTPError, match="404") as refused:
+            urlopen(Request(f"{page}/nothing", headers={"accept": "text/html"}))
+        assert "No experiment nothing in fleet home." in refused.value.read().decode()
+        browser.open(f"{page}/nothing?period=30d")
+        browser.says("No experiment nothing in fleet home.")
+        assert not [word for word in ("Traceback", "Error") if word in browser.text]
+        assert barriers(browser) == []
+        browser.named("temp of fleet home").click()
+        browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
+        browser.errors()
+
+    def test_hostile_names_are_text(self, page: str, browser: Browser):
+        browser.open(f"{page}/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
+        browser.says("No experiment <img src=x onerror=alert(1)> in fleet home.")
+        assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x]")
+        browser.errors()
+
+    def test_one_of_a_hidden_fleet_is_a_404(self, filled: Filled, browser: Browser):
+        with Store(filled.url) as store:
+            store.add_fleet("work", keyed=False)
+        with paged(filled.url, "--fleet", "work") as other:
+            browser.open(f"{other}/experiment/home/temp")
+            browser.says("The page does not show this fleet.")
+            assert "temp of fleet" not in browser.text
+            browser.errors()
+
+    def test_one_that_was_just_added_is_there(self, filled: Filled, page: str):
+        with Store(filled.url) as store:
+            store.add_experiment("home", number_payload(8, 1, 0, 8_000, "fresh"))
+        with urlopen(f"{page}/fresh") as answer:
+            assert answer.status == 200
+
+
+def brushed(browser: Browser) -> int:
+    """Return how many areas of the histogram are marked as selected."""
+    chart = browser.find(".experiment-chart")
+    areas = "return getElement(+arguments[0].id.slice(1)).chart.getOption().brush?.[0]?.areas?.length"
+    marked = "return arguments[0].querySelectorAll('path[fill=\"rgb(213,94,0)\"]').length"
+    return browser.script(areas, chart) or browser.script(marked, chart)
+
+
+class TestSelection:
+    def test_nothing_is_selected_until_a_reader_drags(self, page: str, browser: Browser):
+        drawn(browser, f"{page}/temp")
+        fields = [browser.find(f"input[aria-label='{end} °C']") for end in ("From", "To")]
+        assert [field.get_property("value") for field in fields] == ["", ""]
+        assert browser.text_of("share") == ""
+        assert brushed(browser) == 0
+        assert not [part for part in commanded(browser, "hushmote") if part.startswith("--range")]
+        assert barriers(browser) == []
+        drag(browser, 16, 22)
+        browser.until(lambda: " of the fleet, between " in browser.text_of("share"))
+        browser.until(lambda: "ranges=" in browser.driver.current_url)
+        assert brushed(browser) == 1
+        assert fields[0].get_property("value")
+
+    def test_a_click_beside_the_selection_ends_it(self, page: str, browser: Browser):
+        drawn(browser, f"{page}/temp?ranges=20%3A24")
+        chart = browser.find(".experiment-chart")
+        browser.until(lambda: brushed(browser) == 1)
+        browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
+        left = -chart.size["width"] // 4
+        ActionChains(browser.driver).move_to_element_with_offset(chart, left, -60).click().perform()
+        browser.until(lambda: browser.text_of("share") == "")
+        browser.until(lambda: "ranges=" not in browser.driver.current_url)
+        assert brushed(browser) == 0
+
+    def test_one_number_alone_selects_nothing(self, page: str, browser: Browser):
+        drawn(browser, f"{page}/temp")
+        typed(browser.find("input[aria-label='From °C']"), "10")
+        typed(browser.find("input[aria-label='To °C']"), "20")
+        browser.until(lambda: browser.text_of("share").startswith("10 to 20 °C: "))
+        assert browser.text_of("range").startswith("Drag over the bars")
+
+    def test_the_most_common_label_is_ticked(self, filled: Filled, page: str, browser: Browser):
+        drawn(browser, f"{page}/mode")
+        row = filled.estimate("mode").share("idle").rows[0]
+        browser.until(lambda: browser.text_of("share").startswith(f"idle: {said(row)} ("))
+        assert browser.named("idle", "[role=checkbox]").get_attribute("aria-checked") == "true"
+        filled.count("mode", DAYS[2], 20_000, np.array([0, 1, 0, 0]))
+        browser.until(lambda: browser.text_of("share").startswith("heating: "))
+        assert browser.named("idle", "[role=checkbox]").get_attribute("aria-checked") == "false"
+        browser.named("heating", "[role=checkbox]").click()  # without any it is ticked again
+        browser.until(
+            lambda: browser.named("heating", "[role=checkbox]").get_attribute("aria-checked") == "true"
+        )
+
+    def test_an_experiments_own_question_is_selected(self, filled: Filled, page: str, browser: Browser):
+        with Store(filled.url) as store:
+            words = Description("°C", asked="20:")
+            store.add_experiment("home", number_payload(64, 2, 0, 32_000, "own"), description=words)
+        filled.count("own", DAYS[0], 4_000, bell(64, 30, 8))
+        drawn(browser, f"{page}/own")
+        browser.until(lambda: browser.text_of("share").startswith("20 °C and above: "))
+        assert brushed(browser) == 1
+        assert "ranges=" not in browser.driver.current_url
+
+
+class TestLayout:
+    @pytest.mark.parametrize("width", [1440, 900, 360])
+    def test_labels_of_axes_do_not_overlap(self, filled: Filled, page: str, browser: Browser, width: int):
+        browser.resize(width)
+        with Store(filled.url) as store:
+            store.add_experiment("home", number_payload(64, 2, 0, 32_000, f"long{width}"))
+        for ago in range(45):
+            day = datetime.date(2026, 3, 20) - datetime.timedelta(ago)
+            filled.count(f"long{width}", day.isoformat(), 3_000, bell(64, 30, 8))
+        drawn(browser, f"{page}/long{width}")
+        browser.until(lambda: "Mean" in browser.text_of("trend"))
+        browser.settled()
+        overlapping = """return [...document.querySelectorAll('.experiment-chart svg')].flatMap(svg => {
+          const texts = [...svg.querySelectorAll('text')]
+            .map(t => [t.textContent, t.getBoundingClientRect()]);
+          return texts.flatMap(([a, p], i) => texts.slice(i + 1).filter(([b, q]) =>
+            p.left < q.right && q.left < p.right && p.top < q.bottom && q.top < p.bottom
+          ).map(([b]) => `${a} ${b}`));
+        })"""
+        assert browser.script(overlapping) == []
+        assert browser.overflow() <= 0
+        words = "return [...document.querySelectorAll('.experiment-chart text')].map(t => t.textContent)"
+        assert "Feb 4" in browser.script(words)  # as the reader writes a day
+        field = browser.find("input[aria-label='Windows (all if none)']")
+        assert "7 of 45" in browser.script("return arguments[0].closest('.q-field').textContent", field)

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 import pytest
 from accessibility import barriers
 from browser import Browser, paged
-from kinds import WINDOWS, fill_kinds
+from filled import fill
+from kinds import TEXT, WINDOWS, WORDS, fill_kinds
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
@@ -18,6 +20,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('kinds') / 'hushmote.sqlite'}"
     with Store(url) as opened:
         fill_kinds(opened)
+        payload = TEXT.replace(b'"firmware"', b'"listed"')
+        fill(opened, "home", payload, WINDOWS, asked="\n".join(WORDS))
     return url
 
 
@@ -47,14 +51,97 @@ def test_a_mean_is_the_headline_and_its_trend_the_picture(store: str, page: str,
     assert not browser.errors()
 
 
-def test_texts_are_asked_by_a_command_that_the_page_gives(page: str, browser: Browser):
-    browser.open(f"{page}/experiment/home/firmware")
-    browser.until(lambda: "--candidates" in browser.text_of("command-ask"), "no command")
-    assert browser.text_of("answers") == "firmware answers only the shares of texts that you name."
-    assert browser.text_of("command-ask").startswith("hushmote estimate firmware --fleet home --store ")
-    browser.until(lambda: "ε of a report: 2" in browser.text_of("private"), "not how private it is")
-    assert not barriers(browser)
-    assert not browser.errors()
+def bars(browser: Browser) -> list[str]:
+    """Return the names beside a picture's bars, and the labels of its axis."""
+    drawn = "return [...document.querySelectorAll('.experiment-chart text')].map(t => t.textContent)"
+    return browser.until(lambda: browser.script(drawn), "no picture")
+
+
+def parts(browser: Browser) -> list[str]:
+    links = browser.driver.find_elements(By.CSS_SELECTOR, "nav[aria-label=Parts] a")
+    return [link.text for link in links if link.is_displayed()]
+
+
+class TestTexts:
+    def test_are_typed_one_on_each_line(self, store: str, page: str, browser: Browser):
+        browser.open(f"{page}/experiment/home/firmware")
+        browser.until(lambda: browser.text_of("command-ask").endswith("--candidates=FILE"), "no command")
+        assert browser.text_of("answers") == "firmware answers only the shares of texts that you name."
+        assert browser.text_of("command-ask").startswith("hushmote estimate firmware --fleet home ")
+        browser.until(lambda: "ε of a report: 2" in browser.text_of("private"), "not how private it is")
+        field = browser.find("textarea[aria-label='Texts to look for, one on each line']")
+        field.send_keys("1.0.0\n9.9.9\n", Keys.TAB)
+        browser.until(lambda: "9.9.9" in browser.text_of("tables"), "no answer")
+        with StoreReader(store) as reader:
+            estimate = reader.fleet("home").experiment("firmware").estimate()
+        row = estimate.candidates(["1.0.0", "9.9.9"]).rows[0]
+        value = f"{row.value * 100:.{digits(row.low * 100, row.high * 100)}f} %"
+        assert value in browser.text_of("tables")
+        assert {"1.0.0", "9.9.9"} <= set(bars(browser))
+        browser.until(lambda: "ranges=1.0.0&ranges=9.9.9" in browser.driver.current_url)
+        assert "--range=1.0.0 --range=9.9.9" in browser.text_of("command-ask")
+        assert not barriers(browser)
+        browser.open(browser.driver.current_url)
+        browser.until(lambda: value in browser.text_of("tables"), "the link shows something else")
+        field = browser.find("textarea[aria-label='Texts to look for, one on each line']")
+        assert field.get_property("value") == "1.0.0\n9.9.9"
+        field.send_keys("x" * 300, Keys.TAB)
+        browser.says("A text has at most 255 bytes")
+        assert value in browser.text_of("tables")
+        assert not browser.errors()
+
+    def test_of_the_file_are_there_at_once(self, page: str, browser: Browser):
+        browser.open(f"{page}/experiment/home/listed")
+        browser.until(lambda: "2.0.0-rc1" in browser.text_of("tables"), "no answer")
+        field = browser.find("textarea[aria-label='Texts to look for, one on each line']")
+        assert field.get_property("value").splitlines() == list(WORDS)
+        assert "--range" not in browser.text_of("command-ask")
+        assert "--candidates" not in browser.text_of("command-ask")
+        assert not barriers(browser)
+        assert not browser.errors()
+
+
+class TestParts:
+    def test_link_only_to_sections_that_are_there(self, page: str, browser: Browser):
+        both = ["How private", "Export"]
+        for name, expected in (
+            ("room", ["Over time", "Compare", *both]),
+            ("delay", ["Over time", "Compare", *both]),
+            ("firmware", both[:1]),  # there is nothing to export before a text is named
+            ("listed", both),
+            ("crash", both),
+            ("crash_by_version", both),
+        ):
+            browser.open(f"{page}/experiment/home/{name}")
+            browser.until(lambda expected=expected: parts(browser) == expected, name)
+            for link in browser.driver.find_elements(By.CSS_SELECTOR, "nav[aria-label=Parts] a"):
+                place = str(link.get_attribute("href")).partition("#")[2]
+                there = any(e.is_displayed() for e in browser.driver.find_elements(By.ID, place))
+                assert there == link.is_displayed(), (name, place)
+
+
+class TestLayout:
+    def test_numbers_of_a_table_stay_on_one_line(self, page: str, browser: Browser):
+        browser.resize(360)
+        browser.open(f"{page}/experiment/home/crash_by_version")
+        browser.until(lambda: "version" in browser.text_of("tables"), "no tables")
+        lines = (
+            "return [...document.querySelectorAll('#tables td:not(:first-child), #tables th')].filter(e => {"
+            "  const range = document.createRange(); range.selectNodeContents(e);"
+            "  return range.getBoundingClientRect().height > 1.6 * parseFloat(getComputedStyle(e).fontSize);"
+            "}).map(e => e.textContent)"
+        )
+        assert browser.script(lines) == []
+        assert browser.overflow() <= 0
+
+    def test_the_field_for_texts_shows_its_label(self, page: str, browser: Browser):
+        for width in (1440, 360):
+            browser.resize(width)
+            browser.open(f"{page}/experiment/home/firmware")
+            label = browser.find(".experiment-texts .q-field__label")
+            cut = "return arguments[0].scrollWidth - arguments[0].clientWidth"
+            assert browser.script(cut, label) <= 0
+            assert browser.overflow() <= 0
 
 
 def test_what_nobody_listed_is_a_table(page: str, browser: Browser):
@@ -69,6 +156,7 @@ def test_two_readings_together_are_tables(page: str, browser: Browser):
     browser.open(f"{page}/experiment/home/crash_by_version")
     browser.until(lambda: "version" in browser.text_of("tables"), "no tables")
     assert "crashed" in browser.text_of("tables")
+    assert {"version=1.0", "version=1.1", "version=1.2"} <= set(bars(browser))
     assert browser.text_of("command-ask").startswith("hushmote estimate crash_by_version --fleet home")
     assert not barriers(browser)
     assert not browser.errors()

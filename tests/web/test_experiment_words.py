@@ -15,6 +15,7 @@ from hushmote.server.answers.ask import FINE, answered
 from hushmote.server.answers.query import Facts, Kept, Selected, Selection
 from hushmote.server.answers.rows import ChangeRow, Row
 from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.errors import UsageError
 from hushmote.server.experiments.asking import answers_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.overview.fleets import days_left
@@ -24,6 +25,7 @@ from hushmote.server.words import answers as words
 from hushmote.simulator import vectorised
 from hushmote.web.experiment import charts, files, sentences
 from hushmote.web.experiment.choices import (
+    BEFORE,
     Choices,
     fitting,
     from_query,
@@ -31,11 +33,15 @@ from hushmote.web.experiment.choices import (
     range_between,
     typed_quantiles,
     typed_range,
+    typed_texts,
 )
+from hushmote.web.experiment.opening import with_opening
+from hushmote.web.period import EXPLICIT, USUAL
 from hushmote.web.reader import Reader
 
 ENGLISH, GERMAN = Reader(Locale("en", "US")), Reader(Locale("de", "DE"))
 DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
+AT = datetime.datetime(2026, 1, 20, tzinfo=datetime.UTC)
 
 
 @pytest.fixture
@@ -75,13 +81,16 @@ def shown(asked: str, choices: Choices, of: Selected) -> Answers:
 
 def test_an_address_keeps_all_choices_and_a_wrong_one_is_left_out():
     chosen = Choices(
-        DAYS[:2], "ab12", ("-1:12.5",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", (DAYS[2],), "cd34"
+        DAYS[:2], "ab12", ("-1:12.5",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", (DAYS[2],), "cd34", EXPLICIT
     )
     assert from_query(chosen.query()) == chosen
     assert Choices().query() == ""
-    week = Choices(DAYS[:2], last="7d")  # which windows these are is another tomorrow
-    assert week.query() == "last=7d"
-    assert from_query("last=7d&last=never") == Choices(last="7d")
+    month = Choices(DAYS[:2], period="30d")  # its windows are others tomorrow
+    assert month.query() == "period=30d"
+    assert from_query("period=30d&period=never") == Choices(period="30d")
+    follows = Choices(since=DAYS[:1], against=BEFORE)
+    assert follows.query() == "against=before"
+    assert from_query("against=before") == Choices(against=BEFORE)
     wrong = "rows=many&confidence=7&post=evil&quantiles=2&over=%3Cscript%3E&windows=&x=1"
     assert from_query(wrong) == Choices()
     assert from_query("a=1&" * 2000) == Choices()
@@ -97,11 +106,12 @@ def test_a_range_is_whole_bins_and_open_at_the_ends(store):
     for low, high in ((5, 5), (9, 3), (float("nan"), 3), (5.01, 5.1), (40, 50)):
         with pytest.raises(UnitsError):
             range_between(experiment, low, high)
-    can, chosen = answers_of(experiment), Choices(DAYS, "zz", ("oops", "1:2", "3:4"), post="smooth")
-    known = fitting(chosen, experiment, can, DAYS[1:], ["ab"])
-    assert known == Choices(DAYS[1:], "", ("1:2",), post="smooth")
-    run_empty = fitting(replace(chosen, last="7d"), experiment, can, DAYS, ())
-    assert run_empty == replace(known, windows=())
+    can = answers_of(experiment)
+    chosen = Choices(DAYS, "zz", ("oops", "1:2", "3:4"), post="smooth", period=EXPLICIT)
+    known = fitting(chosen, experiment, can, DAYS[1:], ["ab"], AT)
+    assert known == Choices(DAYS[1:], "", ("1:2",), post="smooth", period=EXPLICIT)
+    empty = fitting(replace(chosen, period="2025-01-01..2025-01-07"), experiment, can, DAYS, (), AT)
+    assert empty == replace(known, windows=(), period=USUAL)
 
 
 def test_sentences_are_in_the_readers_numbers(store):
@@ -192,8 +202,10 @@ def test_what_a_link_asks_for_that_is_not_there_is_said(store):
     def said(query: str) -> str:
         return sentences.left_out(left_out(query, files.fitted_to(from_query(query), of)))
 
-    right = Choices(DAYS[:1], "", ("3:10",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", DAYS[:1])
+    right = Choices(DAYS[:1], "", ("3:10",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", DAYS[:1], "", EXPLICIT)
     assert said(right.query()) == ""
+    assert said("period=7d") == ""
+    assert "(period 2025-01-01..2025-01-07)" in said("period=2025-01-01..2025-01-07")
     assert said("") == ""
     assert said("confidence=0.990&quantiles=.5&over=share") == ""
     wrong = said("windows=2026-13-99&ranges=3%3A10")
@@ -297,9 +309,14 @@ def test_the_command_line_hides_a_password_quotes_labels_and_names_a_period(stor
     assert "s3cret" not in line
     assert line == "hushmote estimate mode --fleet home --range=a '--range=b, c' --together"
     assert files.command_line("estimate", choices, of, url).endswith(f"--store {url}")
-    month = replace(choices, windows=days, since=days[:1], last="30d")
-    assert files.command_line("estimate", month, of, url).endswith(f" --together --last=30d --store {url}")
-    assert f" --against={days[0]} --last=30d " in files.command_line("change", month, of, url)
+    newest = replace(choices, windows=days[1:], since=days[:1], period="30d")
+    span = f"--window={days[1]}..{days[2]}"
+    assert f" {span} " in files.command_line("estimate", newest, of, url)
+    compared = files.command_line("change", newest, of, url)
+    assert f" {span} " in compared
+    assert f" --against={days[0]} " in compared
+    apart = replace(choices, windows=(days[0], days[2]), period=EXPLICIT)
+    assert f" --window={days[0]} --window={days[2]} " in files.command_line("estimate", apart, of, url)
 
 
 def test_a_pictures_javascript_holds_nothing_of_the_store(store):
@@ -327,3 +344,59 @@ def test_a_pictures_javascript_holds_nothing_of_the_store(store):
     look(charts.named_bars(histogram, (hostile,), "summary", "de-CH"))
     assert scripts
     assert not any("alert" in script for script in scripts)
+
+
+class TestOpening:
+    def opened(self, url: str, name: str, choices: Choices | None = None) -> tuple[str, ...]:
+        with StoreReader(url) as reader:
+            return with_opening(choices or Choices(), described(reader, "home", name)).ranges
+
+    def ask(self, url: str, name: str, questions: str) -> None:
+        payload = {
+            "temp": number_payload(64, 2, -4_000, 28_000, "temp"),
+            "mode": choice_payload(["a", "b, c"], 2),
+        }
+        with Store(url) as opened:
+            opened.add_experiment("home", payload[name], description=Description("°C", asked=questions))
+
+    def test_nothing_of_a_number_is_selected(self, store):
+        url, grow = store
+        grow("temp", DAYS[0], 500)
+        assert self.opened(url, "temp") == ()
+
+    def test_a_numbers_own_question_is_selected(self, store):
+        url, grow = store
+        grow("temp", DAYS[0], 500)
+        self.ask(url, "temp", "median\n20:\n:5")
+        assert self.opened(url, "temp") == ("20:",)
+        assert self.opened(url, "temp", Choices(ranges=("1:2",))) == ("1:2",)
+
+    def test_the_most_common_label_is_selected(self, store):
+        url, _grow = store
+        with Store(url) as opened:
+            version = next(v for v in opened.experiments("home") if v.experiment.name == "mode")
+            counts = {(version.id, DAYS[1], 1): 900, (version.id, DAYS[2], 0): 5000}
+            with opened.ingest() as transaction:
+                transaction.write({}, counts, {})
+        assert self.opened(url, "mode") == ("a",)
+        assert self.opened(url, "mode", Choices(DAYS[1:2], period=EXPLICIT)) == ("b, c",)
+
+    def test_a_label_that_the_file_asks_for_is_selected(self, store):
+        url, grow = store
+        grow("mode", DAYS[0], 500)
+        self.ask(url, "mode", "b, c")
+        assert self.opened(url, "mode") == ("b, c",)
+
+
+class TestTypedTexts:
+    def test_are_lines_each_once(self):
+        assert typed_texts("1.4.2\r\n\n1.4.1\n1.4.2\n") == ("1.4.2", "1.4.1")
+
+    def test_those_of_the_file_are_no_choice(self):
+        assert typed_texts("a\nb", ("a", "b")) == ()
+
+    def test_rejects_too_many_and_too_long_ones(self):
+        with pytest.raises(UsageError, match="at most 100 texts, not 101"):
+            typed_texts("\n".join(map(str, range(101))))
+        with pytest.raises(UsageError, match="at most 255 bytes"):
+            typed_texts("ü" * 128)

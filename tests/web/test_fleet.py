@@ -67,9 +67,9 @@ def test_what_there_is_while_it_grows(browser, store):
         browser.says("temp of fleet home, asked by heating@example.org")
         browser.says("Fleet home: it is open. Its reports have no tags, so anyone can forge some.")
         browser.says("Fleet work: every report has a tag that only its own device can make.")
-        browser.says("All is well.")
+        browser.says("Health: unknown.")
         browser.says(
-            "Start the page with --aggregator URL to see how the aggregator is. No report was thrown"
+            "Nothing monitors the aggregator: start the page with --aggregator URL. No report was thrown"
         )
         swiss = Reader(Locale("de", "CH"))
         browser.says(find(Facts(store), Selection("temp", "home"), swiss).sentence)
@@ -128,7 +128,7 @@ def test_a_tile_is_marked_where_something_is_wrong_and_a_spent_budget_is_not_wro
             browser.says("Something is wrong.")
             browser.says("1 of 2 experiments needs a look.")
         else:
-            browser.says("All is well.")
+            browser.says("Health: unknown.")
         assert barriers(browser) == []
 
 
@@ -150,17 +150,41 @@ def test_reports_a_day_are_over_all_days_between():
     assert reports_a_day(("all",), 104) == 0
 
 
-def test_how_the_aggregator_is(browser, store):
-    metrics = Metrics()
-    with MosquittoBroker() as broker, contextlib.ExitStack() as stack:
-        aggregator = stack.enter_context(running(store, broker, fleets=["home"], on_commit=metrics.committed))
-        metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
-        endpoint = stack.enter_context(Endpoint("127.0.0.1", 0, metrics.text, lambda: None))
-        with paged(url(store), "--aggregator", f"http://127.0.0.1:{endpoint.port}") as page:
-            browser.open(page)
-            browser.says(
-                "The aggregator is connected to the broker, and all that came is counted. No report was"
+class TestHealth:
+    def test_is_good_while_a_monitored_aggregator_works(self, browser, store):
+        metrics = Metrics()
+        with MosquittoBroker() as broker, contextlib.ExitStack() as stack:
+            aggregator = stack.enter_context(
+                running(store, broker, fleets=["home"], on_commit=metrics.committed)
             )
+            metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
+            endpoint = stack.enter_context(Endpoint("127.0.0.1", 0, metrics.text, lambda: None))
+            with paged(url(store), "--aggregator", f"http://127.0.0.1:{endpoint.port}") as page:
+                browser.open(page)
+                browser.says(
+                    "The aggregator is connected to the broker, and all that came is counted. No report was"
+                )
+                browser.says("All is well.")
+                assert "well" in browser.find(".health-mark").get_attribute("class").split()
+
+    def test_is_unknown_where_nothing_monitors_it(self, browser, store):
+        count(store, ["a"])
+        with paged(url(store)) as page:
+            browser.open(page)
+            browser.says("Health: unknown.")
+            mark = browser.find(".health-mark.unknown")
+            shade = browser.script("return getComputedStyle(arguments[0], '::before').backgroundColor", mark)
+            red, green, blue = map(int, shade.removeprefix("rgb(").removesuffix(")").split(", "))
+            assert max(red, green, blue) - min(red, green, blue) < 30  # grey
+            assert "All is well" not in browser.text
+            assert barriers(browser) == []
+
+    def test_is_bad_where_the_aggregator_does_not_answer(self, browser, store):
+        count(store, ["a"])
+        with paged(url(store), "--aggregator", "http://127.0.0.1:1") as page:
+            browser.open(page)
+            browser.says("Something is wrong.")
+            assert "All is well" not in browser.text
 
 
 def test_one_fleet_of_several(browser, store):

@@ -153,7 +153,7 @@ def test_a_sentence_begins_with_a_capital_letter_unless_a_name_does(words, shown
 # Of each view what is there while nothing is known, and what it says once it is.
 SLOW = (
     ("/", "reports a day"),
-    ("/experiment/home/temp", " of the fleet, between "),
+    ("/experiment/home/temp", " such intervals hold the truth"),
     ("/budget", "can still send"),
     ("/plan", "Take one report"),
 )

@@ -59,4 +59,4 @@ def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> ui.tabl
     """A table, dense so that a telephone is wide enough."""
     heads = [{"name": n, "label": n, "field": n, "align": "left"} for n in columns]
     table = ui.table(rows=keyed(columns, rows), columns=heads, row_key="key", pagination=0)
-    return table.props("dense wrap-cells")
+    return table.props("dense wrap-cells hide-pagination").classes("rows-table")

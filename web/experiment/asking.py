@@ -14,11 +14,19 @@ from ...server.answers.finding import Findings, find
 from ...server.answers.query import Facts, Kept, Selected, Selection
 from ...server.answers.second_epsilon import Overview, TwoEpsilons
 from ...server.answers.store_reader import StoreReader
+from ...server.errors import UsageError
 from ...server.words.numbers import Numbers
 from ..live import LiveStore
+from ..period import windows_of
+from .choices import Choices
+from .opening import with_opening
 
 EPSILONS_S = 60.0
 """How long both ε stand: to work them out, all devices' rows are read."""
+
+
+class NoReportsInPeriod(UsageError):
+    """An experiment has reports, but none in a period."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,22 @@ class Asking:
             return selected
 
         return await self.live.ask(("selected", selection), read)
+
+    async def in_period(self, selection: Selection, period: str) -> Selection:
+        """Return a selection of a period's windows.
+
+        Raises UsageError if fleet or name is not there, and NoReportsInPeriod.
+        """
+        of = await self.selected(selection)
+        windows = windows_of(period, tuple(of.there), of.facts.at)
+        if of.there and not windows:
+            raise NoReportsInPeriod("no report came in this period")
+        return replace(selection, windows=windows)
+
+    async def with_opening(self, choices: Choices, of: Selected) -> Choices:
+        """Return the choices with what a view opens with, as with_opening()."""
+        question = "with opening", of.selection, choices
+        return await self.live.ask(question, lambda _: with_opening(choices, of))
 
     async def answers(self, question: EstimateQuestion, *, slow: bool = False) -> Answers:
         """The answers to a question, without any ε. Errors as ask(); slow: see LiveStore.ask()."""

@@ -1,20 +1,16 @@
 """Two sets of windows, or two versions, side by side: what changed, in words and as a picture."""
 
-import datetime
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from nicegui import ui
 
 from ...server.answers.answer import Answers
-from ...server.answers.periods import last
 from ...server.answers.rows import ChangeRow
-from ...server.errors import UsageError
-from ..frame import heading, sentence, tag
+from ..frame import heading, tag
 from . import charts, sentences
 from .chart import DraggedChart
-from .choices import PERIODS, Choices
-from .controls import Given, offer, select, versioned
+from .choices import BEFORE, Choices
+from .controls import Given, offer, select, summarize, versioned
 
 
 class ChangePanel:
@@ -22,15 +18,14 @@ class ChangePanel:
 
     def __init__(self, given: Given):
         self._given, self._reader = given, given.reader
-        self._windows: Sequence[str] = ()
+        self._follows = False  # whether the windows to compare with follow from the period
         heading("Compare", 2).props('id="compare"')
         ui.label(
-            "Choose what to compare with: it is set against the windows chosen above, or all the others."
+            "Choose what to compare with. It is compared with the period above, or with all other windows."
         )
-        with ui.element("div").classes("presets").props('role="group" aria-label="Compare periods"'):
-            for period in filter(None, PERIODS):
-                button = tag("button", f"{PERIODS[period]}, with those before").props('type="button"')
-                button.on("click", partial(self._before, period))
+        with ui.element("div").classes("presets"):
+            self._before = tag("button", "The time just before, as long").props('type="button"')
+            self._before.props('aria-pressed="false"').on("click", self._compare_with_before)
         with ui.row().classes("experiment-controls"):
             self._since = select([], "Compare with windows", self._picked, multiple=True).props("clearable")
             self._earlier = select({"": "the same"}, "Compare with version", self._picked, value="")
@@ -41,34 +36,35 @@ class ChangePanel:
         self.nothing("")
 
     async def _picked(self) -> None:
-        await self._given.choose(since=tuple(self._since.value or ()), earlier=self._earlier.value or "")
+        since, earlier = tuple(self._since.value or ()), self._earlier.value or ""
+        await self._given.choose(since=since, earlier=earlier, against="")
 
-    async def _before(self, period: str) -> None:
-        """Compare the last days of a period with as many before."""
-        try:
-            since = last(period, self._windows, datetime.datetime.now(datetime.UTC), before=1)
-        except UsageError as e:
-            self.nothing(sentence(str(e)))
-            return
-        await self._given.choose(last=period, windows=(), since=since)
+    async def _compare_with_before(self) -> None:
+        """Compare the period with the time just before it, or no longer."""
+        await self._given.choose(since=(), against="" if self._follows else BEFORE)
 
     def show_windows(self, choices: Choices, windows: Sequence[str], versions: Mapping[str, str]) -> None:
         """Show what there is to compare with; versions: digest -> what it is called."""
-        self._windows = windows
+        self._follows = bool(choices.against)
+        self._before.props(f'aria-pressed="{str(self._follows).lower()}"')
         offer(self._since, list(windows), list(choices.since))
+        summarize(self._since, len(choices.since), len(windows))
         versioned("the same", self._earlier, versions, choices.earlier)
 
-    def show(self, answers: Answers) -> None:
-        """Show changes."""
+    def show(self, answers: Answers, choices: Choices) -> None:
+        """Show changes: of shares in words only those that are selected, in the picture all."""
         self.nothing(f"{answers[0].about}, compared with {answers[0].against}:")
         given = self._given
         for answer in answers:
             rows = [row for row in answer.rows if isinstance(row, ChangeRow)]
             names = [sentences.span(row, given.experiment, given.unit, self._reader) for row in rows]
-            with self._said:
-                for row, name in zip(rows, names, strict=True):
-                    ui.label(sentences.change(row, name, answer, self._reader))
-            summary = f"{len(names)} changes with their intervals, told above one by one"
+            if answer.quantity == "reading" or choices.ranges:
+                with self._said:
+                    for row, name in zip(rows, names, strict=True):
+                        ui.label(sentences.change(row, name, answer, self._reader))
+            summary = "; ".join(
+                sentences.change(row, n, answer, self._reader) for row, n in zip(rows, names, strict=True)
+            )
             options = charts.changes(answer, names, summary, self._reader.tag)
             picture = self._shares if answer.quantity == "share" else self._readings
             picture.element.visible = True

@@ -13,6 +13,10 @@ CHOSEN = "update:model-value"
 
 # What was dragged over, with what is told to the server: the ends, on the axis.
 _DRAGGED = "e => { const a = (e.areas || [])[0]; if (a && a.coordRange) emit(...a.coordRange.map(Number)); }"
+# The same at the end of a drag; a click beside the area takes the area away.
+_RELEASED = (
+    "e => { const a = (e.areas || [])[0]; a ? a.coordRange && emit(...a.coordRange.map(Number)) : emit(); }"
+)
 # The brush is put on with the first drawing: a reader may drag before the server hears of it.
 _DRAWN = """() => {
   const element = getElement(ID), chart = element.chart;
@@ -32,10 +36,22 @@ _DRAWN = """() => {
 
 
 class DraggedChart:
-    """A picture; dragged is called with both ends of what was dragged over, on its horizontal axis."""
+    """A picture that shows what is selected of its horizontal axis."""
 
-    def __init__(self, name: str, dragged: Callable[[Ends], Awaitable[None]] | None = None) -> None:
-        self._dragged = dragged
+    def __init__(
+        self,
+        name: str,
+        dragged: Callable[[Ends], Awaitable[None]] | None = None,
+        cleared: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Make the picture.
+
+        Args:
+            name: What it shows, for screen readers.
+            dragged: Called with both ends of what was dragged over, on the horizontal axis.
+            cleared: Called when a reader takes the selection away; None puts the selection back.
+        """
+        self._dragged, self._cleared = dragged, cleared
         self._ready = False
         self._area: Ends | None = None
         self.element = (
@@ -48,7 +64,7 @@ class DraggedChart:
         self.element.on("chart:finished", self._begin, js_handler=_DRAWN.replace("ID", str(self.element.id)))
         if dragged is not None:
             self.element.on("chart:brush", self._drag, js_handler=_DRAGGED, throttle=0.05)
-            self.element.on("chart:brushEnd", self._drag, js_handler=_DRAGGED)
+            self.element.on("chart:brushEnd", self._drag, js_handler=_RELEASED)
 
     def show(self, options: dict[str, Any], area: Ends | None = None, height: int = 340) -> None:
         """Draw other options, and the brush at an area."""
@@ -79,7 +95,19 @@ class DraggedChart:
             self.move(area)
 
     async def _drag(self, event: events.GenericEventArguments) -> None:
+        if not isinstance(event.args, list) or len(event.args) != 2:
+            await self._clear()
+            return
         low, high = (float(x) for x in event.args)
         if (low, high) != self._area and self._dragged is not None:
             self._area = low, high
             await self._dragged((low, high))
+
+    async def _clear(self) -> None:
+        area, self._area = self._area, None
+        if area is None:
+            return
+        if self._cleared is None:
+            self.move(area)
+        else:
+            await self._cleared()

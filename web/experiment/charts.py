@@ -17,6 +17,7 @@ BLUE, RED, GREEN = "var(--accent)", "var(--chart-red)", "var(--chart-green)"
 _LINES = (BLUE, RED, GREEN, "var(--chart-purple)")
 _FAINT = 0.35  # opacity
 _MOST_BARS = 128  # that are drawn one by one
+_MOST_MARKED = 30  # windows with large points
 _LABEL = 24  # characters of a name on an axis
 
 # The page's own. To make room for an axis's labels, ECharts measures them: it cannot measure "inherit", and
@@ -127,16 +128,17 @@ def _stepped(bars: Sequence[Sequence[float]]) -> list[Options]:
 
 
 def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str) -> Options:
-    """Shares of labels, the first above; the chosen ones are solid."""
-    rows = answer.rows
+    """Shares or readings with names, the first above; the chosen ones are solid, all if none is."""
+    rows, share = answer.rows, answer.quantity == "share"
+    scale = _percent if share else float
     data = [
         {
-            "value": _percent(r.value),
-            "itemStyle": {"color": BLUE, "opacity": 1 if r.name in chosen else _FAINT},
+            "value": scale(r.value),
+            "itemStyle": {"color": BLUE, "opacity": 1 if r.name in chosen or not chosen else _FAINT},
         }
         for r in rows
     ]
-    ends = [[i, 0, _percent(r.low), _percent(r.high)] for i, r in enumerate(rows)]
+    ends = [[i, 0, scale(r.low), scale(r.high)] for i, r in enumerate(rows)]
     processed = [[_percent(r.processed), i] for i, r in enumerate(rows) if isinstance(r, PostRow)]
     series = [
         {"id": "bars", "type": "bar", "data": data, "barMaxWidth": 28},
@@ -144,7 +146,11 @@ def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str)
         _scatter("processed", processed, 11, **_DIAMONDS),
     ]
     names = _axis("category", _NAMES, data=[visible(r.name) for r in rows], inverse=True)
-    return _picture(summary, _axis("value", _numbers(locale, " %"), min=0), names, series)
+    if share:
+        return _picture(summary, _axis("value", _numbers(locale, " %"), min=0, splitNumber=4), names, series)
+    unit = shortened(visible(answer.unit), _LABEL)
+    readings = _axis("value", _numbers(locale), below=True, name=unit, splitNumber=4)
+    return _picture(summary, readings, names, series, bottom=44)
 
 
 def _whiskers(ends: list[list[float]], colour: str, *, across: bool = False, name: str = "") -> Options:
@@ -172,7 +178,10 @@ def over_time(answer: Answer, summary: str, locale: str) -> Options:
         rows = [r for r in answer.rows if r.name == name]
         colour = _LINES[n % len(_LINES)]
         line = {"color": colour, "type": ("solid", "dashed", "dotted")[n % 3]}
-        mark = {"symbolSize": 7, "symbol": ("circle", "rect", "triangle", "diamond")[n % 4]}
+        mark = {
+            "symbolSize": 7 if len(windows) <= _MOST_MARKED else 4,
+            "symbol": ("circle", "rect", "triangle", "diamond")[n % 4],
+        }
         values = {"id": f"line {n}", "name": visible(name), "data": [scale(r.value) for r in rows]}
         series.append({"type": "line", **values, **mark, "lineStyle": line, "itemStyle": {"color": colour}})
         whiskers = [[i, 0, scale(r.low), scale(r.high)] for i, r in enumerate(rows)]
@@ -183,7 +192,11 @@ def over_time(answer: Answer, summary: str, locale: str) -> Options:
     legend = {"show": len(names) > 1, "top": 0, "textStyle": {"color": INK}, **_NAMES}
     legend["data"] = [visible(name) for name in names]
     more = {"brush": _BRUSH, "tooltip": _told(locale, named=True), "legend": legend}
-    return _picture(summary, _axis("category", {}, data=windows), y, series, **more)
+    days: Options = {
+        ":formatter": script("time", locale),
+        "margin": 12,
+    }  # clear of the lowest number beside it
+    return _picture(summary, _axis("category", days, data=windows), y, series, **more)
 
 
 def changes(answer: Answer, names: Sequence[str], summary: str, locale: str) -> Options:

@@ -1,6 +1,5 @@
 """What a reader has chosen to look at, as the page's address keeps it: a link shows the same again."""
 
-import contextlib
 import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -11,24 +10,28 @@ from urllib.parse import parse_qs, parse_qsl, urlencode
 from ...device.ldp_client import Experiment
 from ...server.answers.ask import EstimateQuestion
 from ...server.answers.fleet_estimate import MEAN
-from ...server.answers.periods import last
 from ...server.answers.query import Selected
 from ...server.answers.rows import CONFIDENCE
+from ...server.answers.texts import check_candidates
 from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
-from ...server.experiments.units import UnitsError, bin_edges, index_names, parse_range
+from ...server.experiments.units import UnitsError, bin_edges, parse_range
 from ...server.plain_text import shortened, visible
+from ..period import EXPLICIT, USUAL, parse, windows_before, windows_of
 
 QUANTILES = (0.05, 0.5, 0.95)
 CONFIDENCES = (0.9, 0.95, 0.99)
-PERIODS = {"": "all", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
-"""Lengths of time that a button asks for, counted back from today, and what it says."""
+BEFORE = "before"
+"""Of a comparison: the windows of the time just before the chosen ones, and as long."""
 
 SHARE = "share"
 """Of a trend: the shares of the chosen range or labels."""
 
 NEWEST = 60
 """Windows that a trend shows; those chosen may be others."""
+
+MOST_TEXTS = 100
+"""Texts that a reader may type; a file may have more."""
 
 _MOST_SAID = 60  # characters of a choice that is not there
 _MOST_QUANTILES = 9
@@ -41,11 +44,12 @@ class Choices:
 
     windows         added up; none for all
     version         one version, as its digest begins; empty for all
-    ranges          one low:high of a number, or labels of another type
+    ranges          one low:high of a number, labels of another type, or texts; none if a reader has none
     rows            of a number's histogram at most; None for as fine as its reports can tell
     over            what is shown over time: mean, share, or a quantile such as 0.5
     since, earlier  windows and version that are compared with; none for no comparison
-    last            the period that the windows are of, such as 7d; empty where each was chosen
+    period          the period that the windows are of, as period.parse() returns it, or EXPLICIT
+    against         BEFORE where the windows to compare with follow from the period, otherwise empty
     """
 
     windows: tuple[str, ...] = ()
@@ -58,7 +62,8 @@ class Choices:
     over: str = MEAN
     since: tuple[str, ...] = ()
     earlier: str = ""
-    last: str = ""
+    period: str = USUAL
+    against: str = ""
 
     @property
     def compares(self) -> bool:
@@ -71,7 +76,7 @@ class Choices:
         return EstimateQuestion(
             replace(of.selection, windows=self.windows, version=self.version),
             ranges=self.ranges,
-            together=len(self.ranges) > 1,
+            together=len(self.ranges) > 1 and "ranges" in of.can,
             quantiles=self.quantiles if number else (),
             rows=self.rows if number else None,
             post=self.post,
@@ -91,11 +96,12 @@ class Choices:
         )
 
     def change(self, of: Selected) -> EstimateQuestion:
-        """The comparison that is shown; without a choice of windows, those that are not compared with."""
+        """The comparison that is shown, of those chosen windows that are not compared with."""
         asked = replace(self.question(of), together=False, post="raw", rows=None)
         looked_at, version = self.windows, self.version
         if self.since and not self.earlier:
-            looked_at = looked_at or tuple(w for w in of.there if w not in self.since)
+            apart = tuple(w for w in looked_at or of.there if w not in self.since)
+            looked_at = apart or looked_at
         if self.earlier and not version:
             others = [digest for digest in of.digests if not digest.startswith(self.earlier)]
             version = others[-1] if others else ""
@@ -109,8 +115,11 @@ class Choices:
     def query(self) -> str:
         """The part of an address after ?; empty where nothing was chosen."""
         usual, pairs = Choices(), []
+        follows = {"windows" if self.period != EXPLICIT else "period"} | (
+            {"since"} if self.against else set()
+        )
         for name, value in vars(self).items():
-            if value == getattr(usual, name) or (name == "windows" and self.last):
+            if value == getattr(usual, name) or name in follows:
                 continue
             values = value if isinstance(value, tuple) else (value,)
             pairs += [(name, f"{v:.10g}" if isinstance(v, float) else f"{v}") for v in values or ("",)]
@@ -134,6 +143,8 @@ def from_query(query: str) -> Choices:
             value for value in map(_READ.get(name, str), given.get(name, ())) if value not in (None, "")
         ]
         chosen[name] = (tuple(values) if isinstance(usual, tuple) else values[-1]) if values else usual
+    if chosen["windows"] and not any(given.get("period", ())):
+        chosen["period"] = EXPLICIT
     return Choices(**chosen)
 
 
@@ -147,6 +158,8 @@ def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
     for name, text in given:
         value = vars(fitted).get(name)
         kept = value if isinstance(value, tuple) else (value,)
+        if name == "period" and parse(text) == value:
+            continue
         if not any(text == f"{one}" or (isinstance(one, float) and _float(text) == one) for one in kept):
             left.append(shortened(visible(f"{name} {text}"), _MOST_SAID))
     return tuple(dict.fromkeys(left))
@@ -173,7 +186,8 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "confidence": _part,
     "rows": _rows,
     "post": lambda text: text if text in METHODS else None,
-    "last": lambda text: text if text in PERIODS else None,
+    "period": parse,
+    "against": lambda text: text if text == BEFORE else None,
     "over": lambda text: text if text in (MEAN, SHARE) or _part(text) else None,
 }
 """What a choice's text in an address stands for, None for nothing; those that are not named are texts."""
@@ -221,22 +235,34 @@ def typed_quantiles(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(quantiles))
 
 
+def typed_texts(text: str, file_texts: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the texts to look for that a reader typed, one on each line.
+
+    Args:
+        text: What was typed; empty lines are left out.
+        file_texts: The texts that the experiment's file lists, of which there may be more.
+
+    Returns:
+        The texts, each once; () if they are those of the file.
+
+    Raises:
+        UsageError: There are too many texts, or one is longer than boards read.
+    """
+    texts = tuple(dict.fromkeys(line for line in text.replace("\r", "").split("\n") if line))
+    if texts == tuple(file_texts):
+        return ()
+    if len(texts) > MOST_TEXTS:
+        raise UsageError(
+            f"at most {MOST_TEXTS} texts, not {len(texts):,}: more can be in a file of the command below"
+        )
+    check_candidates(texts)
+    return texts
+
+
 def ends(experiment: Experiment, text: str) -> tuple[float, float]:
     """The outer edges of a number's range, in its unit. Raises UnitsError for another text."""
     indices, edges = parse_range(experiment, text), bin_edges(experiment)
     return float(edges[indices.low]), float(edges[indices.high])
-
-
-def first_range(experiment: Experiment) -> tuple[str, ...]:
-    """What is chosen before a reader chooses: the middle quarter of a number, or a first label."""
-    if experiment.type == "number":
-        edges = bin_edges(experiment)
-        span = float(edges[-1] - edges[0])
-        try:
-            return (range_between(experiment, edges[0] + span * 3 / 8, edges[0] + span * 5 / 8),)
-        except UnitsError:
-            return (":",)
-    return ("yes",) if experiment.type == "bool" else (index_names(experiment)[0],)
 
 
 def fitting(
@@ -245,13 +271,26 @@ def fitting(
     can: Set[str],
     windows: Sequence[str],
     versions: Sequence[str],
+    at: datetime.datetime,
 ) -> Choices:
-    """The choices without what an experiment does not have (any more); can: what it answers."""
+    """Return the choices without those that an experiment does not have, or no longer has.
 
-    chosen = tuple(w for w in windows if w in choices.windows and not choices.last)
-    if choices.last:
-        with contextlib.suppress(UsageError):  # no report came then: all are shown, and no button is pressed
-            chosen = last(choices.last, windows, datetime.datetime.now(datetime.UTC))
+    Args:
+        choices: What an address or a reader asks for.
+        experiment: The newest version.
+        can: What it answers, in the words of server/experiments/asking.py.
+        windows: The windows that have reports, oldest first.
+        versions: The digests of its versions.
+        at: The time now, UTC.
+    """
+    period, chosen = choices.period, tuple(w for w in windows if w in choices.windows)
+    if period != EXPLICIT:
+        chosen = windows_of(period, windows, at)
+    if not chosen:
+        period, chosen = USUAL, windows_of(USUAL, windows, at)
+    since = tuple(w for w in windows if w in choices.since)
+    if choices.against:
+        since = windows_before(chosen, windows)
 
     def known(text: str) -> bool:
         try:
@@ -263,14 +302,17 @@ def fitting(
     ranges: tuple[str, ...] = ()
     if "ranges" in can:
         one = 1 if "quantiles" in can else None
-        ranges = tuple(dict.fromkeys(filter(known, choices.ranges)))[:one] or first_range(experiment)
+        ranges = tuple(dict.fromkeys(filter(known, choices.ranges)))[:one]
+    elif "candidates" in can:
+        ranges = tuple(dict.fromkeys(choices.ranges))[:MOST_TEXTS]
     names = over_names(can, choices.quantiles)
     smooth = choices.post == "smooth" and "quantiles" not in can
     return replace(
         choices,
-        windows=chosen,
-        last=choices.last if chosen else "",
-        since=tuple(w for w in windows if w in choices.since),
+        windows=() if period != EXPLICIT and len(chosen) == len(windows) else chosen,
+        period=period,
+        since=since,
+        against=choices.against if since else "",
         version=_version(choices.version, versions),
         earlier=_version(choices.earlier, versions),
         ranges=ranges,

@@ -2,19 +2,19 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from nicegui import ui
 
 from ...device.ldp_client import Experiment
 from ...server.experiments.units import UnitsError
-from ..frame import tag
 from ..reader import Reader
 from .chart import CHOSEN
-from .choices import CONFIDENCES, PERIODS, Choices, typed_quantiles
+from .choices import CONFIDENCES, Choices, typed_quantiles
 
-PARTS = ("Over time", "Compare", "How private", "Export")
+OF_WINDOWS = ("Over time", "Compare")
+EXPORT = "Export"
+PARTS = (*OF_WINDOWS, "How private", EXPORT)
 """Parts of the view that a link leads to; an address may end in #how-private."""
 
 Choose = Callable[..., Awaitable[None]]
@@ -48,31 +48,32 @@ def offer(field: ui.select, options: Any, value: Any) -> None:
     field.value = value
 
 
+def summarize(field: ui.select, chosen: int, there: int) -> None:
+    """Let a list of windows say how many are chosen: their names would fill many lines."""
+    field.props["display-value"] = f"{chosen:,} of {there:,}" if chosen else ""
+    field.update()
+
+
 def versioned(first: str, field: ui.select, versions: Mapping[str, str], value: str) -> None:
     """Offer versions (digest -> what it is called) below the first; a field for one alone is not shown."""
     offer(field, {"": first, **versions}, value)
     field.visible = len(versions) > 1
 
 
-class Periods:
-    """Buttons for the last days, and links to the parts of the view."""
+class Parts:
+    """Links to the parts of the view."""
 
-    def __init__(self, choose: Choose) -> None:
-        self._buttons: dict[str, ui.label] = {}
-        with ui.element("div").classes("experiment-bar") as self.element:
-            with ui.element("div").classes("presets").props('role="group" aria-label="Period"'):
-                for period, words in PERIODS.items():
-                    button = tag("button", words).props('type="button" aria-pressed="false"')
-                    self._buttons[period] = button.on("click", partial(choose, last=period, windows=()))
-            with ui.element("nav").classes("experiment-parts").props('aria-label="Parts"'):
-                for name in PARTS:
-                    ui.link(name, f"#{name.lower().replace(' ', '-')}")
+    def __init__(self) -> None:
+        self._links: dict[str, ui.link] = {}
+        with ui.element("nav").classes("experiment-parts").props('aria-label="Parts"') as self.element:
+            for name in PARTS:
+                self._links[name] = ui.link(name, f"#{name.lower().replace(' ', '-')}")
+        self.show(())
 
-    def show(self, choices: Choices) -> None:
-        """Show which is chosen; windows that were chosen one by one are none of them."""
-        chosen = None if choices.windows and not choices.last else choices.last
-        for period, button in self._buttons.items():
-            button.props(f'aria-pressed="{str(period == chosen).lower()}"')
+    def show(self, names: Sequence[str]) -> None:
+        """Show links to these parts alone."""
+        for name, link in self._links.items():
+            link.visible = name in names
 
 
 class Controls:

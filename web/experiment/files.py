@@ -1,6 +1,5 @@
 """What a reader exports: the files of `hushmote estimate --output`, its command line."""
 
-import contextlib
 import shlex
 import tempfile
 import threading
@@ -14,14 +13,14 @@ from nicegui import app, ui
 from sqlalchemy.engine import make_url
 
 from ...server.answers.ask import EstimateQuestion, Reply, ask
-from ...server.answers.periods import last
 from ...server.answers.query import Facts, Selected, Selection
 from ...server.answers.store_reader import StoreReader
-from ...server.errors import HushmoteError, UsageError
+from ...server.errors import HushmoteError
 from ...server.experiments.asking import OF_VALUES
 from ..frame import heading
 from ..page import Page
 from .choices import Choices, fitting, from_query
+from .opening import file_texts, with_opening, without_file_texts
 
 ASKED = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
@@ -38,15 +37,20 @@ def command_line(asked: str, choices: Choices, of: Selected, store: str) -> str:
     """The command that gives the same; a store's password is not shown: it stays in HUSHMOTE_STORE."""
     secret = make_url(store).password is not None
     where = [] if secret else ["--store", store]
-    one, period = question(asked, choices, of), list[str]()
-    if choices.last and not choices.earlier and not one.trend:
-        both = False
-        with contextlib.suppress(UsageError):  # no report came before: what is compared with is other windows
-            both = asked == "change" and choices.since == last(choices.last, tuple(of.there), of.facts.at, 1)
-        period = [f"--against-last={choices.last}" if both else f"--last={choices.last}"]
-        selection = replace(one.selection, windows=())
-        one = replace(one, selection=selection, against=None if both else one.against)
-    return shlex.join(["hushmote", "estimate", *one.arguments(), *period, *where])
+    one, there = question(asked, without_file_texts(choices, of), of), tuple(of.there)
+    against = one.against and replace(one.against, windows=_spans(one.against.windows, there))
+    selection = replace(one.selection, windows=_spans(one.selection.windows, there))
+    one = replace(one, selection=selection, against=against)
+    return shlex.join(["hushmote", "estimate", *one.arguments(), *where])
+
+
+def _spans(windows: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
+    """Return windows as the command takes them: as one span if they are neighbours."""
+    if len(windows) < 2 or windows[0] not in there:
+        return windows
+    first = there.index(windows[0])
+    neighbours = there[first : first + len(windows)] == windows
+    return (f"{windows[0]}..{windows[-1]}",) if neighbours else windows
 
 
 def file_of(reply: Reply, kind: str) -> bytes:
@@ -79,9 +83,9 @@ def register(page: Page) -> None:
         def write(store: StoreReader) -> bytes:
             facts = Facts(store.store)
             of = facts.selected(Selection(name, fleet))
-            fitted = fitted_to(choices, of)
+            fitted = with_opening(fitted_to(choices, of), of)
             one = question(asked, fitted, of)
-            if kind == "png" and asked == "estimate":  # what the page draws
+            if kind == "png" and asked == "estimate" and "candidates" not in of.can:  # what the page draws
                 one = replace(one, ranges=(), together=False, quantiles=())
             return file_of(ask(facts, one), kind)
 
@@ -99,7 +103,7 @@ def register(page: Page) -> None:
 
 def fitted_to(choices: Choices, of: Selected) -> Choices:
     """The choices, as far as the experiment has them."""
-    return fitting(choices, of.newest.experiment, of.can, tuple(of.there), of.digests)
+    return fitting(choices, of.newest.experiment, of.can, tuple(of.there), of.digests, of.facts.at)
 
 
 def shown(page: Page, fleet: str) -> bool:
@@ -115,7 +119,8 @@ class ExportPanel:
 
     def __init__(self, store: str) -> None:
         self._store = store
-        heading("Export", 2).props('id="export"')
+        self.has_files = True
+        self._heading = heading("Export", 2).props('id="export"')
         self._links: dict[tuple[str, str], ui.link] = {}
         self._commands: dict[str, ui.label] = {}
         self._rows: dict[str, ui.column] = {}
@@ -133,12 +138,14 @@ class ExportPanel:
 
     def show(self, of: Selected, choices: Choices) -> None:
         """Show files and commands of these choices."""
+        choices = without_file_texts(choices, of)
         values = bool(of.can & OF_VALUES)
         there = {
-            "estimate": True,
+            "estimate": "candidates" not in of.can or bool(file_texts(of) or choices.ranges),
             "trend": values and len(of.there) > 1,
             "change": values and choices.compares,
         }
+        self._heading.visible = self.has_files = any(there.values())
         for asked, row in self._rows.items():
             row.visible = there[asked]
             if row.visible:

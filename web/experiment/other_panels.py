@@ -1,26 +1,31 @@
 """What stands in place of the histogram where an experiment has none: its mean, or how to ask it."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from nicegui import ui
 
 from ...server.answers.answer import Answer, Answers
 from ...server.answers.rows import TITLES
+from ...server.errors import UsageError
 from ...server.experiments.asking import answers_of, answers_only
 from ...server.plain_text import visible
 from ...server.words import answers as words
 from ..frame import heading, sentence
-from . import sentences
+from . import charts, sentences
 from .answer_table import number_tiles, rows_table, tells, written
+from .chart import DraggedChart
+from .choices import Choices, typed_texts
 from .controls import Given
 
 _COLUMNS = ("of", "estimate", "from", "to")
-_ASKED = {
-    "candidates": (
-        "Write the texts that you ask about into a file, one a line, and run:",
-        "--candidates=FILE",
-    ),
-    "discovery": ("This lists the texts that many devices sent:", ""),
-    "pairs": ("This asks the same. --help lists what else can be asked:", ""),
+_COMMANDS = {
+    "candidates": "This command gives the same; with --candidates=FILE it looks for the texts in a file:",
+    "discovery": "This command lists the texts that many devices sent:",
+    "pairs": "This command gives the same. --help lists what else can be asked:",
 }
+_TEXTS = "Texts to look for, one on each line"
+_MOST_BARS = 24
 
 
 class MeanPanel:
@@ -46,30 +51,82 @@ class MeanPanel:
 
 
 class AskedPanel:
-    """What an experiment of texts or of pairs answers, and the command that asks it."""
+    """What an experiment of texts or of pairs answers: a picture, tables, and the command that asks it."""
 
-    def __init__(self, given: Given) -> None:
-        self._reader = given.reader
-        word = min(answers_of(given.experiment))
+    def __init__(self, given: Given, file_texts: Sequence[str]) -> None:
+        """Make the panel.
+
+        Args:
+            given: What every panel is given.
+            file_texts: The texts that the experiment's file lists.
+        """
+        self._given, self._reader, self._file_texts = given, given.reader, tuple(file_texts)
+        kind = min(answers_of(given.experiment))
+        self._texts: ui.textarea | None = None
+        self._texts_in_field: tuple[str, ...] = ()
         heading("What it answers", 2)
         ui.label(f"{answers_only(given.experiment)}.").props('id="answers"')
+        if kind == "candidates":
+            self._texts = (
+                ui.textarea(_TEXTS).classes("experiment-texts").props("outlined autogrow stack-label")
+            )
+            self._texts.on("change", self._typed)
+            ui.label("The answer comes when you leave the field.").classes("experiment-note")
+        self._title = heading("", 3)
+        self._chart = DraggedChart("Shares with their intervals")
         self._tables = ui.column().classes("experiment-wide").props('id="tables"')
-        words, self._option = _ASKED[word]
-        ui.label(words)
+        ui.label(_COMMANDS[kind])
         command = ui.label().props('id="command-ask" role="code" tabindex="0"')
         self._command = command.classes("experiment-command")
 
-    def show(self, answers: Answers, command: str) -> None:
-        """Show tables, none where something has to be named first, and the command of `estimate`."""
-        self._command.text = f"{command} {self._option}".strip()
+    async def _typed(self) -> None:
+        """Look for the texts that a reader typed; those of the file if there are none."""
+        assert self._texts is not None
+        try:
+            texts = typed_texts(self._texts.value or "", self._file_texts)
+        except UsageError as e:
+            self._texts.error = sentence(str(e))
+            return
+        self._texts.error = None
+        await self._given.choose(ranges=texts)
+
+    def show(self, choices: Choices, answers: Answers, picture: Answer | None, command: str) -> None:
+        """Show answers.
+
+        Args:
+            choices: What is looked at; of texts, the texts.
+            answers: The tables, none while no text is named.
+            picture: The table that the picture shows, or None for no picture.
+            command: The command of `estimate` that gives the same.
+        """
+        if self._texts is not None and not choices.ranges:
+            command = f"{command} --candidates=FILE"
+        self._command.text = command
+        if self._texts is not None and choices.ranges != self._texts_in_field:
+            self._texts_in_field, self._texts.value = choices.ranges, "\n".join(choices.ranges)
+        self._show_picture(picture)
         self._tables.clear()
         with self._tables:
             for answer in answers:
                 self._table(answer)
 
+    def _show_picture(self, answer: Answer | None) -> None:
+        rows = (
+            [] if answer is None else [row for row in answer.shown().rows if answer.tells(row)][:_MOST_BARS]
+        )
+        self._chart.element.visible = self._title.visible = bool(rows)
+        if answer is None or not rows:
+            return
+        self._title.text = _heading_of(answer)
+        values = ", ".join(f"{visible(row.name)} {written(row, self._reader)[0]}" for row in rows)
+        share = answer.quantity == "share"
+        summary = f"{answer.heading}: {values}" if share else answer.heading
+        options = charts.named_bars(replace(answer, rows=tuple(rows)), (), summary, self._reader.tag)
+        self._chart.show(options, None, charts.rows_height(len(rows)))
+
     def _table(self, answer: Answer) -> None:
         share = answer.quantity == "share"
-        heading(sentence(visible(answer.title or TITLES[answer.kind])).removesuffix("."), 3)
+        heading(_heading_of(answer), 3)
         rows = [r for r in answer.rows if not share or tells(r)]
         if rows:
             rows_table(_COLUMNS, [(visible(r.name), *written(r, self._reader, share=share)) for r in rows])
@@ -77,3 +134,7 @@ class AskedPanel:
             ui.label(sentences.WIDE).classes("experiment-note")
         for note in answer.notes:
             ui.label(visible(note)).classes("experiment-note")
+
+
+def _heading_of(answer: Answer) -> str:
+    return sentence(visible(answer.title or TITLES[answer.kind])).removesuffix(".").removesuffix(" given")

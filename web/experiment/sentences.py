@@ -1,7 +1,8 @@
 """Which sentences the view of an experiment says, and of what; `server.words` has the sentences."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...device.ldp_client import Experiment
 from ...server.answers.answer import Answer
@@ -17,7 +18,9 @@ from ...server.results.result import LIVE
 from ...server.words import answers as words
 from ...server.words.epsilon import belief, own_reports, rounded_up
 from ...server.words.numbers import Numbers, counted
-from .choices import ends
+from ..period import EXPLICIT, phrase_of
+from ..reader import Reader
+from .choices import Choices, ends
 
 BEFOREHAND = (
     "An interval holds for a range that was chosen beforehand. For a range picked because it stands out it "
@@ -54,11 +57,33 @@ def left_out(asked: Sequence[str]) -> str:
     return f"This link asks for something that is not here ({shown}{more}): {it} left out."
 
 
-def exact(histogram: Answer, asked: Answer, reader: Numbers) -> str:
-    """How sure this is: of the share that was asked for, of single bars, and what would halve that."""
-    row, bars = asked.rows[0], half_width(histogram)
-    parts = [("the share that you chose", (row.high - row.low) / 2, None)]
+def not_available(chosen: Mapping[str, Any], fitted: Choices, reader: Reader) -> str:
+    """Return what to say of a choice that the experiment does not have; "" if it has all of them.
+
+    Args:
+        chosen: What a reader has chosen now, by the names that Choices has.
+        fitted: The choices that were made of it.
+        reader: The reader, for the days.
+    """
+    wanted = chosen.get("period", fitted.period)
+    if wanted not in (fitted.period, EXPLICIT):
+        return (
+            f"No report came {phrase_of(wanted, reader)}: the page shows the newest days that have reports."
+        )
+    if chosen.get("against") and not fitted.against:
+        return "No report came before this period: there is nothing to compare it with."
+    return ""
+
+
+def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
+    """How sure this is: of the share that was selected, of single bars, and what would halve that."""
+    bars = half_width(histogram)
+    parts = (
+        [] if selected is None else [("the share that you chose", (selected.high - selected.low) / 2, None)]
+    )
     parts += [("a single bar", bars, None)] if bars else []
+    if not parts:
+        return ""
     known = words.exact(parts, histogram.confidence, write=reader)
     return f"{known} {words.begun(words.halved(histogram.reports, reader))}"
 

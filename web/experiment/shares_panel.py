@@ -9,7 +9,7 @@ from ...server.answers.rows import OUTSIDE, PostRow
 from ...server.experiments.units import UnitsError, bin_edges, index_names
 from ...server.plain_text import visible
 from ...server.words import answers as words
-from ..frame import heading
+from ..frame import heading, sentence
 from . import charts, sentences
 from .answer_table import keyed, number_tiles, rows_table, tells, written
 from .chart import CHOSEN, DraggedChart, Ends
@@ -39,14 +39,15 @@ class SharesPanel:
                 self._hint = ui.label(_DRAG if self._number else _TICK)
                 self._hint.classes("experiment-hint" if self._number else "faint")
                 self._hint.props('id="range" role="status"')
-                self._chart = DraggedChart("Histogram of the fleet", self._dragged if self._number else None)
+                dragged = (self._dragged, self._clear) if self._number else (None, None)
+                self._chart = DraggedChart("Histogram of the fleet", *dragged)
                 self._wide = ui.label(sentences.WIDE).classes("experiment-note")
             with ui.element("div").classes("experiment-chosen"):
                 self._sentence = ui.label().classes("experiment-sentence").props('id="share"')
                 self._processed = ui.label().props('id="processed"')
                 (self._fields if self._number else self._labels)(choices.ranges)
                 self._exact = ui.label().props('id="exact"')
-                ui.label(sentences.BEFOREHAND).classes("experiment-note")
+                self._beforehand = ui.label(sentences.BEFOREHAND).classes("experiment-note")
         self._readings = ui.element("ul").classes("numbers-tiles").props('id="readings"')
         self._note = ui.label().classes("experiment-note")
         self._table()
@@ -55,10 +56,10 @@ class SharesPanel:
 
     def _fields(self, chosen: tuple[str, ...]) -> None:
         edges = bin_edges(self._experiment)
-        self._range = chosen[0]
-        low, high = ends(self._experiment, self._range)
+        self._range = chosen[0] if chosen else ""
+        low, high = ends(self._experiment, self._range) if chosen else (None, None)
         step = float(edges[1] - edges[0])
-        with ui.row().classes("experiment-controls"):
+        with ui.row().classes("experiment-controls experiment-range"):
             self._from_to = (
                 ui.number(f"From {self._unit}".strip(), value=low, step=step, format="%.10g"),
                 ui.number(f"To {self._unit}".strip(), value=high, step=step, format="%.10g"),
@@ -68,12 +69,16 @@ class SharesPanel:
                 field.on("change", self._typed).props("dense")
 
     async def _typed(self) -> None:
+        low, high = (field.value for field in self._from_to)
+        if not self._range and None in (low, high):  # the other number is still to be typed
+            return
         try:
-            text = typed_range(self._experiment, *(field.value for field in self._from_to))
+            text = typed_range(self._experiment, low, high)
         except UnitsError as e:
-            said = str(e)
-            of = sentences.range_name(self._experiment, self._range, self._unit, self._reader)
-            self._hint.text = f"{said[:1].upper()}{said[1:]}. The answer is still of {of}."
+            self._hint.text = sentence(str(e))
+            if self._range:
+                of = sentences.range_name(self._experiment, self._range, self._unit, self._reader)
+                self._hint.text += f" The answer is still of {of}."
             for field in self._from_to:
                 field.props("error no-error-icon")
             return
@@ -87,24 +92,35 @@ class SharesPanel:
         await self._take(text)
 
     async def _take(self, text: str) -> None:
-        """Look at a range, and write into the fields which whole bins it is."""
-        self._range = text
-        for field, end in zip(self._from_to, ends(self._experiment, text), strict=True):
+        """Look at a range."""
+        self._fill_fields((text,))
+        await self._chosen((text,))
+
+    async def _clear(self) -> None:
+        await self._choose(ranges=())
+
+    def _fill_fields(self, ranges: tuple[str, ...]) -> None:
+        """Write into the fields which whole bins are selected, or nothing."""
+        self._range = ranges[0] if ranges else ""
+        between = ends(self._experiment, self._range) if ranges else (None, None)
+        for field, end in zip(self._from_to, between, strict=True):
             field.value = end
         self._hint.text = _DRAG
         for field in self._from_to:
             field.props(remove="error no-error-icon")
-        await self._chosen((text,))
 
     def _labels(self, chosen: tuple[str, ...]) -> None:
+        self._ticked = chosen
         names = index_names(self._experiment)
         if len(names) > _TICKED:
             shown = {name: visible(name) for name in names}
             picked = select(shown, "Labels", lambda: self._chosen(tuple(picked.value)), multiple=True)
             picked.classes("experiment-wide", remove="experiment-field").value = list(chosen)
+            self._tick = lambda ranges: picked.set_value(list(ranges))
             return
         with ui.row().classes("experiment-controls").props('role="group" aria-label="Labels"'):
             boxes = {name: ui.checkbox(visible(name), value=name in chosen) for name in names}
+        self._tick = lambda ranges: [box.set_value(name in ranges) for name, box in boxes.items()]
 
         async def ticked() -> None:
             await self._chosen(tuple(name for name, box in boxes.items() if box.value))
@@ -113,8 +129,8 @@ class SharesPanel:
             box.on(CHOSEN, ticked)
 
     async def _chosen(self, ranges: tuple[str, ...]) -> None:
-        if ranges:
-            await self._choose(ranges=ranges)
+        self._ticked = ranges  # without any the view selects some again
+        await self._choose(ranges=ranges)
 
     # What is shown
 
@@ -123,21 +139,23 @@ class SharesPanel:
         """Rows of the picture."""
         return len(self._answer.rows) if self._answer else 0
 
-    def show(self, choices: Choices, when: str, histogram: Answer, asked: Answer, readings: Answers) -> None:
-        """Show answers to these choices; when: the windows, in words."""
+    def show(
+        self, choices: Choices, when: str, histogram: Answer, share: Answer | None, readings: Answers
+    ) -> None:
+        """Show answers to these choices; when: the windows, in words. share: None if nothing is selected."""
         there = len(histogram.rows)
         self._answer = histogram = replace(histogram, rows=tuple(filter(tells, histogram.rows)))
         self._wide.visible = len(histogram.rows) < there
         self._chart.element.visible = bool(histogram.rows)
-        self.show_share(choices, when, asked)
-        summary = f"{self._sentence.text}. {len(histogram.rows)} rows; the table below has them all."
+        self.show_share(choices, when, share)
+        summary = f"{len(histogram.rows)} rows; the table below has them all."
+        summary = f"{self._sentence.text}. {summary}" if share else summary
         if self._number:
-            area = ends(self._experiment, choices.ranges[0])
+            area = ends(self._experiment, choices.ranges[0]) if choices.ranges else None
             self._chart.show(charts.histogram(histogram, self._unit, summary, self._reader.tag), area)
         else:
             options = charts.named_bars(histogram, choices.ranges, summary, self._reader.tag)
             self._chart.show(options, None, charts.rows_height(len(histogram.rows)))
-        self._exact.text = sentences.exact(histogram, asked, self._reader) if tells(asked.rows[0]) else ""
         outside = any(note.startswith(OUTSIDE) for note in histogram.notes)
         self._note.text = f"{histogram.note} {OUTSIDE if outside else ''}".strip()
         rows = [row for answer in readings for row in answer.rows]
@@ -148,19 +166,32 @@ class SharesPanel:
         """Read the share aloud to readers who cannot see it."""
         self._aloud.text = self._sentence.text
 
-    def show_share(self, choices: Choices, when: str, asked: Answer) -> None:
-        """Show the share of what is chosen alone."""
-        row = asked.rows[0]
+    def show_share(self, choices: Choices, when: str, share: Answer | None) -> None:
+        """Show the share of what is selected alone, or of a number that nothing is."""
+        row = share.rows[0] if share else None
+        for element in (self._sentence, self._beforehand):
+            element.visible = row is not None
+        if self._number:
+            if choices.ranges != ((self._range,) if self._range else ()):  # what is half typed stays
+                self._fill_fields(choices.ranges)
+            self._chart.move(ends(self._experiment, choices.ranges[0]) if choices.ranges else None)
+        elif choices.ranges != self._ticked:
+            self._ticked = choices.ranges
+            self._tick(choices.ranges)
+        assert self._answer is not None  # a share follows its picture
+        told = row is None or tells(row)
+        self._exact.text = sentences.exact(self._answer, row, self._reader) if told else ""
+        if row is None or share is None:
+            self._sentence.text, self._processed.visible = "", False
+            return
         name = sentences.span(row, self._experiment, self._unit, self._reader)
         said = words.share(row, name, self._reader) if tells(row) else f"{name}: too few reports to tell"
         self._sentence.text = f"{said} ({when})"
         processed = isinstance(row, PostRow)
         self._processed.visible = processed
         if isinstance(row, PostRow):
-            share = self._reader.percent(row.processed)
-            self._processed.text = f"{share} after {asked.post}, which has no interval."
-        if self._number:
-            self._chart.move(ends(self._experiment, choices.ranges[0]))
+            processed_share = self._reader.percent(row.processed)
+            self._processed.text = f"{processed_share} after {share.post}, which has no interval."
 
     def _table(self) -> None:
         expansion = ui.expansion("Show as table", on_value_change=self._fill).classes("experiment-wide")

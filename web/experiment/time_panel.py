@@ -6,12 +6,16 @@ from dataclasses import replace
 from nicegui import ui
 
 from ...server.answers.answer import Answer
+from ...server.answers.fleet_estimate import MEAN
+from ...server.answers.rows import TrendRow
+from ...server.words import answers as words
 from ..frame import heading
+from ..period import ALL, EXPLICIT
 from . import charts, sentences
 from .answer_table import tells
 from .chart import DraggedChart, Ends
-from .choices import Choices, over_names
-from .controls import Given, offer, select
+from .choices import SHARE, Choices, over_names
+from .controls import Given, offer, select, summarize
 
 
 class TimePanel:
@@ -51,22 +55,29 @@ class TimePanel:
         await self._choose_windows([w for w in self._windows if w in chosen])
 
     async def _choose_windows(self, chosen: Sequence[str]) -> None:
-        windows = () if len(chosen) == len(self._windows) else tuple(chosen)
-        await self._choose(windows=windows, last="")
+        if not chosen or len(chosen) == len(self._windows):
+            await self._choose(windows=(), period=ALL)
+        else:
+            await self._choose(windows=tuple(chosen), period=EXPLICIT)
 
     def show_windows(self, choices: Choices, windows: Sequence[str]) -> None:
         """Show which windows there are, and which are chosen."""
         names = dict(over_names(self._can, choices.quantiles))
+        if MEAN in names and not choices.ranges:
+            names.pop(SHARE, None)
         offer(self._over, names, choices.over if choices.over in names else next(iter(names)))
         self._windows = tuple(windows)
         there, chosen = list(windows), list(choices.windows)
         offer(self._only, there, chosen)
+        summarize(self._only, len(chosen), len(there))
         offer(self._first, there, (chosen or there or [None])[0])
         offer(self._last, there, (chosen or there or [None])[-1])
 
     def show(self, choices: Choices, answer: Answer) -> None:
-        """Show a trend over all windows; the chosen ones are marked."""
-        self._said.text = " ".join(sentences.trend(answer, self._reader))
+        """Show a trend over the newest windows; the chosen ones are marked."""
+        verdict = " ".join(sentences.trend(answer, self._reader))
+        windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
+        self._said.text = f"{words.period(windows, self._windows, self._reader)}: {verdict}"
         if answer.quantity == "share":
             answer = replace(answer, rows=tuple(filter(tells, answer.rows)))
         self._shown = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]

@@ -8,25 +8,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fastapi import Request
+from fastapi.responses import Response
 from nicegui import background_tasks, context, ui
 
-from ...server.answers.answer import Answers
+from ...server.answers.answer import Answer, Answers
 from ...server.answers.ask import FINE, EstimateQuestion
 from ...server.answers.query import Selected, Selection
 from ...server.answers.rows import Kind
 from ...server.epsilon import nats
 from ...server.errors import HushmoteError, UsageError
+from ...server.estimate.statistic import EstimateError
 from ...server.experiments.asking import OF_VALUES, NotAnswered
+from ...server.experiments.units import UnitsError
 from ...server.plain_text import visible
 from ...server.store.versions import Version
 from ...server.words import answers as words
 from ..frame import frame, heading, sentence, skeleton
 from ..page import Page
+from ..period_control import PeriodControl
 from ..reader import Reader, reader
 from . import files, sentences
 from .change_panel import ChangePanel
-from .choices import PERIODS, Choices, from_query, left_out
-from .controls import Controls, Given, Periods
+from .choices import Choices, from_query, left_out
+from .controls import EXPORT, OF_WINDOWS, PARTS, Controls, Given, Parts
+from .missing import response_if_missing
+from .opening import file_texts, pair_question
 from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
 from .time_panel import TimePanel
@@ -40,14 +47,17 @@ def register(page: Page) -> None:
     ui.add_css(Path(__file__).parents[1] / "static" / "experiment.css", shared=True)
 
     @ui.page("/experiment/{fleet}/{name}")
-    def _(fleet: str, name: str) -> None:
-        choices = from_query(context.client.request.url.query)
+    async def _(request: Request, fleet: str, name: str) -> Response | None:
+        if response := await response_if_missing(page, request, fleet, name):
+            return response
+        choices = from_query(request.url.query)
         with frame(page, visible(name)) as title:
             view = ExperimentView(page, Selection(name, fleet), title, reader(), choices)
         if files.shown(page, fleet):
             page.live.follow(view.refresh)
         else:
             view.state("The page does not show this fleet.")
+        return None
 
 
 @dataclass(frozen=True)
@@ -55,14 +65,15 @@ class Areas:
     """The view's areas, from the top.
 
     title: the question. head: its name, who asks, how many reports came. left_out: what the link asked for in
-    vain. finding: what is known. state: what hinders.
+    vain. finding: what is known. period, parts: the bar below it. state: what hinders.
     """
 
     title: ui.label
     head: ui.label
     left_out: ui.label
     finding: ui.column
-    periods: Periods
+    period: PeriodControl
+    parts: Parts
     state: ui.label
     body: ui.column
 
@@ -82,15 +93,15 @@ class ExperimentView:
         self._behind = False  # whether what is below the first picture shows something older
         self._catching_up: asyncio.Task[None] | None = None
         self._asked = context.client.request.url.query
-        self._areas = Areas(
-            title=title,
-            head=ui.label().classes("faint").props('id="head"'),
-            left_out=ui.label().classes("experiment-state").props('id="left-out" role="status"'),
-            finding=ui.column().classes("experiment-lines").props('id="finding"'),
-            periods=Periods(self._choose),
-            state=ui.label().classes("experiment-state").props('id="state" role="status"'),
-            body=ui.column().classes("experiment-wide"),
-        )
+        self._effective = choices  # the same, with what the view opens with where nothing is chosen
+        head = ui.label().classes("faint").props('id="head"')
+        left_out = ui.label().classes("experiment-state").props('id="left-out" role="status"')
+        finding = ui.column().classes("experiment-lines").props('id="finding"')
+        with ui.element("div").classes("experiment-bar") as self._bar:
+            period, parts = PeriodControl(self._choose_period), Parts()
+        state = ui.label().classes("experiment-state").props('id="state" role="status"')
+        body = ui.column().classes("experiment-wide")
+        self._areas = Areas(title, head, left_out, finding, period, parts, state, body)
         with self._areas.finding:
             skeleton(2)
         with self._areas.body:
@@ -128,11 +139,11 @@ class ExperimentView:
         today = datetime.datetime.now(datetime.UTC).date()
         self._areas.title.text = visible(of.newest.purpose) or of.selection.experiment
         self._areas.head.text = sentences.head(of, today, self._reader)
-        self._areas.periods.show(self._choices)
+        self._show_period()
         self._build(of)
         few = of.reports < 2
         self.state(words.too_few(of.reports, self._reader) if few else "")
-        self._areas.body.visible = self._areas.periods.element.visible = not few
+        self._areas.body.visible = self._bar.visible = not few
         return not few
 
     def _build(self, of: Selected) -> None:
@@ -147,7 +158,7 @@ class ExperimentView:
         given = Given(e, of.unit, of.can, self._reader, self._choose)
         with self._areas.body:
             if not of.can & OF_VALUES:
-                self._main = AskedPanel(given)
+                self._main = AskedPanel(given, file_texts(of))
             else:
                 shares = "frequencies" in of.can
                 self._main = SharesPanel(given, self._choices) if shares else MeanPanel(given)
@@ -158,8 +169,14 @@ class ExperimentView:
             self._private = ui.column().classes("experiment-lines").props('id="private"')
             with self._private:
                 skeleton(3)
-            named = "candidates" in of.can  # a file of texts is not on this page
-            self._export = None if named else files.ExportPanel(self._page.settings.store)
+            self._export = files.ExportPanel(self._page.settings.store)
+        self._show_parts(of)
+
+    def _show_parts(self, of: Selected) -> None:
+        """Show links to the parts that the experiment has now."""
+        without: tuple[str, ...] = () if of.can & OF_VALUES else OF_WINDOWS
+        without += () if self._export.has_files else (EXPORT,)
+        self._areas.parts.show([name for name in PARTS if name not in without])
 
     # What a reader chooses
 
@@ -167,23 +184,32 @@ class ExperimentView:
         before = self._choices
         assert self._of is not None  # before it is, there is nothing to choose
         choices = self._choices = files.fitted_to(replace(before, **chosen), self._of)
-        if chosen.get("last") and not choices.last:
-            self._areas.left_out.text = f"No report came in the last {PERIODS[chosen['last']]}."
-        if choices == before:
-            return
-        if replace(before, ranges=choices.ranges) != choices:
+        shares = self._main
+        only_range = replace(before, ranges=choices.ranges) == choices and isinstance(shares, SharesPanel)
+        if choices != before and not only_range:
             self._keep_address()
-            self._areas.periods.show(choices)
+        self._show_period()
+        if wrong := sentences.not_available(chosen, choices, self._reader):
+            self._areas.left_out.text = wrong
+        if choices == before and "ranges" not in chosen:
+            return
+        if not only_range:
             await asyncio.gather(self._show_finding(), self._show())
             return
-        shares = self._main
-        assert isinstance(shares, SharesPanel)  # only there a range is chosen
+        assert isinstance(shares, SharesPanel)
         await self._show_share(shares)
         await asyncio.sleep(_PAUSE_S)
         if self._still(choices):  # not dragged on meanwhile
             shares.read_aloud()
             self._keep_address()
             self._show_rest()
+
+    async def _choose_period(self, period: str) -> None:
+        await self._choose(period=period, windows=())
+
+    def _show_period(self) -> None:
+        windows = self._choices.windows or tuple(self._of.there if self._of else ())
+        self._areas.period.show(self._choices.period, windows)
 
     def _still(self, choices: Choices) -> bool:
         """Whether a reader is there and looks at this."""
@@ -201,12 +227,16 @@ class ExperimentView:
         if self._of is None or self._of.reports < 2:
             return
         choices, of = self._choices, self._of
-        if not isinstance(self._main, AskedPanel):
-            versions = {v.experiment.digest.hex(): _called(v) for v in of.versions}
-            self._controls.show(choices, versions)
-            self._time.show_windows(choices, tuple(of.there))
-            self._change.show_windows(choices, tuple(of.there), versions)
         try:
+            effective = await self._ask.with_opening(choices, of)
+            if not self._still(choices):
+                return
+            self._effective = effective
+            if not isinstance(self._main, AskedPanel):
+                versions = {v.experiment.digest.hex(): _called(v) for v in of.versions}
+                self._controls.show(effective, versions)
+                self._time.show_windows(effective, tuple(of.there))
+                self._change.show_windows(effective, tuple(of.there), versions)
             await self._show_main(choices)
         except HushmoteError as e:
             await self._hinders(e)
@@ -219,7 +249,8 @@ class ExperimentView:
     async def _show_finding(self) -> None:
         """Say what is known of the chosen windows, the first question's answer first."""
         choices = self._choices
-        selection = replace(self._selection, windows=choices.windows, version=choices.version)
+        windows = choices.windows or tuple(self._of.there if self._of else ())  # without any it takes its own
+        selection = replace(self._selection, windows=windows, version=choices.version)
         try:
             known = await self._ask.finding(selection, self._reader)
         except HushmoteError as e:
@@ -231,29 +262,48 @@ class ExperimentView:
             self._say(self._areas.finding, lines)
 
     async def _show_main(self, choices: Choices) -> None:
-        """Show what the experiment answers first: its shares, its mean, or how it is asked."""
-        asked, main = self._question("estimate"), self._main
+        """Show what the experiment answers first: its shares, its mean, texts or a pair's tables."""
+        question, main, of = self._question("estimate"), self._main, self._of
+        assert of is not None  # before it is, there is nothing to show
         if isinstance(main, AskedPanel):
-            answers = Answers()  # where something has to be named
-            with contextlib.suppress(NotAnswered, UsageError):
-                answers = await self._ask.answers(asked, slow=True)
+            answers = Answers()  # where texts have to be named
+            with contextlib.suppress(NotAnswered):
+                answers = await self._ask.answers(question, slow=True)
+            picture = await self._picture_answer(question, answers)
             if self._still(choices):
-                assert self._of is not None  # what is asked is of it
+                store = self._page.settings.store
                 main.show(
-                    answers, files.command_line("estimate", choices, self._of, self._page.settings.store)
+                    self._effective,
+                    answers,
+                    picture,
+                    files.command_line("estimate", self._effective, of, store),
                 )
             return
-        readings = await self._tables(asked, "moments")
+        readings = await self._tables(question, "moments")
         if isinstance(main, MeanPanel):
             if self._still(choices):
                 main.show(readings[0], self._when())
             return
-        histogram = await self._tables(replace(asked, rows=asked.rows or FINE), "histogram")
-        shares = await self._tables(asked, "ranges")
-        quantiles = await self._tables(asked, "quantiles")
+        histogram = await self._tables(replace(question, rows=question.rows or FINE), "histogram")
+        share = await self._share(question)
+        quantiles = await self._tables(question, "quantiles")
         if self._still(choices):
             of_number = Answers([*readings, *quantiles] if quantiles else ())
-            main.show(choices, self._when(), histogram[0], shares[0], of_number)
+            main.show(self._effective, self._when(), histogram[0], share, of_number)
+
+    async def _picture_answer(self, question: EstimateQuestion, answers: Answers) -> Answer | None:
+        """Return what the picture of texts or of a pair shows: of a pair what its file asks for."""
+        assert self._of is not None
+        asked = pair_question(self._of)
+        if not asked:
+            return answers[0] if answers else None
+        with contextlib.suppress(UsageError, EstimateError, UnitsError):
+            answers = await self._ask.answers(replace(question, pair=asked), slow=True)
+        return answers[0]
+
+    async def _share(self, question: EstimateQuestion) -> Answer | None:
+        """Return the share of the selected range, or None if nothing is selected."""
+        return (await self._tables(question, "ranges"))[0] if question.ranges else None
 
     async def _tables(self, asked: EstimateQuestion, kind: Kind) -> Answers:
         """One kind of tables, asked without what the others need: so it is kept whatever is dragged over."""
@@ -264,18 +314,22 @@ class ExperimentView:
         return await self._ask.answers(replace(asked, tables=(kind,), **needless))
 
     async def _show_share(self, panel: SharesPanel) -> None:
-        choices = self._choices
+        choices, of = self._choices, self._of
+        assert of is not None
         with contextlib.suppress(HushmoteError):  # the next picture says it
-            shares = await self._tables(self._question("estimate"), "ranges")
+            effective = await self._ask.with_opening(choices, of)
             if self._still(choices):
-                panel.show_share(choices, self._when(), shares[0])
+                self._effective = effective
+                share = await self._share(self._question("estimate"))
+                if self._still(choices):
+                    panel.show_share(effective, self._when(), share)
 
     def _show_rest(self) -> None:
         """Bring up to date what is below the first picture; nothing waits for it."""
         assert self._of is not None
         shown = self._main.rows if isinstance(self._main, SharesPanel) else None
-        if self._export is not None:
-            self._export.show(self._of, replace(self._choices, rows=self._choices.rows or shown))
+        self._export.show(self._of, replace(self._effective, rows=self._effective.rows or shown))
+        self._show_parts(self._of)
         self._behind = True
         if self._catching_up is None:
             self._catching_up = background_tasks.create(self._catch_up(), name="catch up")
@@ -307,13 +361,13 @@ class ExperimentView:
     async def _show_time(self) -> None:
         asked = self._question("trend")
         if answers := await self._answered(asked, self._time.nothing):
-            self._time.show(self._choices, answers[-1] if asked.quantiles else answers[0])
+            self._time.show(self._effective, answers[-1] if asked.quantiles else answers[0])
 
     async def _show_change(self) -> None:
         if not self._choices.compares:
             self._change.nothing("")
         elif answers := await self._answered(self._question("change"), self._change.nothing):
-            self._change.show(answers)
+            self._change.show(answers, self._effective)
 
     async def _show_private(self) -> None:
         try:
@@ -343,7 +397,7 @@ class ExperimentView:
 
     def _question(self, asked: str) -> EstimateQuestion:
         assert self._of is not None
-        return files.question(asked, self._choices, self._of)
+        return files.question(asked, self._effective, self._of)
 
 
 def _called(version: Version) -> str:

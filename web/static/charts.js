@@ -21,6 +21,16 @@ Object.assign(window.hushmote, (() => {
     return (v) => format.format(v);
   }
 
+  // A window, 2026-11-21 or 2026-11-21T05, on an axis: its day, and its hour where it has one.
+  function time(locale) {
+    const day = { month: "short", day: "numeric", timeZone: "UTC" };
+    const hour = { ...day, hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+    return (v) => {
+      const at = new Date(v.length > 10 ? `${v}:00Z` : v);
+      return isNaN(at) ? v : at.toLocaleString(locale, v.length > 10 ? hour : day);
+    };
+  }
+
   const name = (v) => (v.length > LABEL ? v.slice(0, LABEL - 1) + "…" : v);
 
   // What is told of a bar, a point or a window where a mouse rests: as text of vectors, never as HTML.
@@ -68,10 +78,11 @@ Object.assign(window.hushmote, (() => {
     return (params, api) => {
       const [at, low, high] = [api.value(0), api.value(2), api.value(3)];
       const ends = [low, high].map((end) => api.coord(across ? [at, end] : [end, at]));
-      const mark = ([x, y]) => draw(across ? [[x - 5, y], [x + 5, y]] : [[x, y - 5], [x, y + 5]]);
+      const cap = across ? Math.min(5, api.size([1, 0])[0] / 4) : 5; // many stand close together
+      const mark = ([x, y]) => draw(across ? [[x - cap, y], [x + cap, y]] : [[x, y - cap], [x, y + cap]]);
       return { type: "group", children: [draw(ends), ...ends.map(mark)] };
     };
   }
 
-  return { digits, numbers, day, name, told, bar, whisker };
+  return { digits, numbers, day, time, name, told, bar, whisker };
 })());

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from hushmote.server.experiments.asks import MOST_ASKS, asks_of
 from hushmote.server.experiments.definition import DefinitionError, parse
 from hushmote.server.experiments.payload import at_epsilon
 from hushmote.server.experiments.units import index_names, parse_range, range_name
@@ -101,3 +102,47 @@ def test_a_mechanism_of_pairs_is_not_for_a_number():
     for name, kind in (("views", "a pair"), ("prefix", "texts with prefixes")):
         with pytest.raises(DefinitionError, match=f"^mechanism {name} is for {kind}: take auto$"):
             parse(f'mechanism = "{name}"\n{number}')
+
+
+class TestCandidates:
+    def test_are_kept_with_the_questions_and_not_sent(self):
+        listed = parse(written('candidates = ["1.4.2", "2.0 beta"]'))
+        assert listed.description().asked == "1.4.2\n2.0 beta"
+        assert listed.payload() == parse(written()).payload()
+
+    def test_a_few_are_a_question_each(self):
+        asks = asks_of(parse(written()).experiment(), ["1.4.2", "1.4.1"])
+        assert [(ask.kind, ask.text) for ask in asks] == [("share", "1.4.2"), ("share", "1.4.1")]
+
+    def test_many_are_one_question(self):
+        texts = [f"1.{n}" for n in range(MOST_ASKS + 1)]
+        assert parse(written(f"candidates = {json.dumps(texts)}")).description().asked.splitlines() == texts
+        (ask,) = asks_of(parse(written()).experiment(), texts)
+        assert (ask.kind, ask.text, ask.texts) == ("named", "most common", tuple(texts))
+
+    @pytest.mark.parametrize(
+        ("more", "message"),
+        [
+            ('candidates = "1.4.2"', 'candidates must be a list of texts such as ["1.4.1", "1.4.2"]'),
+            ("candidates = [142]", 'candidates must be a list of texts such as ["1.4.1", "1.4.2"]'),
+            ('candidates = [""]', "a text has 1 to 255 bytes, as boards read no more"),
+            (f'candidates = ["{"ü" * 128}"]', "a text has 1 to 255 bytes, as boards read no more"),
+            ('candidates = ["a\\nb"]', "a text is one line; 'a\\nb' has more"),
+            ('candidates = ["a\\u2028b"]', "a text is one line"),
+            ('candidates = ["a\\u0000b"]', "which no database keeps: leave it out"),
+            ('candidates = ["a", "b", "a"]', "candidates: a is listed twice"),
+            ('candidates = ["a"]\nasks = ["b"]', "asks or candidates name the texts of a text, not both"),
+            ('candidates = ["a"]\nprefixes = [2, 3, 4, 4]', "candidates are not for a text with prefixes"),
+            (f"candidates = {json.dumps(list(map(str, range(1001))))}", "candidates"),
+        ],
+    )
+    def test_rejects_what_cannot_be_looked_for(self, more, message):
+        with pytest.raises(DefinitionError) as error:
+            parse(written(more))
+        assert message in str(error.value)
+        assert str(error.value).startswith(("candidates", "asks"))
+        assert "\n" not in str(error.value)
+
+    def test_are_only_for_a_text(self):
+        with pytest.raises(DefinitionError, match=r"^candidates are only for a text$"):
+            parse(written('candidates = ["a"]').replace('"text"', '"bool"'))

@@ -1,0 +1,66 @@
+"""The answer for an experiment that does not exist: status 404, with links to those that do."""
+
+import asyncio
+from urllib.parse import quote
+
+from fastapi import Request
+from fastapi.responses import Response
+from nicegui import ui
+
+from ...server.answers.store_reader import StoreReader
+from ...server.plain_text import shortened, visible
+from ...server.store.store import StoreError
+from .. import errors
+from ..frame import tag
+from ..page import Page
+from . import files
+
+_LONGEST_WAIT_S = 1.0
+_LONGEST_NAME = 80
+_MOST_LINKS = 200
+
+
+async def response_if_missing(page: Page, request: Request, fleet: str, name: str) -> Response | None:
+    """Return a response with status 404 if an experiment does not exist, or None.
+
+    None also if the store cannot be read, or takes longer than a second: a reader gets the view at once, and
+    the view shows the error.
+    """
+    try:
+        async with asyncio.timeout(_LONGEST_WAIT_S):
+            names = await _visible_names(page)
+            if name not in names.get(fleet, ()):
+                await page.live.look()  # it may have been added since the last look
+                names = await _visible_names(page)
+    except (StoreError, TimeoutError):
+        return None
+    if name in names.get(fleet, ()):
+        return None
+    fleet_name, experiment_name = (shortened(visible(text), _LONGEST_NAME) for text in (fleet, name))
+    message = f"No experiment {experiment_name} in fleet {fleet_name}."
+    if not files.shown(page, fleet):
+        message = "The page does not show this fleet."
+    return errors.not_found(page, request, message, lambda: _add_links(names))
+
+
+async def _visible_names(page: Page) -> dict[str, tuple[str, ...]]:
+    """Return the names of experiments by fleet, of the fleets that the page shows."""
+    names = await page.live.ask("names of experiments", _names)
+    return {fleet: experiments for fleet, experiments in names.items() if files.shown(page, fleet)}
+
+
+def _names(reader: StoreReader) -> dict[str, tuple[str, ...]]:
+    """Return the names of each fleet's experiments."""
+    experiments = {fleet: reader.store.experiments(fleet) for fleet in reader.fleets}
+    return {fleet: tuple(sorted({v.experiment.name for v in of})) for fleet, of in experiments.items()}
+
+
+def _add_links(names: dict[str, tuple[str, ...]]) -> None:
+    places = [(fleet, name) for fleet, experiments in names.items() for name in experiments]
+    if not places:
+        return
+    tag("p", "These experiments exist:")
+    with ui.element("ul").classes("links"):
+        for fleet, name in places[:_MOST_LINKS]:
+            with ui.element("li"):
+                ui.link(f"{name} of fleet {fleet}", f"/experiment/{quote(fleet)}/{quote(name)}")

@@ -422,9 +422,9 @@ def _randomize(exp, index, rng):
 
 
 # What this board can read, and how it can randomize, by words that experiments have. A file of its own adds
-# lines when it is imported. Types: take(exp, fields) sets domain, and missing where a reading that is missing
-# has an index; bucket(exp, value) is an index, None for no reading, -1 for a wrong type. Mechanisms: take(exp, fields) sets code_count; randomize(exp, index, rng) is a
-# code.
+# lines when it is imported. Types: take(exp, fields) sets domain, and missing if no reading has an index of
+# its own; bucket(exp, value) is an index, None for no reading, -1 for a wrong type. Mechanisms: take(exp,
+# fields) sets code_count; randomize(exp, index, rng) is a code.
 TYPES = dict.fromkeys(["bool", "choice", "number"], (_take_type, _bucket))
 MECHANISMS = dict.fromkeys(["rr", "grr", "olh", "hh"], (_take_levels, _randomize))
 

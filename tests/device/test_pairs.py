@@ -58,10 +58,15 @@ class TestMissing:
     def test_of_all_parts_is_the_last_index(self):
         e = Experiment.parse(pair_json(VERSION | {"missing": 1}, self.MISSING))
         assert (e.domain, e.missing) == (12, 11)
-        assert [e.bucket(value) for value in ((None, True), (None, None), None, ("1.2", None))] == [10, 11, 11, 2]
+        assert [e.bucket(value) for value in ((None, True), (None, None), None, ("1.2", None))] == [
+            10,
+            11,
+            11,
+            2,
+        ]
 
     def test_belongs_to_a_part_and_not_to_the_pair(self):
-        with pytest.raises(ExperimentRefused, match="^unknown field missing$"):
+        with pytest.raises(ExperimentRefused, match=r"^unknown field missing$"):
             Experiment.parse(pair_json(missing=1))
 
 

@@ -107,7 +107,8 @@ CLIENT_CASES = {
     "missing-choice": (labels(2, mechanism="olh", g=3, missing=1), 2),
     "missing-number": (hh(8, 3, [2, 5], missing=1), 1),
     "missing-pair": (
-        PAIR | {"of": [part | {"missing": 1} for part in PAIR["of"]], "mechanism": "views"}
+        PAIR
+        | {"of": [part | {"missing": 1} for part in PAIR["of"]], "mechanism": "views"}
         | {"views": [[0], [1]], "cells": [3, 2]},
         2,
     ),

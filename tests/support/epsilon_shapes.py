@@ -59,7 +59,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "missing-olh": labels(2, "olh", g=3, missing=1),
     "missing-hh": hh(8, 3, [2, 5], missing=1),
     "missing-pgr": numbers(11, "pgr", q=3, missing=1),
-    "missing-views": VIEWS | {"of": [VERSION, CRASHED | {"missing": 1}], "views": [[0], [1]], "cells": [2, 3]},
+    "missing-views": VIEWS
+    | {"of": [VERSION, CRASHED | {"missing": 1}], "views": [[0], [1]], "cells": [2, 3]},
     "missing-pair": PAIR | {"of": [CRASHED | {"missing": 1}, DELAY | {"missing": 1}], "mechanism": "grr"},
 }
 SLOW_SHAPES: dict[str, dict[str, Any]] = {

@@ -125,7 +125,9 @@ MISSING = [
 ]
 MISSING_PAIRS = [
     text(type="pair", of=[CRASHED_OR_NONE, DELAY_OR_NONE], mechanism="olh", g=5, **FREE),
-    text(type="pair", of=[VERSION, CRASHED_OR_NONE], mechanism="views", views=[[0], [1]], cells=[2, 3], **FREE),
+    text(
+        type="pair", of=[VERSION, CRASHED_OR_NONE], mechanism="views", views=[[0], [1]], cells=[2, 3], **FREE
+    ),
 ]
 EXPERIMENTS[-2:-2] = [*MISSING, *PAIRS, *MISSING_PAIRS]
 
@@ -273,7 +275,9 @@ def buckets() -> list[dict[str, Any]]:
     for pair, index in zip(pairs, (11, 19, 7, 23, 14), strict=True):
         add(MISSING_PAIRS[0], "tuple", pair, index)
     add(MISSING_PAIRS[0], "none", None, 23)
-    for pair, index in zip((["1.3", None], [None, None], [None, True], ["?", 1]), (5, None, None, 7), strict=True):
+    for pair, index in zip(
+        (["1.3", None], [None, None], [None, True], ["?", 1]), (5, None, None, 7), strict=True
+    ):
         add(MISSING_PAIRS[1], "tuple", pair, index)
     add(MISSING_PAIRS[1], "none", None, None)
     return cases

@@ -128,6 +128,13 @@ class FleetEstimate(Tables):
         row = self._row(" or ".join(r.text for r in wanted), self.estimates.linear(weights), true)
         return self._of_shares("ranges", wanted, [row], [weights > 0], post)
 
+    @property
+    def _mixed_note(self) -> str:
+        """A sentence where only some of the versions set missing, else empty."""
+        if len({version.missing is None for version in self.estimates.versions}) < 2:
+            return ""
+        return "Only some versions set missing: missing readings of the others are spread over all values."
+
     def _shares(self, kind: Kind, wanted: Wanted, post: str) -> Answer:
         statistics = self.estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
         rows: list[Row] = []
@@ -141,6 +148,7 @@ class FleetEstimate(Tables):
     ) -> Answer:
         """A table of shares, and post-processed ones beside them; inside: the indices of each row."""
         note, method = units.moved_note(self.experiment, wanted, self.unit), ""
+        note = f"{note}\n{self._mixed_note}".strip()
         processed = self._processed(post)
         if processed is not None:
             sums = [float(processed.frequencies[of].sum()) for of in inside]

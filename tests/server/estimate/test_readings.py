@@ -138,6 +138,7 @@ class TestPooling:
         both = among_readings(pool([estimate(plain, whole), estimate(e, drawn(e, 50_000, rng))]))
         assert both.domain == 15
         assert missing_share(both) is None
+        assert "Only some versions set missing" in FleetEstimate(both).histogram().note
         share = both.range(0, 5)
         assert abs(share.value - values[:5].sum()) < 6 * share.stderr
         with pytest.raises(EstimateError, match="nonnegative needs versions that all set missing, or none"):

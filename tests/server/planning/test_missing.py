@@ -2,6 +2,7 @@
 
 import datetime
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ class TestPlan:
         made = answer(wish)
         assert made.plan.design.missing == 0.2
         assert "no reading" in dict(made.facts)
-        assert made.error > answer(Wish(**vars(wish) | {"missing": None})).error
+        assert made.error > answer(replace(wish, missing=None)).error
 
     @pytest.mark.parametrize("share", [-0.1, 0.995, float("nan")])
     def test_refuses_a_share_that_leaves_nobody(self, share: float):

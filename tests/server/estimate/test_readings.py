@@ -13,10 +13,12 @@ from hushmote.server.estimate.conditional import Ratio
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.postprocess import METHODS
 from hushmote.server.estimate.readings import (
+    Ratios,
     ReadingEstimates,
     among_readings,
     missing_share,
 )
+from hushmote.server.estimate.statistic import Statistic
 from hushmote.server.estimate.top_k import top
 from hushmote.simulator import vectorised
 
@@ -111,6 +113,12 @@ class TestIntervals:
             held += low <= truth <= high
         # Binomial(400, 0.9) is below 322 with a chance of 2e-9.
         assert held >= 322
+
+    def test_of_a_denominator_that_may_be_0_have_no_bounds(self):
+        each = [Ratio(0.5, 0.1, 0.0, Statistic(1.0, error), 0.2) for error in (0.1, 0.6)]
+        low, high = Ratios.of(each).interval()
+        assert (low[0], high[0]) == pytest.approx(each[0].interval())
+        assert (low[1], high[1]) == each[1].interval() == (-np.inf, np.inf)
 
     def test_without_a_reading_nothing_is_said(self):
         e = parsed(SHAPES["bool"])

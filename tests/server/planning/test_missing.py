@@ -61,6 +61,19 @@ class TestExpectedError:
         # A chi-squared with 300 degrees of freedom is off by more than half with a chance below 1e-8.
         assert measured == pytest.approx(expected, rel=0.5)
 
+    @pytest.mark.parametrize("name", QUESTIONS)
+    def test_is_that_of_the_ratio_s_linear_part(self, name: str):
+        domain, question = QUESTIONS[name]
+        design = best_design(domain, 3_000_000, question)
+        mean = question.kind == "mean"
+        asked = of_mean(design, question.spread) if mean else places(design, question)
+        for place in range(len(asked.variance)):
+            shares, statistic = asked.population(domain, place), asked.statistic(domain, place)
+            linear = np.append((statistic - statistic @ shares) / (1 - MISSING), 0.0)
+            held = np.append(shares * (1 - MISSING), MISSING)
+            exact = design.mechanism.variances(linear[:, None], held)[0]
+            assert asked.variance[place] == pytest.approx(exact)
+
     def test_is_larger_than_without_missing_readings(self):
         for domain, question in QUESTIONS.values():
             plain = Question(question.kind, question.share, question.width, spread=question.spread)

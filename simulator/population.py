@@ -158,20 +158,20 @@ def shares_with_reading(experiment: Experiment, shares: np.ndarray) -> np.ndarra
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows of a file of readings, and how many of them have no reading; of a pair, none in some part."""
+class FileRows:
+    """FileRows of a file of readings, and how many of them have no reading; of a pair, none in some part."""
 
     count: float
     blank: float
 
 
-def rows_of(people: Population) -> Rows | None:
+def rows_of(people: Population) -> FileRows | None:
     """Return how many rows a recorded population has and how many are without a reading; None for others."""
     if not isinstance(people, Recorded):
         return None
     often = people.often or (1,) * len(people.readings)
     blank = sum(n for reading, n in zip(people.readings, often, strict=True) if is_blank(reading))
-    return Rows(sum(often), blank)
+    return FileRows(sum(often), blank)
 
 
 def is_blank(reading: Reading) -> bool:

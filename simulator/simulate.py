@@ -26,7 +26,7 @@ from .crew import THIS_PROCESS, Workers
 from .drift import chosen
 from .faithful import Faults
 from .planned import PlannedError, case_of
-from .population import Population, PopulationError, Rows, reported_shares, rows_of, shares_with_reading
+from .population import FileRows, Population, PopulationError, reported_shares, rows_of, shares_with_reading
 from .texts import text_shares
 
 Advance = Callable[[float], object]
@@ -55,7 +55,7 @@ class SimulatedEstimate(FleetEstimate):
     convergence: Convergence | None = None
     planned: PlannedError | None = None
     purpose: str = ""
-    rows: Rows | None = None
+    rows: FileRows | None = None
 
 
 def simulate(

@@ -291,12 +291,15 @@ def _take_type(reading, fields):
         good = good and len(set(labels)) == len(labels)
         check(good, "labels must be different, of 1 to 64 characters")
         reading.labels = tuple(labels)
-        reading.domain = len(labels) + 1  # the last index is "other": whatever is not listed
+        reading.domain = len(labels) + 1  # the last label is "other": whatever is not listed
     elif reading.type == "number":
         reading.low = take_int(fields, "low", -_MAX_MILLI, _MAX_MILLI)
         reading.high = take_int(fields, "high", -_MAX_MILLI, _MAX_MILLI)
         check(reading.low < reading.high, "low must be less than high")
         reading.domain = take_int(fields, "bins", 2, _MAX_CODES)
+    if "missing" in fields:  # one more index, the last one: no reading
+        reading.missing = reading.domain
+        reading.domain += take_int(fields, "missing", 1, 1)
 
 
 def _bucket(reading, value):
@@ -314,9 +317,10 @@ def _bucket(reading, value):
             value += 0.5  # to the nearest milli-unit, so that 1.001 is 1001 in single precision too
             milli = int(value)
             value = milli - 1 if milli > value else milli
+        bins = reading.missing or reading.domain
         if value >= high:
-            return reading.domain - 1
-        return (value - low) * reading.domain // (high - low) if value >= low else 0
+            return bins - 1
+        return (value - low) * bins // (high - low) if value >= low else 0
     return -1
 
 
@@ -418,9 +422,9 @@ def _randomize(exp, index, rng):
 
 
 # What this board can read, and how it can randomize, by words that experiments have. A file of its own adds
-# lines when it is imported. Types: take(exp, fields) sets domain; bucket(exp, value) is an index, None for no
-# reading, -1 for a wrong type. Mechanisms: take(exp, fields) sets code_count; randomize(exp, index, rng) is a
-# code.
+# lines when it is imported. Types: take(exp, fields) sets domain, and missing if no reading has an index of
+# its own; bucket(exp, value) is an index, None for no reading, -1 for a wrong type. Mechanisms: take(exp,
+# fields) sets code_count; randomize(exp, index, rng) is a code.
 TYPES = dict.fromkeys(["bool", "choice", "number"], (_take_type, _bucket))
 MECHANISMS = dict.fromkeys(["rr", "grr", "olh", "hh"], (_take_levels, _randomize))
 
@@ -430,12 +434,14 @@ class Experiment:
 
     Immutable. Its fields (low, high in milli-units, epsilon in micro-nats per report), domain, levels,
     weight_sum, code_count, code_bytes, sha256 and digest (its first 4 bytes) of the JSON as published.
+    missing: the index of no reading, or None if the experiment does not set it.
     """
 
     labels = ()
     levels = ()  # type: tuple[Level, ...]
     low = high = fanout = weight_sum = code_count = 0
     domain = 2  # type: int
+    missing = None  # type: int | None
 
     @classmethod
     def parse(cls, payload):  # type: (bytes | bytearray | memoryview) -> Experiment
@@ -483,14 +489,15 @@ class Experiment:
         return self.epsilon ** (_RULES.index(self.rule) % 3)  # its place in _RULES, but for count
 
     def bucket(self, value):
-        """Return the index of a reading, in range(domain), or None for no reading (None, NaN).
+        """Return the index of a reading, in range(domain).
 
         bool takes bool or int (a pin's value), choice str, number int or float in whole units. Numbers beyond
-        low..high, infinities included, fall into the end bins; a label that is not listed is the last index.
-        Raises TypeError for another type, for nothing else.
+        low..high, infinities included, fall into the end bins; a label that is not listed is "other". No
+        reading (None, NaN) is the last index if the experiment sets missing, otherwise None. Raises TypeError
+        for another type, for nothing else.
         """
         if value is None or (isinstance(value, float) and value != value):
-            return None
+            return self.missing
         index = self._bucket(self, value)
         if index == -1:  # of the wrong type: a mistake of the application's
             raise TypeError("%s takes a %s or None" % (self.name, self.type))
@@ -499,8 +506,8 @@ class Experiment:
     def randomize(self, index, rng):
         """Return a code in range(code_count) for an index in range(domain), or None for no reading.
 
-        rng: an object with bernoulli(threshold) and below(n). No reading is an index that is drawn evenly, by
-        the mechanism where below() does not reach so far.
+        rng: an object with bernoulli(threshold) and below(n). None is an index that is drawn evenly, by the
+        mechanism where below() does not reach so far.
         """
         if index is None:
             if self.domain <= _MAX_CODES:

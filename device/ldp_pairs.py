@@ -2,7 +2,8 @@
 
 A file of its own beside ldp_client.py. The type "pair" has 2 or 3 parts, each a bool, a choice or a number;
 a tuple or list of their readings is the index (a * D_B + b) * D_C + c. grr, olh and pgr ask for that joint
-table as it is; "views" asks for tables of some of the parts besides. Where one part has no reading, none has.
+table as it is; "views" asks for tables of some of the parts besides. A part that sets `missing` has one more
+value, no reading; where a part without it has no reading, no part has.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -19,11 +20,12 @@ def _check(good, text):
 
 
 class Part:
-    """One of a pair's readings: name, type, labels, low, high and domain as an Experiment has them."""
+    """One of a pair's readings: name, type, labels, low, high, domain, missing as an Experiment has them."""
 
     labels = ()  # type: tuple[str, ...]
     low = high = 0
     domain = 2  # type: int
+    missing = None  # type: int | None
     bucket = ldp_client.Experiment.bucket
 
     def __init__(self, fields):
@@ -35,21 +37,23 @@ class Part:
 
 
 def take(reading, fields):
-    """Set parts, a tuple of Part, and domain; ExperimentRefused where they do not fit."""
+    """Set parts, a tuple of Part, domain and missing; ExperimentRefused where they do not fit."""
     of = ldp_client.take(fields, "of")
-    _check(type(of) is list and 2 <= len(of) <= 3, "of must be 2 or 3 readings")
-    reading.parts = ()
+    _check(type(of) is list and 2 <= len(of) <= 3, "of must be 2 or 3 objects")
+    parts = ()
     names = []
     domain = 1
     for own in of:
-        _check(type(own) is dict, "of must be objects")
+        _check(type(own) is dict, "of must be 2 or 3 objects")
         part = Part(own)
         good = ldp_client._valid_name(part.name, ldp_client._NAME_CHARS) and part.name not in names
         domain *= part.domain
         _check(good and domain <= 1 << 24, "of has a wrong name or too many values")
         names.append(part.name)
-        reading.parts += (part,)
+        parts += (part,)
+    reading.parts = parts
     reading.domain = domain
+    reading.missing = bucket(reading, [None] * len(of))  # of every part, which None for the pair means
 
 
 def bucket(reading, value):
@@ -61,7 +65,7 @@ def bucket(reading, value):
     missing = False
     for part, own in zip(parts, value):
         i = part.bucket(own)
-        missing = missing or i is None
+        missing |= i is None
         index = index * part.domain + (i or 0)
     return None if missing else index
 

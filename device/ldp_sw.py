@@ -18,6 +18,8 @@ else:
 def _take(exp, fields):
     if exp.type != "number":
         raise ldp_client.ExperimentRefused("sw is for a number")
+    if exp.missing is not None:  # the highest bin would be its neighbor
+        raise ldp_client.ExperimentRefused("sw cannot have missing")
     domain = exp.domain
     exp.reach = ldp_client.take_int(fields, "reach", 0, 1 << 23)
     exp.code_count = domain + 2 * exp.reach

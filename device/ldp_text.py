@@ -24,6 +24,8 @@ else:
 
 def take(reading, fields):
     """Set salt, slots, prefixes (a tuple, mostly empty), domain; ExperimentRefused where they do not fit."""
+    if "missing" in fields:
+        raise ldp_client.ExperimentRefused("a text cannot have missing")
     salt = ldp_client.take(fields, "salt")
     if type(salt) is not str or not 1 <= len(salt) <= 32:
         raise ldp_client.ExperimentRefused("salt must be 1 to 32 characters")

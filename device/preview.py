@@ -60,7 +60,8 @@ def preview(client, name, reading):
         whole = exp.weight_sum * ldp_client.ONE
         odds = 10 * truth // (whole - truth)
         text = "One code speaks for %s. It" if speak == 1 else "%d codes speak for %%s. One of these" % speak
-        lines.append((text + " is sent with odds %s to 1.") % (reading, _tenths(odds)))
+        value = "no reading" if index == exp.missing else reading
+        lines.append((text + " is sent with odds %s to 1.") % (value, _tenths(odds)))
     lines.append("No code is more than %s times as likely at one reading as at another." % _times(exp))
     if exp.every > 1:
         lines.append("One reading in %d is reported, drawn before anything looks at it." % exp.every)

@@ -31,6 +31,7 @@ SHAPES: tuple[tuple[int, dict[str, Any]], ...] = (
     (6, NUMBER | {"bins": 6, "mechanism": "pgr", "q": 5}),
     (5, NUMBER | {"bins": 5, "mechanism": "sw", "reach": 2}),
     (4, TEXT | {"slots": 2, "prefixes": [1, 2], "mechanism": "prefix", "q": 2}),
+    (9, NUMBER | {"bins": 8, "missing": 1, "mechanism": "hh", "fanout": 3, "cells": [2, 5]}),
     (6, {"type": "pair", "of": PAIR, "mechanism": "views", "views": [[0], [1], [0, 1]], "cells": [2, 3, 5]}),
 )
 

@@ -17,10 +17,13 @@ from ..server.answers.fleet_estimate import FleetEstimate, parse_ranges
 from ..server.answers.rows import CONFIDENCE, Row
 from ..server.arrays import Counts, Floats
 from ..server.errors import HushmoteError
-from ..server.estimate.estimate import Estimate, estimate
+from ..server.estimate.estimate import Estimates, estimate
+from ..server.estimate.readings import among_readings
 from ..server.estimate.statistic import EstimateError
 from ..server.experiments.units import IndexRange, histogram_ranges
 from ..server.mechanisms import mechanism_of
+from ..server.wire.experiments import value_count
+from .population import shares_with_reading
 
 FEWEST = 100  # reports of a fleet whose convergence is shown
 SHOWN = 4  # shares of a picture, where none are named
@@ -71,7 +74,7 @@ class Convergence:
     unit: str
     confidence: float
     steps: tuple[Step, ...]
-    estimates: Estimate
+    estimates: Estimates
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON: each step's reports and errors."""
@@ -112,7 +115,7 @@ def follow(
     confidence: float = CONFIDENCE,
     showing: Showing | None = None,
 ) -> Convergence:
-    """Estimate each of the growing histograms of one fleet.
+    """Estimates each of the growing histograms of one fleet.
 
     histograms: of codes, shape (code_count,), each with the reports of those before it; the last has all.
     truth: shares of the indices among all reports, shape (domain,).
@@ -125,20 +128,22 @@ def follow(
         if len(wanted) > MOST_SHOWN:
             raise ConvergenceError(f"a picture of convergence shows {MOST_SHOWN} {kind} at most")
     rows = histogram_ranges(experiment, 16)
+    indices, truth = truth, shares_with_reading(experiment, truth)
+    with_reading = float(indices[: value_count(experiment)].sum())
     shown = parse_ranges(experiment, showing.ranges) or _largest(rows, truth)
     truths = np.array([truth[r.low : r.high].sum() for r in rows])
     steps: list[Step] = []
-    last: Estimate | None = None
+    last: Estimates | None = None
     lacking = EstimateError("there are no reports")
     for counts in histograms:
         last = None
         try:
-            last = estimate(experiment, counts.copy())
+            last = among_readings(estimate(experiment, counts.copy()))
+            fleet = FleetEstimate(last, "", unit, confidence, truth)
+            asked = fleet.quantile(*showing.quantiles).rows if experiment.type == "number" else ()
         except EstimateError as e:  # the first few reports may not have reached every level
             lacking = e
             continue
-        fleet = FleetEstimate(last, "", unit, confidence, truth)
-        asked = fleet.quantile(*showing.quantiles).rows if experiment.type == "number" else ()
         below = np.concatenate(([0.0], np.cumsum(last.frequencies)))
         off = below[[r.high for r in rows]] - below[[r.low for r in rows]] - truths
         error = float(np.sqrt(np.mean(off**2)))
@@ -149,7 +154,8 @@ def follow(
         raise ConvergenceError(f"a picture of convergence needs {FEWEST} reports, not {last.reports:,}")
     # A variance counts the drawing of readings from a population. Here they are drawn from the fleet, without
     # replacement, which takes off as much at every step as the whole fleet's drawing adds.
-    spread, drawing = variances(experiment, rows, truth), truths * (1 - truths) / last.reports
+    spread = variances(experiment, rows, indices)
+    drawing = truths * (1 - truths) / (last.reports * with_reading)
     theory = [float(np.sqrt(np.mean(spread / step.reports - drawing))) for step in steps]
     known = tuple(replace(step, predicted=error) for step, error in zip(steps, theory, strict=True))
     return Convergence(experiment, unit, confidence, known, last)
@@ -165,7 +171,7 @@ def _largest(rows: Sequence[IndexRange], truth: Floats) -> list[IndexRange]:
 
 
 def _rows(
-    estimates: Estimate, wanted: Sequence[IndexRange], confidence: float, truth: Floats
+    estimates: Estimates, wanted: Sequence[IndexRange], confidence: float, truth: Floats
 ) -> tuple[Row, ...]:
     statistics = estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
     values = [(r, statistics[i].value, statistics[i].interval(confidence)) for i, r in enumerate(wanted)]
@@ -173,14 +179,21 @@ def _rows(
 
 
 def variances(experiment: Experiment, rows: Sequence[IndexRange], shares: Floats) -> Floats:
-    """Variances of estimated shares of ranges, times reports, as Mechanism.variances()."""
+    """Variances of estimated shares of ranges, times reports, as Mechanism.variances().
+
+    shares: of the indices, shape (domain,). Where no reading has an index, ranges are among those with one.
+    """
     mechanism = mechanism_of(experiment)
     index = np.arange(experiment.domain)[:, None]
+    having = index < value_count(experiment)
+    with_reading = float(shares @ having[:, 0])
     result = np.empty(len(rows))
     at_once = max(1, _CHUNK // max(experiment.domain, mechanism.class_count))
     for first in range(0, len(rows), at_once):
         part = slice(first, min(first + at_once, len(rows)))
         low, high = (np.array([getattr(r, end) for r in rows[part]]) for end in ("low", "high"))
         asked = ((index >= low) & (index < high)).astype(float)
+        if not having.all():  # of the ratio, to first order
+            asked = having * (asked - shares @ asked / with_reading) / with_reading
         result[part] = mechanism.variances(asked, shares)
     return result

@@ -21,6 +21,7 @@ from ..server.answers.rows import Row
 from ..server.arrays import Counts, Floats
 from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
+from ..server.estimate.readings import among_readings
 from ..server.estimate.statistic import EstimateError
 from ..server.experiments.asking import answers_of
 from ..server.experiments.cells import groups
@@ -34,7 +35,7 @@ from . import vectorised
 from .calls import check_reports, most_of_a_board
 from .drift import moved
 from .faithful import random_ids
-from .population import Population, PopulationError, reported_shares
+from .population import Population, PopulationError, reported_shares, shares_with_reading
 from .texts import text_shares
 
 FLEET = "simulated"
@@ -142,8 +143,8 @@ def speaking(course: Course, n: int, rng: np.random.Generator) -> Iterator[tuple
 def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
     """What is shown beside estimates: a number's mean, the share of "yes", of the first label or text.
 
-    Of a pair it is the share of its first part's first value. truth: shares of the indices, shape (domain,);
-    of a text it is that of all texts in its slot.
+    Of a pair it is the share of its first part's first value. truth: shares of the values, among those with a
+    reading; of a text it is that of all texts in its slot.
     """
     experiment = course.experiment
     if experiment.type == "pair":
@@ -291,9 +292,11 @@ def _truths(course: Course, windows: Sequence[tuple[str, Counts, Counts]]) -> tu
     """
     e, truths = course.experiment, list[WindowTruth]()
     for window, readings, codes in [] if "discovery" in answers_of(e) else windows:
-        truth = reported_shares(readings[:-1], int(readings[-1]))
+        truth = shares_with_reading(e, reported_shares(readings[:-1], int(readings[-1])))
         with contextlib.suppress(EstimateError):  # too few reports to estimate anything
-            fleet = FleetEstimate(estimate(e, codes), unit=course.definition.unit, truth=truth)
+            fleet = FleetEstimate(
+                among_readings(estimate(e, codes)), unit=course.definition.unit, truth=truth
+            )
             statistic, true = known_truth(course, truth)
             if e.type == "pair":
                 answer = fleet.pairs.marginal(parts_of(e)[0].name, ROWS)

@@ -52,7 +52,13 @@ class PlannedFleet:
     @property
     def population(self) -> Population:
         """What boards hold: the planned share at one place, the rest spread evenly."""
-        return weighted(self.places.population(self.definition.domain, self._place).tolist())
+        shares = self.places.population(self._values, self._place).tolist()
+        return weighted(shares, float(self.planned.missing or 0))
+
+    @property
+    def _values(self) -> int:
+        """Number of values, no reading not among them."""
+        return self.definition.domain - self.definition.missing
 
     @property
     def words(self) -> str:
@@ -63,7 +69,7 @@ class PlannedFleet:
 
     def error(self, estimates: Estimates, truth: Floats, given: bool) -> PlannedError:
         """The planned error beside the measured one; given: the population is another than planned."""
-        domain = self.definition.domain
+        domain = self._values
         weights = np.stack([self.places.statistic(domain, i) for i in self._asked(truth, given)], axis=1)
         estimated = estimates.linear_many(weights)
         planned = self.planned.devices * expected_reports(estimates.experiment, self.planned.calls)
@@ -91,12 +97,14 @@ def case_of(definition: Definition) -> PlannedFleet | None:
     if planned is None:
         return None
     share, spread = (None if x is None else float(x) for x in (planned.share, planned.spread))
-    question = Question(planned.of, share, planned.width, planned.ranges, spread)
-    check_sizes(question, planned.devices, definition.domain)
+    values = definition.domain - definition.missing
+    missing = float(planned.missing or 0) if definition.missing else None
+    question = Question(planned.of, share, planned.width, planned.ranges, spread, missing)
+    check_sizes(question, planned.devices, values)
     experiment = definition.experiment()
     fields = definition.mechanism_fields()
     choice = Choice(fields.pop("mechanism"), tuple((k, _frozen(v)) for k, v in fields.items()), 0.0)
-    design = Design(definition.domain, experiment.epsilon, choice)
+    design = Design(values, experiment.epsilon, choice, missing)
     return PlannedFleet(definition, planned, question, asked(design, question))
 
 

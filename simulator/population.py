@@ -21,6 +21,7 @@ from ..device.ldp_client import Experiment
 from ..server.errors import HushmoteError, refusing
 from ..server.experiments import units
 from ..server.mechanisms.views.factors import parts_of
+from ..server.wire.experiments import value_count
 
 Reading = float | int | str | bool | tuple["Reading", ...] | None
 
@@ -72,28 +73,32 @@ class Continuous(Population):
 
     def probabilities(self, experiment: Experiment) -> np.ndarray:
         _require_number(self.name, experiment)
-        low, span, bins = experiment.low, experiment.high - experiment.low, experiment.domain
+        low, span, bins = experiment.low, experiment.high - experiment.low, value_count(experiment)
         # A board rounds to the nearest milli-unit first: bin i starts half of one before its edge.
         starts = (low - (-span * i // bins) for i in range(1, bins))
         below = [0.0, *(self.cdf((start - 0.5) / 1000) for start in starts), 1.0]
-        return np.append(np.diff(below) / np.sum(np.diff(below)), 0.0)
+        return _placed(experiment, np.diff(below) / np.sum(np.diff(below)), 0.0)
 
 
 @dataclass(frozen=True)
 class Weighted(Population):
-    """Indices of an experiment, each with its weight: `weights(domain)` gives them, shape (domain,)."""
+    """Values of an experiment, each with its weight: `weights(values)` gives them, shape (values,).
+
+    missing: the share that has no reading, 0 to 1.
+    """
 
     name: str
     weights: Callable[[int], np.ndarray]
+    missing: float = 0.0
 
     def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
-        chosen = rng.choice(experiment.domain, n, p=self.probabilities(experiment)[:-1])
-        readings = [reading_in(experiment, i) for i in range(experiment.domain)]
+        chosen = rng.choice(experiment.domain + 1, n, p=self.probabilities(experiment))
+        readings = [reading_in(experiment, i) for i in range(experiment.domain)] + [None]
         return [readings[i] for i in chosen.tolist()]
 
     def probabilities(self, experiment: Experiment) -> np.ndarray:
-        weights = self.weights(experiment.domain)
-        return np.append(weights / weights.sum(), 0.0)
+        weights = self.weights(value_count(experiment))
+        return _placed(experiment, weights / weights.sum() * (1 - self.missing), self.missing)
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,48 @@ class Recorded(Population):
         return counts / counts.sum()
 
 
+def _placed(experiment: Experiment, values: np.ndarray, missing: float) -> np.ndarray:
+    """Shares of the values and of no reading as probabilities() has them: an index of its own, or none."""
+    if value_count(experiment) < experiment.domain:
+        return np.append(values, [missing, 0.0])
+    return np.append(values, missing)
+
+
+def shares_with_reading(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
+    """Return the shares of the values among those with a reading, from those of the indices.
+
+    Where no reading has no index of its own, or of a pair, these are the same.
+    """
+    values = shares[: value_count(experiment)] if len(shares) == experiment.domain else shares
+    if len(values) == len(shares):
+        return shares
+    return values / values.sum() if values.sum() > 0 else values
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """FileRows of a file of readings, and how many of them have no reading; of a pair, none in some part."""
+
+    count: float
+    blank: float
+
+
+def rows_of(people: Population) -> FileRows | None:
+    """Return how many rows a recorded population has and how many are without a reading; None for others."""
+    if not isinstance(people, Recorded):
+        return None
+    often = people.often or (1,) * len(people.readings)
+    blank = sum(n for reading, n in zip(people.readings, often, strict=True) if is_blank(reading))
+    return FileRows(sum(often), blank)
+
+
+def is_blank(reading: Reading) -> bool:
+    """Return whether there is no reading, or none in a part of a pair."""
+    if isinstance(reading, tuple):
+        return any(map(is_blank, reading))
+    return reading is None or (isinstance(reading, float) and math.isnan(reading))
+
+
 def reported_shares(index_counts: np.ndarray, missing: int) -> np.ndarray:
     """Shares of the indices among reports, shape (domain,); missing: how many had no reading.
 
@@ -143,10 +190,12 @@ def reported_shares(index_counts: np.ndarray, missing: int) -> np.ndarray:
 
 
 def reading_in(experiment: units.Reading, index: int) -> Reading:
-    """Return a reading that falls into an index: a bin's middle, a label, a bool, a tuple of these.
+    """Return a reading that falls into an index: a bin's middle, a label, a bool, None, a tuple of these.
 
     Raises PopulationError where no reading does: a bin that is narrower than a milli-unit.
     """
+    if value_count(experiment) <= index < experiment.domain:
+        return None
     if experiment.type == "bool":
         return index == 1
     if experiment.type == "pair":
@@ -160,7 +209,7 @@ def reading_in(experiment: units.Reading, index: int) -> Reading:
             label += "?"
         return label
     span = experiment.high - experiment.low
-    milli = experiment.low + (2 * index + 1) * span // (2 * experiment.domain)
+    milli = experiment.low + (2 * index + 1) * span // (2 * value_count(experiment))
     reading = milli / 1000
     if experiment.bucket(reading) != index:
         raise PopulationError(f"bin {index} of {experiment.name} is narrower than a thousandth: no reading")
@@ -249,8 +298,11 @@ def concentrated(share: float, index: int = 0) -> Weighted:
     return Weighted("concentrated", weights)
 
 
-def weighted(weights: Sequence[float]) -> Weighted:
-    """Index i with weight weights[i]; one for each index of the experiment it is used with."""
+def weighted(weights: Sequence[float], missing: float = 0.0) -> Weighted:
+    """Value i with weight weights[i]; one for each value of the experiment it is used with.
+
+    missing: the share that has no reading, 0 to 1.
+    """
     given = np.array(weights, float)
     fits = given.ndim == 1 and np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0
     _require(bool(fits), "weights must be numbers of 0 or more, not all 0")
@@ -259,7 +311,7 @@ def weighted(weights: Sequence[float]) -> Weighted:
         _require(len(given) == domain, f"{len(given)} weights are given; the experiment has {domain} indices")
         return given
 
-    return Weighted("weights", check)
+    return Weighted("weights", check, missing)
 
 
 def _require(condition: bool, text: str) -> None:

@@ -16,7 +16,17 @@ from ..server.planning.five_questions import usual_bins
 from ..server.planning.wish import YES_NO, Wish
 from ..server.planning.wished import reading_of
 from ..server.words.numbers import counted
-from .population import BLANK, BOOLS, PopulationError, Reading, csv_rows, csv_table, read_cell, read_csv
+from .population import (
+    BLANK,
+    BOOLS,
+    PopulationError,
+    Reading,
+    csv_rows,
+    csv_table,
+    is_blank,
+    read_cell,
+    read_csv,
+)
 
 USUAL_EPSILON, USUAL_ERROR = 2.0, 0.05
 """Of a plan that says neither: ε of a report in nats, and half-width of the 95 % interval."""
@@ -66,11 +76,14 @@ def proposed(source: str, wish: Wish) -> Proposal:
 def _filled(source: str, kind: str, cells: Sequence[Reading], wish: Wish) -> Proposal:
     """What readings of FILE:COLUMN propose, None for a cell without one; errors as proposed()."""
     path, _, column = source.rpartition(":")
-    said, readings = reading_of(wish), [reading for reading in cells if reading is not None]
+    said, readings = reading_of(wish), [reading for reading in cells if not is_blank(reading)]
     if not readings:
         raise PopulationError(f"{column} of {path} has no reading: all its cells are empty")
     if len(set(readings)) == 1 and wish.low is None and not (said.yes_no or said.labels):
         raise PopulationError(f"all readings in {column} of {path} are {_shown(readings[0])}: nothing to ask")
+    blank = sum(map(is_blank, cells))
+    if blank and wish.missing is None:
+        wish = replace(wish, missing=round(blank / len(cells), 4))
     if kind == "bool":
         filled, words = replace(wish, values=YES_NO), "Its readings are yes or no."
     elif kind == "choice":
@@ -79,6 +92,11 @@ def _filled(source: str, kind: str, cells: Sequence[Reading], wish: Wish) -> Pro
         filled, words = _ranged(np.array(readings, float), column, wish)
     filled, taken = _usual(filled)
     heading = f"{column} of {path} has {counted(len(readings), 'reading')}."
+    if blank:
+        are = "is" if blank == 1 else "are"
+        heading += (
+            f" {blank:,} of {counted(len(cells), 'cell')} {are} blank, so the file gets missing = true."
+        )
     if kind != "bool" and not said.labels:
         words += " That comes straight from your data, and is published with the experiment."
     return Proposal(filled, f"file:{source}", " ".join(filter(None, (heading, words, taken))))
@@ -139,9 +157,10 @@ def _ranged(readings: Floats, column: str, wish: Wish) -> tuple[Wish, str]:
     if not np.isfinite(readings).all():
         raise PopulationError(f"{column} has an infinite number: take it out")
     if wish.low is not None and wish.high is not None:
-        low, high, bins = wish.low, wish.high, usual_bins(wish.high - wish.low)
+        low, high, bins = wish.low, wish.high, _beside_missing(usual_bins(wish.high - wish.low), wish)
     else:
         low, high, bins = _range(readings)
+        bins = _beside_missing(bins, wish)
     if high - low < _LEAST_SPAN:
         raise PopulationError(
             f"{column} spans {high - low:g}, and boards tell thousandths apart: take a smaller unit"
@@ -155,6 +174,11 @@ def _ranged(readings: Floats, column: str, wish: Wish) -> tuple[Wish, str]:
     )
     words += f" in {bins} bins of {(high - low) / bins:.3g}{of}{outside}."
     return replace(wish, values=bins, low=low, high=high, unit=unit), words
+
+
+def _beside_missing(bins: int, wish: Wish) -> int:
+    """One bin fewer where no reading has an index and would otherwise add a level to a tree."""
+    return bins - (wish.missing is not None and bins > 2 and bins & (bins - 1) == 0)
 
 
 def _range(readings: Floats) -> tuple[float, float, int]:

@@ -19,7 +19,7 @@ from . import vectorised
 from .days import Course, SimulatedFleetError, known_truth, speaking
 from .faithful import Delivery, random_ids
 from .gateway import Gateways
-from .population import reported_shares
+from .population import reported_shares, shares_with_reading
 
 MOST_PUBLISHED = 1_000_000
 _EARLY_S = 0.005  # shorter waits are not worth a call
@@ -111,7 +111,8 @@ def publish(
         readings = np.repeat(np.append(np.arange(experiment.domain), vectorised.NO_READING), held)
         codes = vectorised.codes(experiment, rng.permutation(readings), rng)
         gateways.deliver(sent, deliveries(start, codes), lambda more: advance(more / len(times)))
-        statistic, truth = known_truth(course, reported_shares(held[:-1], int(held[-1])))
+        shares = shares_with_reading(experiment, reported_shares(held[:-1], int(held[-1])))
+        statistic, truth = known_truth(course, shares)
         days.append((day, end - start, truth))
     return PublishedFleet(course, statistic, tuple(days), time.monotonic() - began_s - course.days * day_s)
 

@@ -12,6 +12,7 @@ from ..server.answers.rows import CONFIDENCE
 from ..server.arrays import Counts, Floats
 from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
+from ..server.estimate.readings import among_readings
 from ..server.experiments.asking import answers_of, require
 from ..server.experiments.definition import Definition, load
 from ..server.wire.experiments import parse_experiment
@@ -25,7 +26,7 @@ from .crew import THIS_PROCESS, Workers
 from .drift import chosen
 from .faithful import Faults
 from .planned import PlannedError, case_of
-from .population import Population, PopulationError, reported_shares
+from .population import FileRows, Population, PopulationError, reported_shares, rows_of, shares_with_reading
 from .texts import text_shares
 
 Advance = Callable[[float], object]
@@ -44,6 +45,7 @@ class SimulatedEstimate(FleetEstimate):
     reporting: what became of the calls of those that are not fake. attack: what those came to, None without
     any. convergence: the estimates as the reports came in, where they were asked for. planned: the planned
     error beside the measured one, of a file that keeps what it was planned for. purpose: why it is asked.
+    rows: of the file that the readings are from, and how many have none; None without a file.
     """
 
     devices: int = 0
@@ -53,6 +55,7 @@ class SimulatedEstimate(FleetEstimate):
     convergence: Convergence | None = None
     planned: PlannedError | None = None
     purpose: str = ""
+    rows: FileRows | None = None
 
 
 def simulate(
@@ -131,13 +134,16 @@ def simulate(
         *_, counts = grown
         if forgery is not None:
             outcome, counts = attacks.run(experiment, forgery, fake, reporting.calls, counts, truth, rng)
-        estimates = estimate(experiment, counts)
+        estimates = among_readings(estimate(experiment, counts))
+    true = shares_with_reading(experiment, truth)
     return SimulatedEstimate(
         estimates,
         f"{devices:,} simulated devices",
         definition.unit,
         confidence,
-        truth,
+        true,
+        missing_truth=None if experiment.missing is None else float(truth[experiment.missing]),
+        rows=rows_of(people),
         texts=text_shares(people) if experiment.type == "text" else None,
         devices=devices,
         held=held,
@@ -145,7 +151,7 @@ def simulate(
         attack=outcome,
         convergence=growth,
         purpose=definition.purpose,
-        planned=None if case is None or attack else case.error(estimates, truth, population is not None),
+        planned=None if case is None or attack else case.error(estimates, true, population is not None),
     )
 
 

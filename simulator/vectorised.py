@@ -11,7 +11,7 @@ import numpy as np
 from ..device.ldp_client import Experiment
 from ..server.mechanisms import mechanism_of
 
-NO_READING = -1  # an index that stands for None: a uniformly drawn one is reported
+NO_READING = -1  # stands for None: the index of no reading, or else a uniformly drawn one
 
 _CHUNK = 1 << 15  # reports in work at once: what a core's cache holds
 
@@ -29,7 +29,9 @@ def codes(experiment: Experiment, indices: np.ndarray, rng: np.random.Generator)
         if chunk.min() < NO_READING or chunk.max() >= experiment.domain:
             raise ValueError(f"indices must be in range({experiment.domain}), or -1 for no reading")
         missing = chunk == NO_READING
-        if missing.any():
+        if missing.any() and experiment.missing is not None:
+            chunk = np.where(missing, experiment.missing, chunk)
+        elif missing.any():
             chunk = np.where(missing, rng.integers(0, experiment.domain, len(chunk)), chunk)
         out[start : start + _CHUNK] = mechanism.draw(chunk.astype(np.uint32), rng)
     return out
@@ -57,6 +59,10 @@ def histogram(
         raise ValueError("among these indices none stands for no reading")
     if no_reading < 0 or index_counts.min() < 0:
         raise ValueError("counts must not be negative")
+    if no_reading and experiment.missing is not None:
+        index_counts = index_counts.astype(np.int64)
+        index_counts[experiment.missing] += no_reading
+        no_reading = 0
     mechanism = mechanism_of(experiment)
     out = np.zeros(experiment.code_count, np.int64)
     drawn_from = None if of is None else mechanism.drawable(of)

@@ -13,7 +13,8 @@ def _estimate(options: EstimateOptions) -> None:
     """Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.
 
     --trend shows how the fleet changed, --against what differs from another window, fleet or version. A
-    picture shows all that was asked for, or else the histogram.
+    picture shows all that was asked for, or else the histogram. Missing readings are spread over all values
+    unless the experiment sets missing.
     """
     outputs = output.checked(options.outputs, ".csv", ".json", *PICTURES)
     with read_store(options.store) as store:

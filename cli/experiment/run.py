@@ -18,7 +18,7 @@ from ...server.mechanisms import mechanism_of
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports
 from ...server.wire import board_files
-from ...server.wire.experiments import parse_experiment
+from ...server.wire.experiments import parse_experiment, value_count
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief
 from .. import tables
@@ -44,6 +44,7 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "slots": of_type.get("slots"),
         "prefixes": list(of_type["prefixes"]) if "prefixes" in of_type else None,
         "answers": sorted(answers_of(experiment)),
+        "missing": value_count(experiment) < experiment.domain,
         "domain": experiment.domain,
         "mechanism": experiment.mechanism,
         "parameters": {k: v for k, v in mechanism_of(experiment).fields().items() if k != "mechanism"},
@@ -84,6 +85,7 @@ def show_file(file: Path, as_json: bool) -> None:
     table.add_row("owner", definition.owner)
     table.add_row("expires", f"{definition.expires}, its last day{', which is over' * definition.expired}")
     table.add_row("readings", words.readings(experiment, definition.unit))
+    table.add_row("missing", words.missing(experiment))
     table.add_row("mechanism", words.mechanism(experiment))
     table.add_row("privacy", f"ε = {experiment.epsilon / MICRO:g} per report, {words.budget(experiment)}")
     table.add_row("", belief(experiment.epsilon / MICRO))

@@ -159,6 +159,7 @@ def plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None = None
         "reports": estimate.reports,
         "seed": seed,
         **({"calls": made.calls, "spoke": made.spoke, "spent": made.spent} if made else {}),
+        **_rows(estimate),
         **rows,
         "notes": [note for one in answers for note in one.notes],
         "intervals": known,
@@ -168,6 +169,15 @@ def plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None = None
     parts = {"attack": estimate.attack, "convergence": estimate.convergence}
     planned = {"planned": dataclasses.asdict(estimate.planned)} if estimate.planned else {}
     return result | planned | {name: part.to_dict() for name, part in parts.items() if part}
+
+
+def _rows(estimate: SimulatedEstimate) -> dict[str, Any]:
+    """Rows of a file, those without a reading, and the share without one where it is estimated."""
+    rows, missing = estimate.rows, estimate.missing
+    result: dict[str, Any] = {}
+    if rows is not None:
+        result = {"rows": rows.count, "rows_without_reading": rows.blank}
+    return result | ({"missing": missing.to_dict()} if missing else {})
 
 
 def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from ...server.answers import tables as show
 from ...server.answers.answer import Answer, Answers
 from ...server.answers.guide import asked_about, exact, half_width
 from ...server.epsilon import MICRO
+from ...server.mechanisms.views.factors import parts_of
 from ...server.words import experiment as words
 from ...server.words.answers import to_one_point
 from ...server.words.epsilon import belief
@@ -41,6 +42,29 @@ def heading(estimate: SimulatedEstimate) -> None:
     if made is not None:
         show.out.print(_spoke(estimate, made))
     show.out.print(words.mechanism(e))
+    if blank := rows_without_reading(estimate):
+        show.out.print(blank)
+
+
+def rows_without_reading(estimate: SimulatedEstimate) -> str:
+    """Return a sentence on the rows of a file that have no reading; empty where all have one."""
+    e, rows = estimate.experiment, estimate.rows
+    if rows is None or not rows.blank:
+        return ""
+    count = f"{rows.blank:,.0f} of {counted(round(rows.count), 'row')} have no reading"
+    if e.type == "text":
+        return f"{count}; devices report a random text for them."
+    parts = parts_of(e) or (e,)
+    if all(part.missing is not None for part in parts):
+        return f"{count}; shares and truth are among the others."
+    if any(part.missing is not None for part in parts):
+        return (
+            f"{count} of some part. A part without missing in the file has them spread over all its values."
+        )
+    return (
+        f"{count}. The experiment does not set missing, so these are spread evenly over all values, also in "
+        "the truth."
+    )
 
 
 def _spoke(estimate: SimulatedEstimate, made: Reporting) -> str:

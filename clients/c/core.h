@@ -32,8 +32,8 @@ uint32_t hm_threshold(uint32_t epsilon, uint32_t g, uint32_t inside);
 
 /* json.c reads what hm_json_check() found to be a JSON object; its strings have no escapes. */
 enum hm_field { /* a place in the list of names in json.c, from 1 on; 0 is any other name */
-    HM_F_V = 1, HM_F_NAME, HM_F_TYPE, HM_F_LABELS, HM_F_LOW, HM_F_HIGH, HM_F_BINS, HM_F_SALT, HM_F_SLOTS, HM_F_PREFIXES,
-    HM_F_OF, HM_F_MECHANISM, HM_F_G, HM_F_Q, HM_F_REACH, HM_F_VIEWS, HM_F_FANOUT, HM_F_CELLS, HM_F_WEIGHTS,
+    HM_F_V = 1, HM_F_NAME, HM_F_TYPE, HM_F_LABELS, HM_F_LOW, HM_F_HIGH, HM_F_BINS, HM_F_MISSING, HM_F_SALT, HM_F_SLOTS,
+    HM_F_PREFIXES, HM_F_OF, HM_F_MECHANISM, HM_F_G, HM_F_Q, HM_F_REACH, HM_F_VIEWS, HM_F_FANOUT, HM_F_CELLS, HM_F_WEIGHTS,
     HM_F_EPSILON, HM_F_EVERY, HM_F_BUDGET, HM_F_WINDOW, HM_F_RULE, HM_F_CAP, HM_FIELDS
 };
 struct hm_object {
@@ -63,6 +63,7 @@ struct hm_part { /* of a pair; what is no pair has one */
     uint32_t domain;
     uint16_t words; /* where its labels begin, the last one first; or a text's salt, prefixes. Each is behind its length */
     uint8_t type;
+    uint8_t missing; /* 1: the last index is of no reading */
 };
 
 struct hm_level {
@@ -106,7 +107,7 @@ int hm_parse(const struct hushmote_config *config, const uint8_t *json, size_t b
              struct hushmote_experiment *experiment, unsigned *at);
 
 struct hm_index { /* what a reading became */
-    uint32_t missing; /* 1: no reading */
+    uint32_t missing; /* 1: no reading, and no index of its own */
     uint32_t at;      /* in 0 to domain - 1, where that is at most 2^24 */
 #if HUSHMOTE_WITH_PREFIX
     uint32_t slots[16]; /* of a text with prefixes */

@@ -65,7 +65,7 @@ static int take_labels(struct hushmote_experiment *e, struct hm_object *fields, 
         own = hm_json_next(own);
     } while (own);
     part->words = e->room_end;
-    part->domain = count + 1; /* the last index is of whatever is not listed */
+    part->domain = count + 1; /* the last label is of whatever is not listed */
     return 0;
 }
 
@@ -74,7 +74,7 @@ static bool take_end(struct hm_object *fields, enum hm_field field, int64_t *end
     return hm_json_integer(hm_take(fields, field), end) && *end >= -MAX_MILLI && *end <= MAX_MILLI;
 }
 
-int hm_take_part(struct hushmote_experiment *e, struct hm_object *fields, struct hm_part *part) {
+static int take_values(struct hushmote_experiment *e, struct hm_object *fields, struct hm_part *part) {
     part->domain = 2;
     if (part->type == HM_CHOICE)
         return take_labels(e, fields, part);
@@ -85,6 +85,15 @@ int hm_take_part(struct hushmote_experiment *e, struct hm_object *fields, struct
                    take_end(fields, HM_F_HIGH, &part->high) && part->low < part->high
                ? 0
                : HUSHMOTE_REFUSED;
+}
+
+int hm_take_part(struct hushmote_experiment *e, struct hm_object *fields, struct hm_part *part) {
+    int wrong = take_values(e, fields, part);
+    if (wrong || !fields->at[HM_F_MISSING])
+        return wrong;
+    part->missing = 1;
+    part->domain++;
+    return hm_take_number(fields, HM_F_MISSING, 1, 1) == HM_NONE ? HUSHMOTE_REFUSED : 0;
 }
 
 /* A field's text among words; a text that is none of them is refused as `otherwise`, which is below 0. */
@@ -229,9 +238,10 @@ static uint32_t bin(uint64_t above, uint32_t domain, uint64_t range) {
 }
 
 static uint32_t bucket_milli(const struct hm_part *part, int64_t milli) {
+    uint32_t bins = part->domain - part->missing;
     if (milli >= part->high)
-        return part->domain - 1;
-    return milli < part->low ? 0 : bin((uint64_t)(milli - part->low), part->domain, (uint64_t)(part->high - part->low));
+        return bins - 1;
+    return milli < part->low ? 0 : bin((uint64_t)(milli - part->low), bins, (uint64_t)(part->high - part->low));
 }
 
 int hm_bucket_part(const struct hushmote_experiment *e, const struct hm_part *part,
@@ -241,7 +251,7 @@ int hm_bucket_part(const struct hushmote_experiment *e, const struct hm_part *pa
     if (part->type == HM_CHOICE) {
         if (kind != HUSHMOTE_IS_TEXT)
             return HUSHMOTE_WRONG_TYPE;
-        *at = find_label(e->room.bytes + part->words, part->domain - 1, reading->data, reading->count);
+        *at = find_label(e->room.bytes + part->words, part->domain - part->missing - 1, reading->data, reading->count);
         return 0;
     }
     if (kind != HUSHMOTE_IS_WHOLE && kind != (part->type == HM_BOOL ? HUSHMOTE_IS_FLAG : HUSHMOTE_IS_MILLI))
@@ -258,9 +268,12 @@ int hm_bucket(const struct hushmote_config *config, const struct hushmote_experi
               const struct hushmote_reading *reading, struct hm_index *index) {
     (void)config; /* a text alone is hashed */
     memset(index, 0, sizeof *index);
-    index->missing = reading->kind == HUSHMOTE_IS_NONE;
-    if (index->missing)
+    if (reading->kind == HUSHMOTE_IS_NONE) {
+        index->at = e->domain - 1; /* the last one of every part */
+        for (unsigned i = 0; i < e->part_count; i++)
+            index->missing |= !hm_part(e, i)->missing;
         return 0;
+    }
 #if HUSHMOTE_WITH_TEXT
     if (e->type == HM_TEXT)
         return hm_bucket_text(config, e, reading, index);

@@ -195,8 +195,8 @@ void hm_json_object(struct hm_object *object, const uint8_t *value) {
     if (!value || *value != '{')
         return;
     for (key = skip_spaces(value + 1); key && *key != '}'; key = hm_json_next(own)) {
-        int field = 1 + hm_json_word(key, "v name type labels low high bins salt slots prefixes of mechanism g q reach "
-                                          "views fanout cells weights epsilon every budget window rule cap");
+        int field = 1 + hm_json_word(key, "v name type labels low high bins missing salt slots prefixes of mechanism g q "
+                                          "reach views fanout cells weights epsilon every budget window rule cap");
         own = after_key(key);
         object->at[field] = (uint16_t)(own - value); /* of a name that comes twice the last counts */
     }

@@ -2,7 +2,7 @@
 
    The type pair has 2 or 3 parts, each a bool, a choice or a number; the index of their readings is (a * D_B + b) *
    D_C + c. grr, olh and pgr ask for that joint table as it is; views asks for tables of some of the parts besides.
-   Where one part has no reading, none has.
+   A part may have one more value, no reading; where a part without it has no reading, no part has.
 
    Privacy: each view is randomized response at e^epsilon over its cells, and which one is drawn does not depend on
    the index. Utility: docs/estimates.md. Cost: at most 5 draws, a step for each part and one for each digit of the
@@ -63,9 +63,9 @@ int hm_bucket_pair(const struct hushmote_experiment *e, const struct hushmote_re
         return HUSHMOTE_WRONG_TYPE;
     for (unsigned i = 0; i < e->part_count; i++, own++) {
         const struct hm_part *part = hm_part(e, i);
-        uint32_t at = 0;
+        uint32_t at = part->domain - 1;
         if (own->kind == HUSHMOTE_IS_NONE)
-            index->missing = 1;
+            index->missing |= !part->missing;
         else if (hm_bucket_part(e, part, own, &at))
             return HUSHMOTE_WRONG_TYPE;
         index->at = index->at * part->domain + at;

@@ -13,7 +13,7 @@
 int hm_take_sw(struct hushmote_experiment *e, struct hm_object *fields) {
     struct hm_level *level = hm_level(e, 0);
     uint32_t reach = hm_take_number(fields, HM_F_REACH, 0, 1u << 23), inside = 2 * reach + 1;
-    if (e->type != HM_NUMBER || reach == HM_NONE || 2 * reach > HM_MAX_CODES - e->domain)
+    if (e->type != HM_NUMBER || hm_part(e, 0)->missing || reach == HM_NONE || 2 * reach > HM_MAX_CODES - e->domain)
         return HUSHMOTE_REFUSED;
     level->g = e->domain;
     level->width = inside;

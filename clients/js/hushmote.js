@@ -15,6 +15,7 @@ const NAME = /^[a-z0-9_-]{1,32}$/;
 const { floor, max, min } = Math;
 const { isArray: isList } = Array;
 const big = BigInt;
+const Bytes = Uint8Array;
 const NAMED = 'must be 1 to 32 of a-z, 0-9, _ and -';
 const TOO_MANY = 'more than 16777216 codes';
 const SMALL = 'epsilon is too small for so many codes';
@@ -38,11 +39,11 @@ const SHA = 'SHA-256';
 const subtle = () => crypto.subtle;
 const ascii = (text) => new TextEncoder().encode(text);
 const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
-const unhex = (text) => Uint8Array.from(text.match(/../g) ?? [], (two) => parseInt(two, 16));
+const unhex = (text) => Bytes.from(text.match(/../g) ?? [], (two) => parseInt(two, 16));
 const uint = (bytes) => Number(`0x${hex(bytes)}`);
-const sha256 = async (bytes) => new Uint8Array(await subtle().digest(SHA, bytes));
+const sha256 = async (bytes) => new Bytes(await subtle().digest(SHA, bytes));
 
-const joined = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
+const joined = (...parts) => Bytes.from(parts.flatMap((part) => [...part]));
 
 const bigEndian = (value, size) => unhex(value.toString(16).padStart(2 * size, '0'));
 
@@ -62,7 +63,8 @@ function expBounds(epsilon, bits) {
     total += i & 1n ? -term : term;
   }
   // Each term is short by less than 2 units, and so are x and the terms left out together.
-  let [low, high] = [total - 2n * i - 4n, total + 2n * i + 4n];
+  let low = total - 2n * i - 4n;
+  let high = total + 2n * i + 4n;
   for (; halvings; halvings--) {
     low = (low * low) >> bits;
     high = ((high * high) >> bits) + 1n;
@@ -90,7 +92,7 @@ function isPrime(n) {
 /* What browsers and Node give as crypto.getRandomValues is a cryptographic generator that the system seeds and
  * that is ready before any script runs: nothing has to be condensed or kept, as on a board whose source is raw.
  * A stub that repeats itself is noticed. */
-const random = (n) => crypto.getRandomValues(new Uint8Array(n));
+const random = (n) => crypto.getRandomValues(new Bytes(n));
 
 function isRandom() {
   try {
@@ -186,34 +188,49 @@ function takeNoMore(fields, where = '') {
   for (const name of Object.keys(fields)) check(false, `unknown field ${name}${where}`);
 }
 
-/** A part of a type: sets domain, and bucket(value), an index or undefined for a wrong type. */
+/** A part of a type: sets domain, and at(value), an index or undefined for a wrong type. */
 const SIMPLE = {
   bool: () => ({
     domain: 2,
-    bucket: (x) => (typeof x === 'boolean' || typeof x === 'bigint' || Number.isInteger(x) ? +!!x : undefined),
+    at: (x) => (typeof x === 'boolean' || typeof x === 'bigint' || Number.isInteger(x) ? +!!x : undefined),
   }),
   choice(fields) {
     const labels = take(fields, 'labels');
     const good = isList(labels) && labels.length && labels.every((x) => isText(x, 64));
-    check(good && isSet(labels), 'labels must be different, of 1 to 64 characters');
-    const other = labels.length; // the last index: whatever is not listed
-    const index = (at) => (at < 0 ? other : at);
-    return { domain: other + 1, bucket: (x) => (isString(x) ? index(labels.indexOf(x)) : undefined) };
+    check(good && isSet(labels), 'labels must differ, of 1 to 64 characters');
+    const domain = labels.length + 1;
+    // What is not listed, -1 to indexOf(), is "other", the last label.
+    return { domain, at: (x) => (isString(x) ? (labels.indexOf(x) + domain) % domain : undefined) };
   },
   number(fields) {
     const [low, high] = ['low', 'high'].map((name) => takeInt(fields, name, -(2 ** 40), 2 ** 40));
     check(low < high, 'low must be less than high');
     const domain = takeInt(fields, 'bins', 2, MOST);
-    const bucket = (x) => {
+    const at = (x) => {
       if (!isNumber(x)) return undefined;
       const exact = Number(x) * 1000;
       if (exact < low) return 0;
       const milli = exact < high ? floor(exact + 0.5) : high;
       return milli < high ? Number((big(milli - low) * big(domain)) / big(high - low)) : domain - 1;
     };
-    return { domain, bucket };
+    return { domain, at };
   },
 };
+
+/** What is read, of one of these types; none: the index of no reading, the last one, or null if it has none. */
+function takeReading(fields, types) {
+  const name = takeName(fields);
+  const type = takeChoice(fields, 'type', types);
+  const reading = { name, type, none: null, ...types[type](fields) };
+  if (SIMPLE[type] && 'missing' in fields) {
+    reading.none = reading.domain;
+    reading.domain += takeInt(fields, 'missing', 1, 1);
+  }
+  return reading;
+}
+
+/** The index of a reading, or a promise of it; undefined for a wrong type. Only NaN differs from itself. */
+const indexOf = (reading, x) => (x == null || x !== x ? reading.none : reading.at(x));
 
 function takeText(fields) {
   const salt = take(fields, 'salt');
@@ -232,51 +249,50 @@ function takeText(fields) {
     const digest = await sha256(joined(ascii(salt), [level], text));
     return uint(digest.subarray(5, 8)) & (slots - 1); // slots divides 2^24: the last bytes hold the remainder
   };
-  const bucket = async (x) => {
-    if (!isString(x) && !(x instanceof Uint8Array)) return undefined;
+  const at = async (x) => {
+    if (!isString(x) && !(x instanceof Bytes)) return undefined;
     const text = (isString(x) ? ascii(x.slice(0, 256)) : x).subarray(0, 255);
     if (!prefixes.length) return slot(0, text);
     let index = 0n;
     for (let i = prefixes.length; i; i--) {
-      const start = new Uint8Array(prefixes[i - 1]);
+      const start = new Bytes(prefixes[i - 1]);
       start.set(text.subarray(0, start.length));
       index = index * big(slots) + big(await slot(i, start));
     }
     return domain > MOST ? index : Number(index);
   };
-  return { slots, prefixes, bucket, domain };
+  return { slots, prefixes, at, domain };
 }
 
 function takePair(fields) {
   const of = take(fields, 'of');
   const good = isList(of) && of.length >= 2 && of.length <= 3 && of.every(isObject);
-  check(good, 'of must be 2 or 3 readings');
+  check(good, 'of must be 2 or 3 objects');
   const parts = of.map((own) => {
-    const part = { name: takeName(own), ...SIMPLE[takeChoice(own, 'type', SIMPLE)](own) };
+    const part = takeReading(own, SIMPLE);
     takeNoMore(own, ' in of');
     return part;
   });
   const domain = parts.reduce((all, part) => all * part.domain, 1);
-  check(isSet(parts.map((part) => part.name)) && domain <= MOST, 'of: a name twice, or too many values');
-  const bucket = (value) => {
+  check(isSet(parts.map((part) => part.name)) && domain <= MOST, 'of: a name twice or too many values');
+  const at = (value) => {
     if (!isList(value) || value.length !== parts.length) return undefined;
-    const own = parts.map((part, i) => (isMissing(value[i]) ? null : part.bucket(value[i])));
+    const own = parts.map((part, i) => indexOf(part, value[i]));
     if (own.includes(undefined)) return undefined;
     return own.includes(null) ? null : parts.reduce((index, part, i) => index * part.domain + own[i], 0);
   };
-  return { parts, domain, bucket };
+  return { parts, domain, at, none: parts.every((part) => part.none) ? domain - 1 : null };
 }
 
 const TYPES = { ...SIMPLE, text: takeText, pair: takePair };
-
-const isMissing = (x) => x == null || Number.isNaN(x);
 
 /* A domain's randomized response: [number of codes, (index, rng) -> code]. The codes begin at offset. */
 
 /** g-ary, of a hash where g is not the domain: the whole of rr, grr and olh, one level of hh, one view. */
 function level(epsilon, domain, g, offset, nodeOf) {
   check(g === domain || (g < domain && g <= 65536 && isPrime(g)), `cells: ${g} must be ${domain} or a prime below it`);
-  let [t, size] = [0, 1];
+  let t = 0;
+  let size = 1;
   for (; g !== domain && size < domain; t++) size *= g;
   const seeds = t ? size - 1 : 1;
   const threshold = truthThreshold(epsilon, g - 1);
@@ -284,7 +300,8 @@ function level(epsilon, domain, g, offset, nodeOf) {
   check(threshold * g > ONE, SMALL);
   const respond = (index, rng) => {
     let node = nodeOf(index);
-    let [code, cell] = [offset, node];
+    let code = offset;
+    let cell = node;
     if (t) {
       let seed = 1 + rng.below(seeds);
       code += (seed - 1) * g;
@@ -306,7 +323,8 @@ function level(epsilon, domain, g, offset, nodeOf) {
 /** Points mod q: the whole of pgr, one prefix. */
 export function points(epsilon, domain, q, offset) {
   check(isPrime(q), 'q must be a prime');
-  let [t, inside] = [1, 1];
+  let t = 1;
+  let inside = 1;
   for (; inside * q + 1 < domain; t++) inside = inside * q + 1;
   const outside = q ** t++;
   check(offset + inside + outside <= MOST, TOO_MANY);
@@ -317,7 +335,8 @@ export function points(epsilon, domain, q, offset) {
     let rest = 1 + rng.below(outside - 1); // digits but the one that is solved for; inside not all are 0
     rest += out * (rng.below(outside) - rest);
     const digits = [];
-    let [at, dot] = [0, 0];
+    let at = 0;
+    let dot = 0;
     for (let i = 0; i < t; i++) {
       digits.push(rest % q);
       // The node's digits, lowest first: its number with digits 1 to q, less 1 each; a 1 on top; zeros.
@@ -338,7 +357,8 @@ export function points(epsilon, domain, q, offset) {
       if (power & 1) inverse = (inverse * top) % q;
       top = (top * top) % q;
     }
-    let [code, seen] = [0, 0];
+    let code = 0;
+    let seen = 0;
     for (const d of digits.reverse()) {
       code = code * q + (1 + ((d * inverse) % q)) * seen;
       seen |= d > 0;
@@ -366,11 +386,14 @@ export function drawn(exp, weights, make) {
 function plain(exp, fields, mechanism) {
   const { epsilon, domain } = exp;
   check(mechanism !== 'rr' || domain === 2, 'rr is for two values');
-  let [cells, weights, fanout] = [[domain], [1], 1];
+  let cells = [domain];
+  let weights = [1];
+  let fanout = 1;
   if (mechanism === 'olh') cells = [takeInt(fields, 'g', 2, domain - 1)];
   if (mechanism === 'hh') {
     fanout = takeInt(fields, 'fanout', 2, domain);
-    let [height, nodes] = [0, 1];
+    let height = 0;
+    let nodes = 1;
     for (; nodes < domain; height++) nodes *= fanout;
     cells = takeCells(fields, height);
     weights = takeWeights(fields, height, 0);
@@ -391,7 +414,7 @@ export const MECHANISMS = {
   hh: plain,
   sw(exp, fields) {
     const { epsilon, domain } = exp;
-    check(exp.type === 'number', 'sw is for a number');
+    check(exp.type === 'number' && !exp.none, 'sw is for a number without missing');
     const reach = takeInt(fields, 'reach', 0, 2 ** 23);
     const inside = 2 * reach + 1;
     const threshold = truthThreshold(epsilon, domain - 1, inside);
@@ -423,7 +446,8 @@ export const MECHANISMS = {
       'weights must not all be 0',
     );
     return drawn(exp, weights, (i, offset) => {
-      let [nodes, stride] = [1, domain];
+      let nodes = 1;
+      let stride = domain;
       const steps = parts.map((part, at) => {
         stride /= part.domain;
         const size = views[i].includes(at) ? part.domain : 1; // a part that the view leaves out adds 0
@@ -439,19 +463,17 @@ export const MECHANISMS = {
 /** What is asked, how it is randomized, and what it may cost, of a JSON object of at most 1 KiB.
  *
  * ExperimentRefused for what is not understood. bucket(value) resolves to the index of a reading, null for no
- * reading; TypeError for another type. randomize(index, rng) is its code. */
+ * reading without an index; TypeError for another type. randomize(index, rng) is its code. */
 export async function parseExperiment(payload) {
   check(payload.length <= 1024, 'larger than 1024 bytes');
   check(
     payload.every((c) => c >= 32 && c < 127 && c !== 92),
-    'must be printable ASCII without a backslash',
+    'not printable ASCII, or a backslash',
   );
   const fields = readJson(new TextDecoder().decode(payload));
   check(isObject(fields), 'not a JSON object');
   takeInt(fields, 'v', 1, 1);
-  const name = takeName(fields);
-  const type = takeChoice(fields, 'type', TYPES);
-  const exp = { name, type, sha256: await sha256(payload), ...TYPES[type](fields) };
+  const exp = { ...takeReading(fields, TYPES), sha256: await sha256(payload) };
   exp.epsilon = takeInt(fields, 'epsilon', 1000, 16e6);
   const mechanism = takeChoice(fields, 'mechanism', MECHANISMS);
   check(exp.domain <= MOST || mechanism === 'prefix', TOO_MANY);
@@ -468,10 +490,9 @@ export async function parseExperiment(payload) {
   exp.cost = big(exp.epsilon) ** big(RULES[exp.rule]);
   takeNoMore(budget, ' in budget');
   takeNoMore(fields);
-  const bucket = exp.bucket;
   exp.bucket = async (value) => {
-    const index = isMissing(value) ? null : await bucket(value);
-    if (index === undefined) throw new TypeError(`${name} takes a ${type}, or null`);
+    const index = await indexOf(exp, value);
+    if (index === undefined) throw new TypeError(`${exp.name} takes a ${exp.type}, or null`);
     return index;
   };
   exp.randomize = (index, rng) => randomize(index === null && exp.domain <= MOST ? rng.below(exp.domain) : index, rng);
@@ -552,7 +573,7 @@ function checkSettings({ policy = {}, deviceId, key, announceKey, fleet }) {
     'policy: integers sum, squares, epsilon; lists rules, experiments; no more',
   );
   if (deviceId !== undefined) checkDevice(deviceId);
-  const bytes = (x, size) => x == null || (x instanceof Uint8Array && x.length === size);
+  const bytes = (x, size) => x == null || (x instanceof Bytes && x.length === size);
   ask(bytes(key, 32) && bytes(announceKey, 64), 'key has 32 bytes, announceKey 64');
   ask(fleet == null ? !announceKey : NAME.test(fleet), `fleet ${NAMED}`);
 }
@@ -732,7 +753,7 @@ export class Client {
       const exp = this.#experiments.get(name);
       if (!exp || this.#muted || state.consent !== true) return undefined; // before a coin, and before the value is looked at
       check(isRandom(), 'crypto.getRandomValues is missing or stuck', 'EntropyError');
-      const silent = exp.every > 1 && this.rng.below(exp.every) !== 0;
+      const silent = exp.every > 1 && this.rng.below(exp.every);
       const index = await exp.bucket(value);
       if (silent || this.#left(exp, state) < 1n || state.unsent.length >= UNSENT) return undefined;
       const [number, rule, cap, spent] = this.#entry(exp, state);
@@ -784,7 +805,7 @@ export class Client {
     const HMAC = { name: 'HMAC', hash: SHA };
     const own = await subtle().importKey('raw', key, HMAC, false, ['sign']);
     const tag = await subtle().sign(HMAC, own, joined(ascii(`${this.deviceId}\0`), exp.sha256, report));
-    return joined(report, new Uint8Array(tag, 0, 8));
+    return joined(report, new Bytes(tag, 0, 8));
   }
 
   /** Reports that no broker has acknowledged, oldest first; send them again as they are. */

@@ -15,10 +15,12 @@ from ...device.ldp_client import Experiment
 from ..estimate.estimate import Estimates
 from ..estimate.own_post import method_of
 from ..estimate.postprocess import Shares
+from ..estimate.readings import missing_share
 from ..estimate.statistic import Floats, Told
 from ..estimate.top_k import RankedValue, top
 from ..experiments import units
 from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
+from ..wire.experiments import value_count
 from ..words.which import which_reports
 from . import change, moments, pairs, texts
 from .answer import PLAIN, Answer, Answers, Frame, Tables
@@ -42,8 +44,9 @@ class FleetEstimate(Tables):
     about       which reports it rests on, in words
     unit        of the readings, or an empty text
     confidence  of the intervals, between 0 and 1
-    truth       shares of the indices, shape (domain,), where a simulation knows them
+    truth       shares of the values, shape (domain,), where a simulation knows them
     texts       shares of texts, of an experiment of those, where a simulation knows them
+    missing_truth  share of the fleet that has no reading, where a simulation knows it
     sources     where the reports were counted
 
     Ranges are "18:22" or (18, 22), "18:" or (18, None), in the reading's unit, "yes" or "no", or a label.
@@ -59,6 +62,7 @@ class FleetEstimate(Tables):
     truth: Floats | None = None
     sources: frozenset[ReportSource] = frozenset()
     texts: Mapping[str, float] | None = None
+    missing_truth: float | None = None
     _post: dict[str, Shares] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -124,6 +128,13 @@ class FleetEstimate(Tables):
         row = self._row(" or ".join(r.text for r in wanted), self.estimates.linear(weights), true)
         return self._of_shares("ranges", wanted, [row], [weights > 0], post)
 
+    @property
+    def _mixed_note(self) -> str:
+        """A sentence where only some of the versions set missing, else empty."""
+        if len({version.missing is None for version in self.estimates.versions}) < 2:
+            return ""
+        return "Only some versions set missing: missing readings of the others are spread over all values."
+
     def _shares(self, kind: Kind, wanted: Wanted, post: str) -> Answer:
         statistics = self.estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
         rows: list[Row] = []
@@ -137,6 +148,7 @@ class FleetEstimate(Tables):
     ) -> Answer:
         """A table of shares, and post-processed ones beside them; inside: the indices of each row."""
         note, method = units.moved_note(self.experiment, wanted, self.unit), ""
+        note = f"{note}\n{self._mixed_note}".strip()
         processed = self._processed(post)
         if processed is not None:
             sums = [float(processed.frequencies[of].sum()) for of in inside]
@@ -285,7 +297,14 @@ class FleetEstimate(Tables):
         self, kind: Kind, rows: Sequence[Row], note: str = "", quantity: Quantity = "share", post: str = ""
     ) -> Answer:
         extent = float(np.ptp(units.bin_edges(self.experiment))) if quantity == "reading" else math.inf
-        return self._frame.answer(kind, self.estimates, rows, quantity, note=note, post=post, extent=extent)
+        more = {"note": note, "post": post, "extent": extent, "missing": self.missing}
+        return self._frame.answer(kind, self.estimates, rows, quantity, **more)
+
+    @property
+    def missing(self) -> Row | None:
+        """The share of the fleet that has no reading; None where the experiment does not estimate it."""
+        share = missing_share(self.estimates)
+        return share and self._row(units.NO_READING, share, self.missing_truth)
 
     def _row(self, name: str, told: Told, truth: float | None, *edges: float | None) -> Row:
         return Row(name, told.value, *told.interval(self.confidence), truth, *edges)
@@ -316,7 +335,7 @@ class FleetEstimate(Tables):
 
 def _indicators(experiment: Experiment, wanted: Wanted) -> Floats:
     """1 for the values of each range and 0 for all others, shape (domain, ranges)."""
-    index = np.arange(experiment.domain)[:, None]
+    index = np.arange(value_count(experiment))[:, None]
     inside = (index >= [r.low for r in wanted]) & (index < [r.high for r in wanted])
     return inside.astype(float)
 

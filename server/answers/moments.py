@@ -91,6 +91,8 @@ def _unbiased(experiment: Experiment, statistics: Floats) -> bool:
     mechanism = mechanism_of(experiment)
     if "frequencies" in mechanism.answers:
         return True
+    rest = np.zeros((mechanism.domain - len(statistics), statistics.shape[1]))  # of no reading
+    statistics = np.append(statistics, rest, axis=0)
     weights, constant = mechanism.weights(statistics, mechanism.drawn)
     both = zip(weights, mechanism.class_sizes, strict=True)
     classes = [np.zeros((len(size), len(constant))) if w is None else w for w, size in both]

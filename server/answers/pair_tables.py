@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
@@ -16,8 +16,9 @@ from ..estimate.estimate import Estimates
 from ..estimate.statistic import Statistic
 from ..experiments import cells
 from ..experiments.cells import CellCondition
-from ..experiments.units import edges_between
+from ..experiments.units import bin_edges
 from ..mechanisms.views.factors import parts_of
+from ..wire.experiments import value_count
 from .rows import Quantity
 
 MOST_CELLS = 40
@@ -133,13 +134,23 @@ def joint(experiment: Experiment, rows: int) -> PairTable:
 
 def joint_cells(experiment: Experiment, rows: int) -> int:
     """How many cells the joint table has, a number's values in at most so many ranges."""
-    return math.prod(min(rows, p.domain) if p.type == "number" else p.domain for p in parts_of(experiment))
+    return math.prod(
+        min(rows, value_count(p)) + p.domain - value_count(p) if p.type == "number" else p.domain
+        for p in parts_of(experiment)
+    )
 
 
 def marginal(experiment: Experiment, part: str, rows: int) -> PairTable:
-    """The share of each value of a part, a number's in at most so many ranges."""
-    shown = cells.groups(experiment, cells.part_number(experiment, part), rows)
+    """The share of each value of a part, a number's in at most so many ranges.
+
+    Of a part that sets `missing`, values are among those with a reading, and no reading is among all.
+    """
+    number = cells.part_number(experiment, part)
+    shown = cells.groups(experiment, number, rows)
     asked = tuple(PairStatistic(c.text, c.cells) for c in shown)
+    if not cells.having(experiment, (number,)).all():
+        everybody = CellCondition(f"a reading of {part}", (), np.ones(experiment.domain))
+        asked = tuple(PairStatistic(c.text, c.cells, _with_reading(experiment, everybody, c)) for c in shown)
     return PairTable("marginal", f"share of the fleet: {part}", asked)
 
 
@@ -157,7 +168,9 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
         raise UsageError(f"that is more than {_MOST_ROWS:,} rows: ask for one of them with --of or --given")
     single = len(wanted) == 1
     asked = tuple(
-        PairStatistic(c.text if single else f"{one.text} given {c.text}", one.cells, c)
+        PairStatistic(
+            c.text if single else f"{one.text} given {c.text}", one.cells, _with_reading(experiment, c, one)
+        )
         for c in conditions
         for one in wanted
     )
@@ -176,6 +189,7 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
         raise UsageError(f'a difference is of one share: name {name}, as in --of "{wanted[0].text}"')
     _check_open(wanted, (first, second))
     (one,) = wanted
+    first, second = (_with_reading(experiment, side, one) for side in (first, second))
     title = f"{one.text} given"
     sides = tuple(PairStatistic(side.text, one.cells, side) for side in (first, second))
     less = PairStatistic(f"{first.text} less {second.text}", one.cells, first, second)
@@ -227,11 +241,21 @@ def _wanted(
     part = cells.part_number(experiment, of) if of else left[-1]
     reading = parts_of(experiment)[part]
     if reading.type == "number":
-        edges = edges_between(reading.low, reading.high, reading.domain)
-        middles = cells.indicator(experiment, part, (edges[:-1] + edges[1:]) / 2)
+        edges = bin_edges(reading)
+        own = np.zeros(reading.domain)
+        own[: value_count(reading)] = (edges[:-1] + edges[1:]) / 2
+        middles = cells.indicator(experiment, part, own)
         return [CellCondition(f"mean {reading.name}", (part,), middles)], "reading"
     shown = cells.values(experiment, part)
     return shown[1:] if reading.type == "bool" else shown, "share"
+
+
+def _with_reading(experiment: Experiment, condition: CellCondition, of: CellCondition) -> CellCondition:
+    """Narrow a condition to those who have a reading of what is asked for, unless that is no reading."""
+    having = cells.having(experiment, of.parts)
+    if (of.cells * (1 - having)).any():
+        return condition
+    return replace(condition, cells=condition.cells * having)
 
 
 def _conditions(

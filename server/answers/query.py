@@ -17,6 +17,7 @@ from ..errors import UsageError, the_name
 from ..estimate.estimate import Estimates, estimate
 from ..estimate.fisher import fisher
 from ..estimate.pooling import pool
+from ..estimate.readings import among_readings
 from ..estimate.statistic import EstimateError
 from ..experiments.asking import answers_of
 from ..plain_text import visible
@@ -301,8 +302,8 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
             f"{selection.experiment} has fewer than 2 reports yet in {selection}: an estimate needs 2"
         )
     if len(estimates) == 1:
-        return estimates[0]
-    return pool(estimates, by="reports" if weigh == "fisher" else weigh)
+        return among_readings(estimates[0])
+    return among_readings(pool(estimates, by="reports" if weigh == "fisher" else weigh))
 
 
 def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:

@@ -173,6 +173,8 @@ class AnswerRows:
     most        how many rows tables and pictures have besides the last one; 0 for all
     extent      of readings, from the lowest to the highest that there can be; infinite where nobody says it
     less_sure   whether the interval of the last row holds less often than the others; the note says so
+    missing     the share of the fleet that has no reading, if the experiment sets missing; all other values
+                are about devices with a reading
     """
 
     kind: Kind
@@ -191,6 +193,7 @@ class AnswerRows:
     most: int = 0
     extent: float = math.inf
     less_sure: bool = False
+    missing: Row | None = None
 
     @property
     def heading(self) -> str:
@@ -216,6 +219,8 @@ class AnswerRows:
     def notes(self) -> tuple[str, ...]:
         """Sentences that belong below the table: `note`, and what its numbers need to be understood."""
         notes = [self.note] if self.note else []
+        if self.missing and self.kind == "histogram":
+            notes.insert(0, _missing_note(self.missing))
         if self.quantity == "share" and any(map(_outside, filter(self.tells, self.shown().rows))):
             better = " Post-processing (--post nonnegative of estimate) gives possible shares."
             notes.append(OUTSIDE + better * (self.kind in ("histogram", "ranges") and not self.post))
@@ -228,11 +233,19 @@ class AnswerRows:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        apart = ("rows", "note", "p_values", "title", "most", "extent", "less_sure")
+        apart = ("rows", "note", "p_values", "title", "most", "extent", "less_sure", "missing")
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        head |= {"missing": self.missing.to_dict()} if self.missing else {}
         head |= {"title": self.title} if self.title else {}
         head |= {"p_values": dict(self.p_values)} if self.p_values else {}
         return head | {"rows": [row.to_dict() for row in self.rows], "notes": list(self.notes)}
+
+
+def _missing_note(row: Row) -> str:
+    """Return a sentence on the share of the fleet that has no reading."""
+    share, low, high = (f"{x * 100:.2f}" for x in (row.value, row.low, row.high))
+    truth = "" if row.truth is None else f", true {row.truth * 100:.2f}%"
+    return f"no reading: {share}% ({low} to {high}%{truth}). All else is about devices with a reading."
 
 
 def _outside(row: Row) -> bool:

@@ -63,6 +63,11 @@ class Estimates:
         """Number of values."""
         return self.experiment.domain
 
+    @property
+    def whole(self) -> Estimates:
+        """The same over all indices, that of no reading included; see readings.py."""
+        return self
+
     @cached_property
     def frequencies(self) -> Floats:
         """Share of each value, shape (domain,); unbiased, so that some may be negative."""
@@ -201,8 +206,8 @@ class Estimates:
         ]
         if len(parts) == 1:
             return parts[0]
-        fields = zip(*((s.value, s.stderr, s.skew) for s in parts), strict=True)
-        return Statistics(*(np.concatenate(field) for field in fields))
+        fields = zip(*(vars(part).values() for part in parts), strict=True)
+        return type(parts[0])(*(np.concatenate(field) for field in fields))
 
 
 class Estimate(Estimates):

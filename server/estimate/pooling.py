@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -10,7 +10,9 @@ from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms.decoded import Spread
 from ..mechanisms.views.factors import parts_of
+from ..wire.experiments import value_count
 from .estimate import Estimate, Estimates
+from .readings import among_readings
 from .statistic import EstimateError, Statistics
 
 
@@ -24,6 +26,11 @@ class Pool(Estimates):
         self.reports = sum(e.reports for e in estimates)
         exact = all(e.stderr_method == "exact" for e in estimates)
         self.stderr_method = "exact" if exact else "approximate"
+
+    @property
+    def domain(self) -> int:
+        """Number of values."""
+        return self.estimates[-1].domain
 
     def _mixed(self, spreads: Sequence[Spread]) -> Spread:
         pairs = list(zip(self.weights, spreads, strict=True))
@@ -76,13 +83,16 @@ class Pool(Estimates):
         return float(self.weights**2 @ np.array(variances))
 
 
-_SAME = ("type", "domain", "low", "high", "labels")
+def _fields(reading: Any) -> dict[str, Any]:
+    """Return the fields that two readings of one quantity have in common, by their names in a message."""
+    same = {name: getattr(reading, name) for name in ("type", "low", "high", "labels")}
+    return same | {"number of values": value_count(reading)}
 
 
 def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
     """Return what a pair is made of; for another type nothing."""
     parts = parts_of(experiment)
-    return [(part.name, *(getattr(part, name) for name in _SAME)) for part in parts]
+    return [(part.name, part.domain, *_fields(part).values()) for part in parts]
 
 
 def check_same_quantity(estimates: Sequence[Estimates]) -> None:
@@ -92,8 +102,9 @@ def check_same_quantity(estimates: Sequence[Estimates]) -> None:
     """
     first = estimates[0].experiment
     for other in estimates[1:]:
-        for name in _SAME[:1] if first.type == other.experiment.type == "text" else _SAME:
-            a, b = getattr(first, name), getattr(other.experiment, name)
+        fields, others = _fields(first), _fields(other.experiment)
+        for name in ("type",) if first.type == other.experiment.type == "text" else fields:
+            a, b = fields[name], others[name]
             if a != b:
                 raise EstimateError(
                     f"estimates go together only if their {name} is the same, not {a} and {b}"
@@ -109,7 +120,8 @@ def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "r
 
     by: "reports" weighs each by its number of reports: the population is everything that was reported on.
     "variance" weighs by the inverse variance of a rare value, or of the mean if one of them has no shares
-    of values; the design fixes both. Its error is lower if the populations are the same. Raises
+    of values; the design fixes both. Its error is lower if the populations are the same. If only some of them
+    set `missing`, their shares are among those with a reading, and the others' are as they are. Raises
     EstimateError if type, range, bins or labels differ.
     """
     if not estimates:
@@ -117,6 +129,8 @@ def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "r
     if by not in ("reports", "variance"):
         raise EstimateError(f'by must be "reports" or "variance", not {by!r}')
     check_same_quantity(estimates)
+    if len({e.domain for e in estimates}) > 1:
+        estimates = [among_readings(e) for e in estimates]
     if by == "reports":
         weights = np.array([e.reports for e in estimates], dtype=np.float64)
     elif all("frequencies" in e.answers for e in estimates):

@@ -86,9 +86,11 @@ def nonnegative(estimate: Estimates) -> Shares:
     if "frequencies" not in estimate.answers:
         text = f"nonnegative needs estimated shares; {estimate.experiment.name} has none"
         raise EstimateError(f"{text}: use ems or smooth")
+    whole = _over_all_indices(estimate, "nonnegative")
     parts = [part for _, part in estimate.parts]
     guide = max(parts, key=lambda part: (len(part.decoded.counts) > 1, part.reports))
-    return shares_of("nonnegative", estimate, guide.decoded.nonnegative(estimate.frequencies), _NONNEGATIVE)
+    shares = guide.decoded.nonnegative(whole.frequencies)
+    return shares_of("nonnegative", estimate, _of_values(shares, estimate), _NONNEGATIVE)
 
 
 def smooth(estimate: Estimates) -> Shares:
@@ -120,14 +122,18 @@ def smooth(estimate: Estimates) -> Shares:
     if experiment.type != "number":
         text = f"smooth is for numbers, whose bins have neighbours; {experiment.name} is a {experiment.type}"
         raise EstimateError(f"{text}: use nonnegative")
+    whole = _over_all_indices(estimate, "smooth")
     strength, noise = smoothing(estimate)
     start = simplex(blurred(estimate.frequencies, strength))
+    if whole.domain > estimate.domain:  # no reading has no neighbors, and keeps its share
+        missing = float(np.clip(whole.frequencies[-1], 0, 1))
+        start = np.append(start * (1 - missing), missing)
     start = (1 - _FLOOR) * start + _FLOOR / len(start)
     # How much a maximisation step moves an error if all values are equally common: the rest of the
     # smoothing has to wait for it.
     moved = min(1.0, 1 / (estimate.reports * noise * estimate.domain))
-    shares = _fixed_point(tuple(_histograms(estimate)), start, strength * moved)
-    return shares_of("smooth", estimate, shares, _SMOOTH)
+    shares = _fixed_point(tuple(_histograms(estimate)), start, strength * moved, estimate.domain)
+    return shares_of("smooth", estimate, _of_values(shares, estimate), _SMOOTH)
 
 
 def ems(estimate: Estimates) -> Shares:
@@ -168,6 +174,22 @@ METHODS: dict[str, Callable[[Estimates], Shares]] = {
     "smooth": smooth,
     "ems": ems,
 }
+
+
+def _over_all_indices(estimate: Estimates, method: str) -> Estimates:
+    """Return the estimate over all indices; EstimateError where only some versions set `missing`."""
+    if any(part.domain != estimate.whole.domain for _, part in estimate.parts):
+        text = f"{method} needs versions that all set missing, or none"
+        raise EstimateError(f"{text}: choose one with --version")
+    return estimate.whole
+
+
+def _of_values(shares: Floats, estimate: Estimates) -> Floats:
+    """Return shares of all indices as shares of the values, among those with a reading."""
+    if len(shares) == estimate.domain:
+        return shares
+    values = shares[: estimate.domain]
+    return values / values.sum() if values.sum() > 0 else np.full(len(values), 1 / len(values))
 
 
 def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tuple[str, ...]) -> Shares:
@@ -242,8 +264,10 @@ def expectation_maximisation(histograms: tuple[_Histogram, ...], shares: Floats)
     return moved / moved.sum(), likelihood
 
 
-def _fixed_point(histograms: tuple[_Histogram, ...], start: Floats, strength: float) -> Floats:
-    """Iterate maximisation and blurring until the shares no longer move.
+def _fixed_point(
+    histograms: tuple[_Histogram, ...], start: Floats, strength: float, blurs: int | None = None
+) -> Floats:
+    """Iterate maximisation and blurring until the shares no longer move; only the first `blurs` are blurred.
 
     Two steps tell how fast it converges, then one goes as far as that allows, on logarithms so that shares
     stay positive; a step that would lower the likelihood by more than one step gains is not taken.
@@ -252,7 +276,8 @@ def _fixed_point(histograms: tuple[_Histogram, ...], start: Floats, strength: fl
     def step(shares: Floats) -> tuple[Floats, float]:
         moved, likelihood = expectation_maximisation(histograms, shares)
         if strength:
-            moved = np.maximum(blurred(moved, strength), 0)
+            values, rest = np.split(moved, [len(moved) if blurs is None else blurs])
+            moved = np.append(np.maximum(blurred(values, strength), 0), rest)
         moved = np.maximum(moved, 1e-30)
         return moved / moved.sum(), likelihood
 

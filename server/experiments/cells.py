@@ -1,6 +1,7 @@
 """Cells of a pair's table as people call them: "version=1.2", "delay=15:", "crashed=yes&version!=1.2"."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,8 @@ from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms.views import factors
 from ..mechanisms.views.factors import parts_of
-from .units import Reading, UnitsError, bin_edges, index_names, parse_range, range_name
+from ..wire.experiments import value_count
+from .units import NO_READING, Reading, UnitsError, bin_edges, index_names, parse_range, range_name
 
 EXAMPLE = (
     'a condition reads part=value, such as "version=1.2", "version=1.2|1.3", "delay=15:" or "version!=1.2"'
@@ -71,7 +73,7 @@ def indicator(experiment: Experiment, part: int, own: Floats) -> Floats:
 
 
 def values(experiment: Experiment, part: int) -> list[CellCondition]:
-    """Each value of a part as a condition, in order."""
+    """Each value of a part as a condition, in order; no reading is not among them."""
     reading = parts_of(experiment)[part]
     alone = np.eye(reading.domain)
     return [
@@ -80,15 +82,38 @@ def values(experiment: Experiment, part: int) -> list[CellCondition]:
     ]
 
 
+def having(experiment: Experiment, parts: Sequence[int]) -> Floats:
+    """Return 1 for the cells in which all these parts have a reading, and 0 for others, shape (domain,)."""
+    result = np.ones(experiment.domain)
+    for part in parts:
+        reading = parts_of(experiment)[part]
+        own = (np.arange(reading.domain) < value_count(reading)).astype(float)
+        result = result * indicator(experiment, part, own)
+    return result
+
+
 def groups(experiment: Experiment, part: int, most: int) -> list[CellCondition]:
-    """A part's values as conditions, a number's in at most so many ranges of equally many bins."""
+    """A part's values as conditions, a number's in at most so many ranges of equally many bins.
+
+    The last one is no reading, where the part sets `missing`.
+    """
     reading = parts_of(experiment)[part]
-    width = math.ceil(reading.domain / most) if reading.type == "number" else 1
+    count = value_count(reading)
+    if count == reading.domain:
+        return _value_groups(experiment, part, most)
+    missing = CellCondition(where(reading, NO_READING), (part,), 1 - having(experiment, (part,)))
+    return [*_value_groups(experiment, part, most), missing]
+
+
+def _value_groups(experiment: Experiment, part: int, most: int) -> list[CellCondition]:
+    reading = parts_of(experiment)[part]
+    count = value_count(reading)
+    width = math.ceil(count / most) if reading.type == "number" else 1
     if width == 1:
         return values(experiment, part)
     edges, result = bin_edges(reading), []
-    for first in range(0, reading.domain, width):
-        last = min(first + width, reading.domain)
+    for first in range(0, count, width):
+        last = min(first + width, count)
         own = np.zeros(reading.domain)
         own[first:last] = 1
         text = where(reading, range_name(reading, first, last, edges))
@@ -101,6 +126,7 @@ def parse(experiment: Experiment, text: str) -> CellCondition:
 
     "part=value", "part!=value", several values with |, several parts with &. A number's values are ranges
     low:high in its unit, moved to the nearest edges of its bins, or "below 5", "5 to 10", "10 and above".
+    "no reading" is a value of a part that sets `missing`; no reading is not "!=" another value.
     """
     cells, told, shown = np.ones(experiment.domain), set[int](), list[str]()
     shape(experiment)
@@ -115,10 +141,16 @@ def parse(experiment: Experiment, text: str) -> CellCondition:
         own, words = np.zeros(reading.domain), []
         for one in wanted.split("|"):
             value = one.strip()
+            if value == NO_READING and value_count(reading) < reading.domain:
+                own[-1] = 1
+                words.append(value)
+                continue
             r = parse_range(reading, _as_range(value) if reading.type == "number" else value)
             own[r.low : r.high] = 1
             words.append(r.text if reading.type == "number" else value)
-        cells = cells * indicator(experiment, part, 1 - own if others else own)
+        if others:
+            own = (np.arange(reading.domain) < value_count(reading)) * (1 - own)
+        cells = cells * indicator(experiment, part, own)
         told.add(part)
         shown.append(f"{name}{'!=' if others else '='}{'|'.join(words)}")
     if not cells.any():

@@ -142,6 +142,13 @@ class Definition(ReadingDefinition):
         """Raise ValueError where the mechanism is for other readings than these."""
         if self.mechanism == AUTO:
             return
+        if self.missing and not class_of(self.mechanism).takes_missing:
+            raise ValueError(
+                f"mechanism {self.mechanism} cannot tell no reading from the highest values: leave missing "
+                "or the mechanism out"
+            )
+        if self.missing and self.mechanism == "rr":
+            raise ValueError("mechanism rr is for two values, and missing is a third: take grr or auto")
         reads = class_of(self.mechanism).reads
         has = {"pair": self.type == "pair", "prefixes": self.prefixes is not None}
         if reads and not has[reads]:
@@ -227,7 +234,7 @@ class Definition(ReadingDefinition):
             what = "values of all parts together" if self.type == "pair" else "bins"
             raise DefinitionError(f"{what} must be from 2 to 16777216, not {self.domain}")
         try:
-            return chosen_fields(self.domain, epsilon, self._workload(), self.mechanism)
+            return chosen_fields(self.domain, epsilon, self._workload(), self.mechanism, self.missing)
         except (NoMechanism, WorkloadError) as e:
             raise DefinitionError(str(e)) from None
 

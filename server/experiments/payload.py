@@ -11,7 +11,7 @@ from ..mechanisms import MECHANISMS, class_of, mechanism_of
 from ..mechanisms.choice import Choice
 from ..mechanisms.choose import choose, designs
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, Workload, WorkloadError
-from ..wire.experiments import parse_experiment
+from ..wire.experiments import parse_experiment, value_count
 
 AUTO = "auto"
 MECHANISM_NAMES = (AUTO, *MECHANISMS)
@@ -49,15 +49,17 @@ def mechanism_fields(name: str, **parameters: Any) -> Fields:
     return Choice(name, tuple((k, v) for k, v in parameters.items() if v is not None), 0.0).fields()
 
 
-def chosen_fields(domain: int, epsilon: int, workload: Workload, name: str = AUTO) -> Fields:
+def chosen_fields(
+    domain: int, epsilon: int, workload: Workload, name: str = AUTO, missing: bool = False
+) -> Fields:
     """The mechanism of least variance for a workload, or the parameters of the one of this name.
 
-    A name that is not for the workload is chosen for what it is for. epsilon: micro-nats. Raises NoMechanism
-    where none fits.
+    A name that is not for the workload is chosen for what it is for. epsilon: micro-nats. missing: whether
+    the last index is that of no reading. Raises NoMechanism where none fits.
     """
     try:
         if name == AUTO:
-            return choose(domain, epsilon, workload).fields()
+            return choose(domain, epsilon, workload, missing).fields()
         if workload.kind == "list":  # others go on with what the mechanism is for
             suited = {choice.mechanism for choice in designs(domain, epsilon, workload)}
             if name not in suited:
@@ -92,11 +94,13 @@ def reading_fields(reading: Any) -> Fields:
     if reading.type == "choice":
         fields["labels"] = list(reading.labels)
     elif reading.type == "number":
-        fields |= {"low": reading.low, "high": reading.high, "bins": reading.domain}
+        fields |= {"low": reading.low, "high": reading.high, "bins": value_count(reading)}
     elif reading.type == "text":
         own = vars(reading)  # which device/ldp_text.py has set
         fields |= {"salt": own["salt"].decode(), "slots": own["slots"]}
         fields |= {"prefixes": list(own["prefixes"])} if own["prefixes"] else {}
     elif reading.type == "pair":
         fields["of"] = [{"name": part.name, **reading_fields(part)} for part in reading.parts]
+    if value_count(reading) < reading.domain:
+        fields["missing"] = 1
     return fields

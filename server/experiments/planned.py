@@ -12,8 +12,9 @@ class PlannedCase(BaseModel):
     """The table [planned]: the question that the error is of, and the fleet that it is for.
 
     of, share, width, ranges, spread: as of planning's Question. devices, calls: how many, and how often each
-    calls report() in its life. error: half-width of the 95 % interval of all their reports, a share of the
-    devices or, of a mean, a part of the range.
+    calls report() in its life. missing: the share of the devices that was taken to have no reading. error:
+    half-width of the 95 % interval of all their reports, a share of the devices or, of a mean, a part of the
+    range.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -23,6 +24,7 @@ class PlannedCase(BaseModel):
     width: Annotated[int, Field(ge=1)] | None = None
     ranges: tuple[tuple[int, int], ...] = ()
     spread: Part | None = None
+    missing: Part | None = None
     devices: Annotated[int, Field(ge=2)]
     calls: Annotated[int, Field(ge=1)] = 1
     error: Annotated[Decimal, Field(gt=0, le=1)]

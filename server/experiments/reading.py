@@ -9,12 +9,21 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WrapValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WrapValidator,
+    model_validator,
+)
 
 from ..errors import HushmoteError
 from ..wire.experiments import is_own_type
 from .budget import Quantity
 from .payload import Fields
+from .units import NO_READING
 
 MILLI = 1_000
 SALT, _LABEL = (rf"[ !#-\[\]-~]{{1,{most}}}" for most in (32, 64))
@@ -69,13 +78,14 @@ class _Values(BaseModel):
     low: Quantity | None = None
     high: Quantity | None = None
     bins: int | None = None
+    missing: StrictBool = False
 
     @property
     def domain(self) -> int:
-        """Number of indices a reading can fall into."""
+        """Number of indices a reading can fall into, that of no reading included."""
         if self.type == "choice":
-            return len(self.labels or ()) + 1
-        return 2 if self.type == "bool" else (self.bins or 0)
+            return len(self.labels or ()) + 1 + self.missing
+        return (2 if self.type == "bool" else (self.bins or 0)) + self.missing
 
     def type_fields(self, name: str = "") -> Fields:
         """The same for boards; DefinitionError for low or high that no integer holds."""
@@ -86,6 +96,8 @@ class _Values(BaseModel):
             fields["low"] = whole(self.low, MILLI, "low", "thousandths of its unit")
             fields["high"] = whole(self.high, MILLI, "high", "thousandths of its unit")
             fields["bins"] = self.bins
+        if self.missing:
+            fields["missing"] = 1
         return fields
 
     def check_values(self) -> None:
@@ -101,6 +113,16 @@ class _Values(BaseModel):
             raise ValueError("labels are needed for a choice and only for a choice")
         if self.labels and "other" in self.labels:
             raise ValueError("the label other is always there, as the last one: leave it out")
+        if self.labels and self.missing and NO_READING in self.labels:
+            raise ValueError(f"the label {NO_READING} is there with missing: leave it out")
+        if self.missing and self.type == "pair":
+            raise ValueError("missing belongs under [[of]], in each part that may have no reading")
+        if self.missing and self.type == "text":
+            raise ValueError(
+                'a text cannot have missing, as it is hashed: report a text such as "none" instead'
+            )
+        if self.missing and self.type not in ("bool", "choice", "number"):
+            raise ValueError(f"a {self.type} cannot have missing: leave it out")
 
 
 class PartDefinition(_Values):

@@ -10,9 +10,13 @@ from ...device.ldp_client import Experiment
 from ...device.ldp_pairs import Part
 from ..errors import HushmoteError
 from ..mechanisms.views.factors import parts_of
+from ..wire.experiments import value_count
 
 Reading = Experiment | Part
 """What has values: an experiment, or a part of a pair."""
+
+NO_READING = "no reading"
+"""The name of the last index of an experiment or a part that sets `missing`."""
 
 
 class UnitsError(HushmoteError):
@@ -38,14 +42,17 @@ def edges_between(low: int, high: int, bins: int) -> np.ndarray:
 
 
 def bin_edges(experiment: Reading) -> np.ndarray:
-    """The edges of a number's bins in whole units, shape (domain + 1,)."""
+    """The edges of a number's bins in whole units, shape (values + 1,)."""
     if experiment.type != "number":
         raise UnitsError(f"{experiment.name} is a {experiment.type}: only a number has bins")
-    return edges_between(experiment.low, experiment.high, experiment.domain)
+    return edges_between(experiment.low, experiment.high, value_count(experiment))
 
 
 def index_names(experiment: Reading) -> list[str]:
-    """What each index is called: a label, no/yes, a bin's half-open range, or a slot's number."""
+    """Return the name of each value: a label, no/yes, a bin's half-open range, or a slot's number.
+
+    A pair has one for each cell of its joint table, in which a part may have no reading.
+    """
     if experiment.type == "text":
         return [f"slot {i}" for i in range(experiment.domain)]
     if experiment.type == "choice":
@@ -53,9 +60,14 @@ def index_names(experiment: Reading) -> list[str]:
     if experiment.type == "bool":
         return ["no", "yes"]
     if experiment.type == "pair":
-        return [", ".join(names) for names in product(*map(index_names, parts_of(experiment)))]
+        return [", ".join(names) for names in product(*map(all_names, parts_of(experiment)))]
     edges = bin_edges(experiment)
-    return [_bins_name(edges, i, i + 1) for i in range(experiment.domain)]
+    return [_bins_name(edges, i, i + 1) for i in range(len(edges) - 1)]
+
+
+def all_names(reading: Reading) -> list[str]:
+    """Return the names of the values and, if the reading sets `missing`, of no reading behind them."""
+    return index_names(reading) + [NO_READING] * (reading.domain - value_count(reading))
 
 
 def range_name(experiment: Reading, low: int, high: int, edges: np.ndarray | None = None) -> str:
@@ -69,7 +81,7 @@ def range_edges(experiment: Reading, r: IndexRange) -> tuple[float, float] | tup
     """The outer edges of a number's bins in whole units; None twice for another type."""
     if experiment.type != "number":
         return None, None
-    edges = edges_between(experiment.low, experiment.high, experiment.domain)
+    edges = bin_edges(experiment)
     return float(edges[r.low]), float(edges[r.high])
 
 
@@ -151,18 +163,18 @@ def _bins_name(edges: np.ndarray, low: int, high: int) -> str:
 
 
 def histogram_ranges(experiment: Experiment, most_rows: int) -> list[IndexRange]:
-    """The whole domain in at most most_rows ranges, or one for each label: labels are never put together.
+    """All values in at most most_rows ranges, or one for each label: labels are never put together.
 
     A hierarchical histogram's own nodes come first: those were asked directly and are known best.
     """
-    width, edges = 1, None
+    width, edges, count = 1, None, value_count(experiment)
     if experiment.type == "number":
         widths = sorted({level.width for level in experiment.levels})
-        coarsest = -(-experiment.domain // most_rows)
-        width = next((w for w in widths if -(-experiment.domain // w) <= most_rows), coarsest)
+        coarsest = -(-count // most_rows)
+        width = next((w for w in widths if -(-count // w) <= most_rows), coarsest)
         edges = bin_edges(experiment)
-    starts = range(0, experiment.domain, width)
-    ends = [min(low + width, experiment.domain) for low in starts]
+    starts = range(0, count, width)
+    ends = [min(low + width, count) for low in starts]
     return [
         IndexRange(lo, hi, range_name(experiment, lo, hi, edges)) for lo, hi in zip(starts, ends, strict=True)
     ]

@@ -18,14 +18,17 @@ _SHORT = 2
 
 
 @cache
-def choose(domain: int, epsilon: int, workload: Workload) -> Choice:
+def choose(domain: int, epsilon: int, workload: Workload, missing: bool = False) -> Choice:
     """Return the mechanism of least mean variance over the workload for range(domain) at epsilon micro-nats.
 
     A newer one needs a reason, since devices without its file refuse it: 10 % less variance, or a code byte
-    less. Raises ValueError for a domain below 2, an epsilon outside what an Experiment allows, or if none
-    fits, and WorkloadError for a workload outside the domain.
+    less. missing: whether the last index is that of no reading, which not all mechanisms can have. Raises
+    ValueError for a domain below 2, an epsilon outside what an Experiment allows, or if none fits, and
+    WorkloadError for a workload outside the domain.
     """
     offered = sorted(designs(domain, epsilon, workload), key=lambda choice: choice.variance)
+    if missing:
+        offered = [choice for choice in offered if MECHANISMS[choice.mechanism].takes_missing]
     generations = {choice: MECHANISMS[choice.mechanism].generation for choice in offered}
     best = min(offered, key=generations.__getitem__)  # the first among the oldest
     for choice in offered:

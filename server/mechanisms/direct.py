@@ -28,6 +28,7 @@ class Direct(SupportMechanism):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"type": "bool", "mechanism": "rr"},
         {"type": "bool", "mechanism": "grr"},
+        {"type": "bool", "missing": 1, "mechanism": "grr"},
         {"type": "choice", "labels": ["a", "b", "c"], "mechanism": "grr"},
         {"type": "number", "low": 0, "high": 1000, "bins": 12, "mechanism": "grr"},
     )

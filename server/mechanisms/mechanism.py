@@ -72,6 +72,9 @@ class Mechanism(ABC):
     direct: ClassVar[bool] = False
     """Whether a code is a value, drawn anew for each report by one fixed rule."""
 
+    takes_missing: ClassVar[bool] = True
+    """Whether one more index, for no reading, is an index like any other."""
+
     reads: ClassVar[Literal["", "pair", "prefixes"]] = ""
     """The one kind of reading that it is for: a pair, or a text with prefixes; "" for all with values."""
 

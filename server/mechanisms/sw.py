@@ -123,6 +123,7 @@ class SquareWave(Mechanism):
     """The mechanism sw."""
 
     answers: ClassVar[frozenset[str]] = frozenset({"mean"})
+    takes_missing: ClassVar[bool] = False
     parameters: ClassVar[tuple[str, ...]] = ("reach",)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"type": "number", "low": 0, "high": 1000, "bins": 2, "mechanism": "sw", "reach": 0},

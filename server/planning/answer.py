@@ -13,12 +13,12 @@ from ..plain import plain
 from ..words.epsilon import rounded_up
 from ..words.numbers import NOTHING, counted, expected, length
 from . import json_values
-from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, solve
+from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, missing_half_width, solve
 from .expected_error import Question
 from .experiment_file import Named, file_text, nats
 from .lifetime import LifetimePlan, plan_lifetime
 from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
-from .sentences import asked, assumed, cost, mechanism, not_met, sentences, unit_of
+from .sentences import asked, assumed, cost, mechanism, not_met, sentences, short, unit_of
 from .wish import YES_NO, Wish
 from .wished import (
     Reading,
@@ -124,10 +124,10 @@ class PlanAnswer:
         if self.plan.question.kind != "range" or wanted is None or wanted >= NOTHING:
             return ""
         if isinstance(self.plan, Plan):
-            other = Wish(values=YES_NO, epsilon=self.plan.epsilon, error=wanted)
+            other = Wish(values=YES_NO, epsilon=self.plan.epsilon, error=wanted, missing=self.wish.missing)
         else:
             spent = {name: getattr(self.wish, name) for name in _LIFE}
-            other = Wish(values=YES_NO, error=wanted, **spent)
+            other = Wish(values=YES_NO, error=wanted, missing=self.wish.missing, **spent)
         needed = answer(other).plan.devices
         if needed >= self.plan.devices:
             return ""
@@ -166,10 +166,24 @@ class PlanAnswer:
         """Facts about the plan in a few words each: a name and a text; a long one continues under ""."""
         about = (
             ("asked", f"{asked(self.plan.question)} ({assumed(self.plan.question, self.plan.design)})"),
+            *self._missing,
             ("mechanism", mechanism(self.plan.design)),
         )
         plan = self.plan
         return (*_once(self, plan), *about) if isinstance(plan, Plan) else _life(self, plan, about)
+
+    @property
+    def _missing(self) -> tuple[tuple[str, str], ...]:
+        """The fact on devices without a reading; none where no reading has no index."""
+        plan = self.plan
+        if plan.design.missing is None:
+            return ()
+        reports = plan.devices
+        if not isinstance(plan, Plan):
+            reports = plan.devices * plan.best.used * plan.best.cap
+        known = short(missing_half_width(plan.design, reports), Question("frequency"))
+        share = f"{100 * plan.design.missing:.3g}% of the devices, known to {known}"
+        return (("no reading", f"{share}; errors are of the others"),)
 
     @cached_property
     def tables(self) -> tuple[PlanTable, ...]:

@@ -18,10 +18,11 @@ from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
 from ..mechanisms.choose import choose
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
-from .expected_error import Design, Question, variance, well_sampled
+from .expected_error import Design, Question, missing_variance, variance, well_sampled
 
 EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
 MOST_DEVICES = 1 << 40
+MOST_MISSING = 0.99
 LEAST_ERROR = 1e-9  # MOST_DEVICES could at best show thousands of times as much
 _MOST_TOLD = 1 << 53  # from here on, floats cannot tell a fleet from one with a device more
 MOST_VALUES = 1 << 16  # a plan considers larger domains only if told to
@@ -97,10 +98,13 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
     both. Raises PlanError if no mechanism fits.
     """
     try:
-        design = Design(domain, epsilon, choose(domain, epsilon, workload_of(question, domain)))
+        choice = choose(
+            _indices(domain, question), epsilon, workload_of(question, domain), *_missing(question)
+        )
+        design = Design(domain, epsilon, choice, question.missing)
     except (ValueError, WorkloadError) as e:
         raise PlanError(str(e)) from None
-    if domain == 2:
+    if design.indices == 2:
         return design
     exact = [d for d in _flat_designs(domain, epsilon, question) if well_sampled(d, question)]
     # Of two with equal error, the one that asks for the value itself: a tree of one level only does that.
@@ -113,13 +117,27 @@ def _flat_designs(domain: int, epsilon: int, question: Question) -> list[Design]
     choices = []
     for share in shares:
         with contextlib.suppress(ValueError):
-            choices.append(choose(domain, epsilon, Workload("frequencies", share=share)))
-    return [Design(domain, epsilon, choice) for choice in dict.fromkeys(choices)]
+            workload = Workload("frequencies", share=share)
+            choices.append(choose(_indices(domain, question), epsilon, workload, *_missing(question)))
+    return [Design(domain, epsilon, choice, question.missing) for choice in dict.fromkeys(choices)]
+
+
+def _indices(domain: int, question: Question) -> int:
+    return domain + (question.missing is not None)
+
+
+def _missing(question: Question) -> tuple[bool, ...]:
+    return (True,) if question.missing is not None else ()
 
 
 def half_width(n: float, design: Design, question: Question) -> float:
     """Return the half-width of the 95 % interval with n reports, as Plan.error; infinite with 0."""
     return Z * math.sqrt(variance(design, question) / n) if n > 0 else math.inf
+
+
+def missing_half_width(design: Design, n: float) -> float:
+    """Return the half-width of the 95 % interval of the share without a reading, with n reports."""
+    return Z * math.sqrt(missing_variance(design) / n) if n > 0 else math.inf
 
 
 def devices_for(design: Design, question: Question, error: float, reports_each: float = 1.0) -> int:
@@ -191,6 +209,10 @@ def check_sizes(question: Question, devices: int | None, domain: int | None) -> 
         raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
     if question.spread is not None and not 0 <= question.spread <= 0.5:
         raise PlanError(f"a standard deviation is from 0 to half of the range, not {question.spread:g} of it")
+    if question.missing is not None and not 0 <= question.missing <= MOST_MISSING:
+        raise PlanError(
+            f"the share without a reading is from 0 to {MOST_MISSING:g}, not {question.missing:g}", "missing"
+        )
     if domain is None:
         if question.ranges:
             raise PlanError(

@@ -26,6 +26,8 @@ from ..experiments.payload import experiment_over
 from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms.choice import Choice
 from ..mechanisms.workload import positions
+from . import ratio_error
+from .ratio_error import ShareCurves, share_curves, worst_mean
 from .worst_population import worst_population
 
 Kind = Literal["frequency", "range", "quantile", "mean"]
@@ -55,6 +57,8 @@ class Question:
     ranges  these, indices (low, high), half-open
     spread  standard deviation of the readings that a mean is of, a part of the range: a bell around its
             middle; None: the population for which the error is largest
+    missing  share of the devices without a reading, which has an index of its own: the question is about the
+            others. None: no reading has no index
 
     The error is the root of the mean square over all values, ranges or places that the quantile may have; of
     a list of ranges it is the largest. It is a share of the devices, of a mean a part of the range.
@@ -65,6 +69,7 @@ class Question:
     width: int | None = None
     ranges: tuple[tuple[int, int], ...] = ()
     spread: float | None = None
+    missing: float | None = None
 
     @property
     def all_ranges(self) -> bool:
@@ -74,16 +79,25 @@ class Question:
 
 @dataclass(frozen=True)
 class Design:
-    """A mechanism over range(domain) at epsilon micro-nats per report."""
+    """A mechanism over domain values at epsilon micro-nats per report.
+
+    missing: the share of the devices without a reading, which has one more index; None where it has none.
+    """
 
     domain: int
     epsilon: int
     choice: Choice
+    missing: float | None = None
+
+    @property
+    def indices(self) -> int:
+        """Number of values, and one more if no reading has an index."""
+        return self.domain + (self.missing is not None)
 
     @cached_property
     def experiment(self) -> Experiment:
         """An experiment that asks about domain values with this mechanism."""
-        return experiment_over(self.domain, self.epsilon, self.choice.fields())
+        return experiment_over(self.indices, self.epsilon, self.choice.fields())
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -123,6 +137,10 @@ class Parabola:
         """Return the parabola of the mean over the statistics."""
         return Parabola(*(np.atleast_1d(x.mean()) for x in (self.a, self.b, self.c)))
 
+    def picked(self, numbers: list[int]) -> Parabola:
+        """Return the parabolas of some of the statistics."""
+        return Parabola(self.a[numbers], self.b[numbers], self.c[numbers])
+
 
 def well_sampled(design: Design, question: Question) -> bool:
     """Return whether variance() covers all statistics asked for, or as many as there are values."""
@@ -158,6 +176,13 @@ class Places:
         return inside
 
 
+def missing_variance(design: Design) -> float:
+    """Return the variance, times reports, of the share without a reading, where values are equally common."""
+    assert design.missing is not None
+    shares = np.append(np.full(design.domain, (1 - design.missing) / design.domain), design.missing)
+    return float(design.mechanism.variances(np.eye(design.indices, 1, -design.domain), shares)[0])
+
+
 @dataclass(frozen=True)
 class OfMean:
     """The one population behind a mean's error, shape (domain,), and the variance there, shape (1,)."""
@@ -186,7 +211,9 @@ def variance(design: Design, question: Question) -> float:
 
 
 def _short_way(design: Design, question: Question) -> float | None:
-    return design.mechanism.frequency_variance(question.share) if question.kind == "frequency" else None
+    if question.kind != "frequency" or design.missing is not None:
+        return None
+    return design.mechanism.frequency_variance(question.share)
 
 
 def asked(design: Design, question: Question) -> Places | OfMean:
@@ -198,6 +225,13 @@ def asked(design: Design, question: Question) -> Places | OfMean:
 def of_mean(design: Design, spread: float | None) -> OfMean:
     """Return the population of a spread (a part of the range) or the worst one, and a mean's error there."""
     where = positions(design.domain)
+    if design.missing is not None:
+        if spread is None:
+            shares, variance = worst_mean(design.mechanism, where, design.missing)
+        else:
+            shares = bell(design.domain, spread)
+            variance = ratio_error.mean_variance(design.mechanism, where, shares, design.missing)
+        return OfMean(shares, np.array([variance]))
     if spread is None:
         shares, variance = worst_population(design.mechanism, where)
         return OfMean(shares, np.array([variance]))
@@ -214,15 +248,17 @@ def places(design: Design, question: Question) -> Places:
         low, high = _places(domain, question, max(_FEWEST, _MAX_PAIRS // design.classes))
     index = np.arange(domain)[:, None]
     step = max(1, _CHUNK // max(design.classes, domain))
-    parts = [
-        parabola(design, (index >= low[i : i + step]) & (index < high[i : i + step]))
-        for i in range(0, len(low), step)
-    ]
-    joined = Parabola(*(np.concatenate([getattr(p, name) for p in parts]) for name in "abc"))
+    asked = ((index >= low[i : i + step]) & (index < high[i : i + step]) for i in range(0, len(low), step))
+    joined: Parabola | ShareCurves
+    if design.missing is None:
+        parts = [parabola(design, one) for one in asked]
+        joined = Parabola(*(np.concatenate([getattr(p, name) for p in parts]) for name in "abc"))
+    else:
+        curves = [share_curves(design.mechanism, one.astype(float), design.missing) for one in asked]
+        joined = ShareCurves(np.concatenate([each.values for each in curves], axis=1))
     if question.ranges:
         worst = [int(np.argmax(joined.at(question.share)))]
-        low, high = low[worst], high[worst]
-        joined = Parabola(joined.a[worst], joined.b[worst], joined.c[worst])
+        low, high, joined = low[worst], high[worst], joined.picked(worst)
     share = float(joined.mean().worst_share[0]) if question.share is None else question.share
     return Places(low, high, share, joined.at(share))
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from ..epsilon import MICRO
-from .devices import Plan
+from .devices import Plan, missing_half_width
+from .expected_error import Design
 from .lifetime import LifetimePlan, Spending
 
 
@@ -18,11 +19,20 @@ def of_plan(plan: Plan) -> dict[str, Any]:
         "for": question.kind,
         "share": question.share,
         "spread": question.spread,
+        **of_missing(plan.design, plan.devices),
         "half_width_95": plan.error,
         "standard_error": plan.stderr,
         "wanted": plan.wanted,
         **plan.design.choice.fields(),
     }
+
+
+def of_missing(design: Design, reports: float) -> dict[str, Any]:
+    """Of the share without a reading; nothing where it has no index."""
+    if design.missing is None:
+        return {}
+    error = missing_half_width(design, reports)
+    return {"missing": design.missing, "missing_half_width_95": error}
 
 
 def of_life(life: LifetimePlan) -> dict[str, Any]:
@@ -54,6 +64,7 @@ def of_life(life: LifetimePlan) -> dict[str, Any]:
         "for": question.kind,
         "share": question.share,
         "spread": question.spread,
+        **of_missing(life.design, life.devices * life.best.used * life.best.cap),
         "devices": life.devices,
         "domain": life.design.domain,
         "lifetime_epsilon": life.budget.epsilon / MICRO,

@@ -55,6 +55,11 @@ class Wish:
         "For a mean: standard deviation of the readings, in the unit, or as part of the range without --low;"
         " else the worst readings possible.",
     ] = None
+    missing: Annotated[
+        float | None,
+        "Share of devices without a reading, such as 0.12: the experiment's file then has missing = true,"
+        " and the error is about the others.",
+    ] = None
     low: Annotated[float | None, "Least reading of a number."] = None
     high: Annotated[float | None, "Largest reading of a number."] = None
     unit: Annotated[str, "The reading's unit, for what is printed."] = ""

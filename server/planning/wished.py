@@ -101,7 +101,7 @@ def question_of(wish: Wish, reading: Reading) -> Question:
     check_sizes(Question("frequency"), wish.devices, reading.domain)
     spread = None if wish.deviation is None else wish.deviation / (reading.span or 1.0)
     width, ranges = _places(wish.ranges or (), reading)
-    question = Question(kind, share, width, ranges, spread)
+    question = Question(kind, share, width, ranges, spread, wish.missing)
     check_sizes(question, wish.devices, reading.domain)
     return question
 

@@ -20,6 +20,11 @@ def worst_population(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, f
 
     statistic: a weight for each value, shape (domain,).
     """
+    return climb(*moments(mechanism, statistic))
+
+
+def moments(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, Floats]:
+    """Return for each value the mean square of the weight and, of each stratum, its mean; see climb()."""
     weights_of, _ = mechanism.weights(statistic[:, None], mechanism.drawn)
     squares, means = np.zeros(mechanism.domain), []
     for number, (weights, chance) in enumerate(zip(weights_of, mechanism.drawn, strict=True)):
@@ -29,10 +34,10 @@ def worst_population(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, f
             squares += mechanism.law_transposed(numbers) / chance
             numbers[number] = weights[:, 0]
             means.append(mechanism.law_transposed(numbers) / np.sqrt(chance))
-    return _climb(squares, np.array(means))
+    return squares, np.array(means)
 
 
-def _climb(squares: Floats, means: Floats) -> tuple[Floats, float]:
+def climb(squares: Floats, means: Floats) -> tuple[Floats, float]:
     """The top of squares · f - Σ (means · f)² over shares f, and its height and what may be lacking."""
     shares = np.zeros(len(squares))
     shares[int(np.argmax(squares))] = 1.0

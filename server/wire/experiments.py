@@ -43,6 +43,14 @@ class OwnCodeRefused(ExperimentRefused):
     """An experiment cannot be read here, because its mechanism's own code fails or cannot be loaded."""
 
 
+def value_count(reading: Any) -> int:
+    """Return the number of values of an experiment's reading or a part's: its domain without no reading.
+
+    A pair's values are all cells of its joint table, which have no reading in some parts.
+    """
+    return reading.domain if reading.missing is None or reading.type == "pair" else reading.missing
+
+
 def is_own(word: str) -> bool:
     """Return whether a word has the form package.module:name, the only one that is ever imported."""
     return _WORD.fullmatch(word) is not None

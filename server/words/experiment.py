@@ -7,6 +7,7 @@ from ...device.ldp_pairs import Part
 from ..accounting import Guarantee, Kind
 from ..mechanisms import mechanism_of
 from ..mechanisms.views.factors import parts_of
+from ..wire.experiments import value_count
 from .numbers import counted
 
 
@@ -17,6 +18,21 @@ def mechanism(experiment: Experiment) -> str:
 
 def readings(experiment: Experiment | Part, unit: str) -> str:
     """What a reading can be, in words: its labels, its bins and their bounds in the unit, any text."""
+    values = _values(experiment, unit)
+    return f"{values}, or no reading" if value_count(experiment) < experiment.domain else values
+
+
+def missing(experiment: Experiment) -> str:
+    """Say what becomes of readings that are missing."""
+    parts = parts_of(experiment) or (experiment,)
+    if all(value_count(part) < part.domain for part in parts):
+        return "counted apart, as no reading; all shares are of those with one"
+    if any(value_count(part) < part.domain for part in parts):
+        return "counted apart where the part sets missing, otherwise spread evenly over all values"
+    return "spread evenly over all values, as the experiment does not set missing"
+
+
+def _values(experiment: Experiment | Part, unit: str) -> str:
     if experiment.type == "bool":
         return "yes or no"
     if experiment.type == "choice":
@@ -30,7 +46,8 @@ def readings(experiment: Experiment | Part, unit: str) -> str:
     if experiment.type != "number":
         return f"{experiment.type}, {experiment.domain:,} values"
     low, high = experiment.low / 1000, experiment.high / 1000
-    width = f"{experiment.domain:,} bins of {(high - low) / experiment.domain:g}"
+    bins = value_count(experiment)
+    width = f"{bins:,} bins of {(high - low) / bins:g}"
     return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()
 
 

@@ -162,3 +162,52 @@ def test_a_mean_stands_beside_its_truth(folder: Path):
     for option in (("--attack", "random:0.1"), ("--output", "convergence.png"), ("--range", "1:5")):
         line = hushmote(*arguments, *option, cwd=folder, expect=1)
         assert "room_temp answers only its mean: leave" in line
+
+
+class TestMissing:
+    """A file with half of its cells blank."""
+
+    @pytest.fixture
+    def half(self, folder: Path) -> Path:
+        (folder / "half.csv").write_text("open,temp\n" + "yes,21\n,\n" * 50)
+        door = DOOR.replace('type = "bool"', 'type = "bool"\nmissing = true')
+        assert door != DOOR
+        (folder / "door_missing.toml").write_text(door, encoding="utf-8")
+        room = ROOM.replace("bins = 32", "bins = 31\nmissing = true")
+        (folder / "room_missing.toml").write_text(room, encoding="utf-8")
+        return folder
+
+    def test_truth_is_of_rows_with_a_reading(self, half: Path):
+        arguments = ("simulate", "door_missing.toml", "--population", "file:half.csv:open", "--seed", "1")
+        result = json.loads(hushmote(*arguments, "--json", cwd=half))
+        assert (result["rows"], result["rows_without_reading"]) == (100, 50)
+        assert [row["truth"] for row in result["histogram"]] == [0, 1]
+        assert result["missing"]["truth"] == pytest.approx(0.5, abs=0.01)
+        assert result["missing"]["covered"]
+        told = " ".join(hushmote(*arguments, cwd=half).split())
+        assert "50 of 100 rows have no reading; shares and truth are among the others." in told
+        assert "no reading: " in told
+
+    def test_deviation_is_of_rows_with_a_reading(self, half: Path):
+        arguments = ("simulate", "room_missing.toml", "--population", "file:half.csv:temp", "--seed", "1")
+        mean, deviation = json.loads(hushmote(*arguments, "--json", cwd=half))["moments"]
+        assert (mean["truth"], deviation["truth"]) == pytest.approx((21.161290, 0), abs=1e-5)
+        assert mean["covered"]
+
+    def test_without_the_setting_it_is_spread_and_said(self, half: Path):
+        arguments = ("simulate", "door.toml", "--population", "file:half.csv:open", "--seed", "1")
+        told = " ".join(hushmote(*arguments, cwd=half).split())
+        assert "50 of 100 rows have no reading. The experiment does not set missing, so these are" in told
+        result = json.loads(hushmote(*arguments, "--json", cwd=half))
+        assert [row["truth"] for row in result["histogram"]] == pytest.approx([0.25, 0.75], abs=0.01)
+        assert "missing" not in result
+
+    def test_real_clients_give_the_same_truth(self, half: Path):
+        arguments = ("simulate", "door_missing.toml", "--population", "file:half.csv:open", "--seed", "1")
+        result = json.loads(hushmote(*arguments, "--devices", "300", "--faithful", "--json", cwd=half))
+        assert [row["truth"] for row in result["histogram"]] == [0, 1]
+
+    def test_convergence_is_of_rows_with_a_reading(self, half: Path):
+        arguments = ("simulate", "door_missing.toml", "--population", "file:half.csv:open", "--seed", "1")
+        hushmote(*arguments, "--output", "convergence.png", cwd=half)
+        assert (half / "convergence.png").stat().st_size > 1000

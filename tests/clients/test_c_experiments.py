@@ -285,13 +285,13 @@ def _no_json(word: str) -> None:
 
 def part_of(core: c.Core, experiment: c.Experiment, part: c.Part) -> dict[str, Any]:
     kind = c.TYPES[part.type]
-    labels = core.words(experiment, part.words, part.domain - 1) if kind == "choice" else []
+    labels = core.words(experiment, part.words, part.domain - part.missing - 1) if kind == "choice" else []
     own = {"type": kind, "domain": part.domain, "labels": tuple(label.decode() for label in reversed(labels))}
-    return own | {"low": part.low, "high": part.high}
+    return own | {"low": part.low, "high": part.high, "missing": part.domain - 1 if part.missing else None}
 
 
 def part_by_python(part: Any) -> dict[str, Any]:
-    own = {name: getattr(part, name) for name in ("type", "labels", "low", "high")}
+    own = {name: getattr(part, name) for name in ("type", "labels", "low", "high", "missing")}
     return own | {"domain": min(part.domain, MAX_CODES + 1)}
 
 
@@ -375,9 +375,10 @@ def check_readings(core: c.Core, experiment: c.Experiment, python: Any, rng: np.
         low, high = python.low, python.high
         for milli in (low - 1, low, high - 1, high, *map(int, rng.integers(low, high, 8))):
             index = core.bucket(experiment, Fraction(milli, 1000))
-            at = (min(max(milli, low), high) - low) * python.domain // (high - low)
+            bins = python.missing or python.domain
+            at = (min(max(milli, low), high) - low) * bins // (high - low)
             assert index is not None
-            assert index.at == min(at, python.domain - 1)
+            assert index.at == min(at, bins - 1)
 
 
 def test_what_is_an_experiment_and_what_is_in_it_is_what_the_micropython_client_says(watched: c.Core):

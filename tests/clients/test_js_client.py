@@ -210,6 +210,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "hh": {"bins": 9, "mechanism": "hh", "fanout": 3, "cells": [2, 5], "weights": [1, 4]},
     "sw": {"bins": 5, "mechanism": "sw", "reach": 2},
     "pgr": {"bins": 13, "mechanism": "pgr", "q": 3},
+    "missing": {"bins": 8, "missing": 1, "mechanism": "hh", "fanout": 3, "cells": [2, 5]},
     "prefix": {"type": "text", "salt": "s", "slots": 4, "prefixes": [2, 3], "mechanism": "prefix", "q": 3},
     "pair": PAIR | {"mechanism": "olh", "g": 3},
     "views": PAIR

@@ -386,3 +386,67 @@ def test_every_error_of_the_file_has_one_base():
     errors = [e for e in vars(ldp_client).values() if isinstance(e, type) and issubclass(e, Exception)]
     assert len(errors) >= 6
     assert all(issubclass(e, LDPError) for e in errors)
+
+
+class TestMissing:
+    @pytest.mark.parametrize("value", [None, math.nan, -math.nan])
+    @pytest.mark.parametrize(
+        ("around", "domain"),
+        [
+            ({"mechanism": "grr"}, 3),
+            (CHOICE, 4),
+            (NUMBER, 257),
+            (NUMBER | {"mechanism": "pgr", "q": 17}, 257),
+        ],
+    )
+    def test_is_the_last_index(self, around, domain, value):
+        exp = parse(**around, missing=1)
+        assert (exp.domain, exp.missing) == (domain, domain - 1)
+        assert exp.bucket(value) == domain - 1
+
+    def test_leaves_the_other_indices_alone(self):
+        with_it, without = parse(**NUMBER, missing=1), parse(**NUMBER)
+        for value in (-math.inf, -20, -19.9, 0, 21.4, 49.9, 50, math.inf, 10**30):
+            assert with_it.bucket(value) == without.bucket(value)
+        choice = parse(**CHOICE, missing=1)
+        assert [choice.bucket(label) for label in ("a", "b", "not listed")] == [0, 1, 2]
+
+    def test_is_off_by_default(self):
+        exp = parse()
+        assert (exp.domain, exp.missing, exp.bucket(None)) == (2, None, None)
+
+    @pytest.mark.parametrize("value", [0, 2, -1, True, False, "1", 1.0, [1]])
+    def test_refuses_any_value_but_1(self, value):
+        text = refusal(experiment_json(mechanism="grr", missing=value))
+        assert text == "missing must be an integer from 1 to 1"
+
+    @pytest.mark.parametrize(
+        ("around", "text"),
+        [
+            ({}, "rr is for two values"),
+            (NUMBER | {"mechanism": "sw", "reach": 3}, "sw cannot have missing"),
+            ({"type": "text", "salt": "s", "slots": 8, "mechanism": "grr"}, "a text cannot have missing"),
+        ],
+    )
+    def test_is_refused_where_it_makes_no_sense(self, around, text):
+        assert refusal(experiment_json(**around, missing=1)) == text
+
+    def test_draws_as_often_as_any_reading(self):
+        class Counter:
+            draws = 0
+
+            def bernoulli(self, threshold):
+                self.draws += 1
+                return True
+
+            def below(self, n):
+                self.draws += 1
+                return 0
+
+        exp = parse(**HH | {"bins": 255}, missing=1)
+        counts = set()
+        for value in (None, math.nan, -20, 50.0):
+            rng = Counter()
+            exp.randomize(exp.bucket(value), rng)
+            counts.add(rng.draws)
+        assert counts == {3}  # the level, the truth, another cell: the top level is answered directly

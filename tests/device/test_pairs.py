@@ -43,6 +43,33 @@ def test_where_one_part_has_no_reading_none_has(reading: Any):
     assert Experiment.parse(pair_json()).bucket(reading) is None
 
 
+class TestMissing:
+    MISSING = CRASHED | {"missing": 1}
+
+    def test_is_the_last_value_of_its_part(self):
+        e = Experiment.parse(pair_json(VERSION, self.MISSING))
+        assert (e.domain, e.missing) == (9, None)
+        assert [e.bucket(("1.3", value)) for value in (False, True, None, float("nan"))] == [3, 4, 5, 5]
+
+    def test_of_a_part_without_it_makes_the_whole_missing(self):
+        e = Experiment.parse(pair_json(VERSION, self.MISSING))
+        assert [e.bucket(value) for value in ((None, True), (None, None), None)] == [None] * 3
+
+    def test_of_all_parts_is_the_last_index(self):
+        e = Experiment.parse(pair_json(VERSION | {"missing": 1}, self.MISSING))
+        assert (e.domain, e.missing) == (12, 11)
+        assert [e.bucket(value) for value in ((None, True), (None, None), None, ("1.2", None))] == [
+            10,
+            11,
+            11,
+            2,
+        ]
+
+    def test_belongs_to_a_part_and_not_to_the_pair(self):
+        with pytest.raises(ExperimentRefused, match=r"^unknown field missing$"):
+            Experiment.parse(pair_json(missing=1))
+
+
 @pytest.mark.parametrize("reading", ["1.2", ("1.2",), ("1.2", True, True), {}, 3, (), b"12"])
 def test_a_reading_of_another_length_or_type_is_a_mistake(reading: Any):
     with pytest.raises(TypeError, match=r"^e takes a pair or None$"):
@@ -61,11 +88,11 @@ def test_a_part_of_another_type_is_named_even_beside_one_without_a_reading(readi
     ("of", "text"),
     [
         (None, "of is missing"),
-        ([], "of must be 2 or 3 readings"),
-        ([VERSION], "of must be 2 or 3 readings"),
-        ([VERSION] * 4, "of must be 2 or 3 readings"),
-        ({"a": VERSION, "b": CRASHED}, "of must be 2 or 3 readings"),
-        ([VERSION, 3], "of must be objects"),
+        ([], "of must be 2 or 3 objects"),
+        ([VERSION], "of must be 2 or 3 objects"),
+        ([VERSION] * 4, "of must be 2 or 3 objects"),
+        ({"a": VERSION, "b": CRASHED}, "of must be 2 or 3 objects"),
+        ([VERSION, 3], "of must be 2 or 3 objects"),
         ([VERSION, VERSION], "wrong name"),
         ([VERSION, CRASHED | {"name": "No"}], "wrong name"),
         ([VERSION, CRASHED | {"name": 3}], "wrong name"),

@@ -56,8 +56,9 @@ def readings(exp) -> list[Any]:
         return [None, *TEXTS]
     if exp.type == "pair":
         return [*PAIRS]
-    step = (exp.high - exp.low) / exp.domain / 1000
-    bins = [exp.low / 1000 + (i + 0.5) * step for i in range(exp.domain)]
+    count = exp.missing or exp.domain
+    step = (exp.high - exp.low) / count / 1000
+    bins = [exp.low / 1000 + (i + 0.5) * step for i in range(count)]
     beyond = [-math.inf, math.inf, -1e308, 1e308, 10**30, -(10**30), exp.low // 1000, exp.high // 1000, 0]
     return [*bins, *beyond, None, math.nan, -math.nan]
 
@@ -102,6 +103,15 @@ CLIENT_CASES = {
     "hh": (hh(5, 2, [2, 2, 5], weights=[1, 0, 2]), 2),
     "hh-hash": (hh(7, 3, [3, 2]), 1),
     "views": (PAIR | {"mechanism": "views", "views": [[0], [1]], "cells": [3, 2]}, 2),
+    "missing-bool": ({"type": "bool", "missing": 1, "mechanism": "grr"}, 3),
+    "missing-choice": (labels(2, mechanism="olh", g=3, missing=1), 2),
+    "missing-number": (hh(8, 3, [2, 5], missing=1), 1),
+    "missing-pair": (
+        PAIR
+        | {"of": [part | {"missing": 1} for part in PAIR["of"]], "mechanism": "views"}
+        | {"views": [[0], [1]], "cells": [3, 2]},
+        2,
+    ),
     "grr-text": (TEXT | {"mechanism": "grr"}, 3),
     "olh-text": (TEXT | {"mechanism": "olh", "g": 3}, 1),
     "prefix": (TEXT | {"mechanism": "prefix", "slots": 4, "prefixes": [1, 2], "q": 2}, 1),
@@ -117,7 +127,8 @@ def test_no_output_of_report_tells_two_readings_apart_by_more_than_e_to_the_epsi
     payload = experiment_json(epsilon=epsilon, every=every, budget=CAP, **shape)
     exp = Experiment.parse(payload)
     indices = {exp.bucket(value) for value in readings(exp)}
-    assert exp.type in ("text", "pair") or indices == {None, *range(exp.domain)}, "every index, and no other"
+    every_index = {*range(exp.domain), *({None} if exp.missing is None else ())}
+    assert exp.type in ("text", "pair") or indices == every_index, "every index, and no other"
     exact = report_distributions(payload, readings(exp), key=b"k" * 32)
     assert assert_private(exact, epsilon) > 1  # readings differ: it was not one index for all
     for outputs in exact.values():

@@ -40,6 +40,15 @@ SHAPES: dict[str, dict[str, Any]] = {
     "grr of a pair": PAIR | {"mechanism": "grr"},
     "pgr of a pair": PAIR | {"mechanism": "pgr", "q": 2},
     "olh of a text": TEXT | {"mechanism": "olh", "g": 3},
+    "grr with missing": {"type": "bool", "missing": 1, "mechanism": "grr"},
+    "hh with missing": NUMBER | {"bins": 8, "missing": 1, "mechanism": "hh", "fanout": 3, "cells": [2, 5]},
+    "views with missing": {
+        "type": "pair",
+        "of": [{"name": "a", "type": "bool", "missing": 1}, {"name": "b", "type": "bool", "missing": 1}],
+        "mechanism": "views",
+        "views": [[0], [0, 1]],
+        "cells": [3, 5],
+    },
     "prefix": TEXT | {"slots": 4, "prefixes": [1, 2], "mechanism": "prefix", "q": 2},
 }
 LISTED = frozenset(SHAPES)

@@ -103,3 +103,27 @@ def test_a_file_keeps_its_planned_case_and_simulate_shows_it(wish: Wish):
     assert shown.planned.measured == pytest.approx(shown.planned.planned, rel=0.1)
     if wish.lifetime is None:
         assert shown.planned.planned == pytest.approx(made.error, rel=1e-3)
+
+
+class TestMissing:
+    def test_blanks_propose_the_setting(self, tmp_path: Path):
+        file = tmp_path / "a.csv"
+        file.write_text("t,open\n" + "21.5,yes\n20,no\n,\n22.25,yes\n" * 30)
+        made = proposed(f"{file}:t", Wish())
+        assert made.wish.missing == 0.25
+        assert "30 of 120 cells are blank, so the file gets missing = true." in made.words
+        assert proposed(f"{file}:open", Wish()).wish.missing == 0.25
+        assert proposed(f"{file}:open", Wish(missing=0.1)).wish.missing == 0.1
+
+    def test_without_blanks_nothing_is_proposed(self, tmp_path: Path):
+        file = tmp_path / "a.csv"
+        file.write_text("t\n" + "21.5\n20\n22.25\n" * 30)
+        made = proposed(f"{file}:t", Wish())
+        assert made.wish.missing is None
+        assert "missing" not in made.words
+
+    def test_a_power_of_two_of_bins_is_one_less(self, tmp_path: Path):
+        file = tmp_path / "a.csv"
+        file.write_text("t\n" + "".join(f"{i / 10}\n" for i in range(321)))
+        bins = [proposed(f"{file}:t", Wish(low=0, high=64, missing=m)).wish.values for m in (None, 0.1)]
+        assert bins == [64, 63]

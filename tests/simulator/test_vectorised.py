@@ -180,3 +180,13 @@ def test_no_devices_give_no_codes():
     rng = np.random.default_rng(14)
     assert vectorised.codes(experiment, np.array([], int), rng).shape == (0,)
     assert vectorised.histogram(experiment, np.zeros(16, int), rng).sum() == 0
+
+
+def test_no_reading_is_the_last_index_where_it_has_one():
+    exp = Experiment.parse(experiment_json(mechanism="grr", missing=1, epsilon=16_000_000))
+    codes = vectorised.codes(exp, np.full(1000, vectorised.NO_READING), np.random.default_rng(1))
+    # At epsilon 16 a lie has a chance of 2e-7: 1,000 reports have 5 with one below 1e-19.
+    assert (codes == 2).sum() > 995
+    counts = vectorised.histogram(exp, np.array([500, 0, 100]), np.random.default_rng(1), no_reading=400)
+    assert counts[0] > 495
+    assert counts[2] > 495

@@ -50,6 +50,7 @@ class Part(ctypes.Structure):
         ("domain", ctypes.c_uint32),
         ("words", ctypes.c_uint16),
         ("type", ctypes.c_uint8),
+        ("missing", ctypes.c_uint8),
     )
 
 

@@ -55,6 +55,13 @@ SHAPES: dict[str, dict[str, Any]] = {
     "views-weights": VIEWS | {"views": [[0], [1], [0, 1]], "cells": [2, 2, 5], "weights": [1, 0, 3]},
     "views-3": VIEWS
     | {"of": [VERSION, DELAY, CRASHED], "views": [[1], [0, 2], [0, 1, 2]], "cells": [2, 5, 3]},
+    "missing-bool": {"type": "bool", "missing": 1, "mechanism": "grr"},
+    "missing-olh": labels(2, "olh", g=3, missing=1),
+    "missing-hh": hh(8, 3, [2, 5], missing=1),
+    "missing-pgr": numbers(11, "pgr", q=3, missing=1),
+    "missing-views": VIEWS
+    | {"of": [VERSION, CRASHED | {"missing": 1}], "views": [[0], [1]], "cells": [2, 3]},
+    "missing-pair": PAIR | {"of": [CRASHED | {"missing": 1}, DELAY | {"missing": 1}], "mechanism": "grr"},
 }
 SLOW_SHAPES: dict[str, dict[str, Any]] = {
     "olh-16-13": numbers(16, "olh", g=13),

@@ -1,6 +1,6 @@
 """Write vectors.json: what every implementation of the board's side must compute and must refuse.
 
-vectors_further.json has the same of mechanisms and types in files of their own.
+vectors_further.json has the same of mechanisms and types in files of their own, and of `missing`.
 
 Run `python tests/support/make_vectors.py` from the repository's root. Every expected value comes from
 reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read
@@ -24,7 +24,7 @@ FURTHER_PATH = PATH.with_name("vectors_further.json")
 # What ldp_client.py itself does not know: files beside it do.
 _ENTERED = re.compile(r'(?:TYPES|MECHANISMS)\["(\w+)"\] = ')
 _BESIDE = "".join(path.read_text("utf-8") for path in PATH.parents[1].glob("device/ldp_*.py"))
-FURTHER = re.compile(rf'"(type|mechanism)": ?"({"|".join(_ENTERED.findall(_BESIDE))})"')
+FURTHER = re.compile(rf'"(type|mechanism)": ?"({"|".join(_ENTERED.findall(_BESIDE))})"|"missing":')
 KEY = bytes(range(32))
 SIGNING_KEY = 0x1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF
 
@@ -114,7 +114,22 @@ PAIRS = [
         epsilon=2_000_000,
     ),
 ]
-EXPERIMENTS[-2:-2] = PAIRS
+CRASHED_OR_NONE = {**CRASHED, "missing": 1}
+DELAY_OR_NONE = {"name": "delay", "type": "number", "low": 0, "high": 7_000, "bins": 7, "missing": 1}
+FREE = {"budget": {"rule": "unlimited"}}  # the shortest there is
+MISSING = [
+    text(missing=1, mechanism="grr", **FREE),
+    text(type="choice", labels=["off", "on"], missing=1, mechanism="olh", g=3, **FREE),
+    number(15, "grr", low=-20_000, missing=1, **FREE),
+    hh(15, 4, [4, 3], low=-20_000, missing=1, **FREE),
+]
+MISSING_PAIRS = [
+    text(type="pair", of=[CRASHED_OR_NONE, DELAY_OR_NONE], mechanism="olh", g=5, **FREE),
+    text(
+        type="pair", of=[VERSION, CRASHED_OR_NONE], mechanism="views", views=[[0], [1]], cells=[2, 3], **FREE
+    ),
+]
+EXPERIMENTS[-2:-2] = [*MISSING, *PAIRS, *MISSING_PAIRS]
 
 
 class Draws:
@@ -168,6 +183,8 @@ def codes() -> list[dict[str, Any]]:
         fields = json.loads(payload)
         last = ref.domain_of(fields) - 1
         for i, index in enumerate((0, last // 3, None, last)):
+            if payload in (*MISSING, *MISSING_PAIRS) and i < 3:
+                continue  # an index is answered as elsewhere
             rng = Edges("") if i == 3 else Draws(f"{payload}{i}")
             code, draws = ref.code_of(fields, index, rng)
             cases.append({"experiment": fields_key(payload), "index": index, "draws": draws, "code": code})
@@ -244,6 +261,25 @@ def buckets() -> list[dict[str, Any]]:
         add(PAIRS[0], "tuple", pair, "TypeError")
     add(PAIRS[0], "list", ["1.3", True], 3)
     add(PAIRS[0], "text", "1.2", "TypeError")
+    # Those that set missing: no reading is the last index, and all other readings are where they were.
+    highest = (("bool", 1), ("text", "not listed"), ("float", "inf"), ("int", 50))
+    for payload, (kind, value) in zip(MISSING, highest, strict=True):
+        last = ref.domain_of(json.loads(payload)) - 1
+        add(payload, "none", None, last)
+        add(payload, "float", "nan", last)
+        add(payload, kind, value, last - 1)
+    add(MISSING[1], "text", "on", 1)
+    for value in (-20, -1, 21, 49):
+        add(MISSING[2], "int", value, ref.bucket_of(json.loads(MISSING[2]), Fraction(value)))
+    pairs = ([True, 3], [None, 3], [False, None], [None, None], [True, 99])
+    for pair, index in zip(pairs, (11, 19, 7, 23, 14), strict=True):
+        add(MISSING_PAIRS[0], "tuple", pair, index)
+    add(MISSING_PAIRS[0], "none", None, 23)
+    for pair, index in zip(
+        (["1.3", None], [None, None], [None, True], ["?", 1]), (5, None, None, 7), strict=True
+    ):
+        add(MISSING_PAIRS[1], "tuple", pair, index)
+    add(MISSING_PAIRS[1], "none", None, None)
     return cases
 
 
@@ -271,7 +307,7 @@ def drbg() -> list[dict[str, Any]]:
 def reports() -> list[dict[str, Any]]:
     """One call to report(): the ledger before it, the draws, the payload, the ledger after it (seed zero)."""
     cases = []
-    always = [p for p in EXPERIMENTS if '"every"' not in p]
+    always = [p for p in EXPERIMENTS if '"every"' not in p and p not in (*MISSING[1:], *MISSING_PAIRS)]
     for i, payload in enumerate(always):
         fields = json.loads(payload)
         name, epsilon, rule = fields["name"], fields["epsilon"], fields["budget"]["rule"]
@@ -285,7 +321,7 @@ def reports() -> list[dict[str, Any]]:
             before = []
         last = before[0][1] if before else 0
         spent = {"count": epsilon, "unlimited": 0}.get(rule, (before[0][4] if before else 0) + cost)
-        code, draws = ref.code_of(fields, None, Draws(f"report {i}"))
+        code, draws = ref.code_of(fields, ref.missing_index_of(fields), Draws(f"report {i}"))
         report = ref.report_of(payload, last + 1, code, device, key)
         after = [(name, last + 1, rule, cap, spent)]
         case = {"payload": payload, "device": device, "key": key and key.hex(), "draws": draws}
@@ -432,7 +468,7 @@ def nested(depth: int) -> list[Any]:
 def malformed() -> list[dict[str, Any]]:
     """Experiments that are refused, and the text of the ExperimentRefused."""
     cases = []
-    free = {"budget": {"rule": "unlimited"}}  # the shortest there is
+    free = FREE
     rr, grr, olh = text(**free), number(256, "grr", **free), number(256, "olh", g=3, **free)
     tree = hh(256, 4, [4, 3, 3, 3], **free)
     choice = text(type="choice", labels=["a", "b"], mechanism="grr", **free)
@@ -486,6 +522,11 @@ def malformed() -> list[dict[str, Any]]:
     changes(grr, "high", [2**40 + 1, True], low.replace("low", "high"))
     changes(grr, "low", [50_000], "low must be less than high")
     changes(grr, "bins", [1, 16_777_217, 2.0], "bins must be an integer from 2 to 16777216")
+    changes(rr, "missing", [0, 2, True], "missing must be an integer from 1 to 1")
+    changes(rr, "missing", [None], "missing is missing")
+    add(text(missing=1, **free), "rr is for two values")
+    add(change(TEXTS, "missing", 1), "a text cannot have missing")
+    add(number(64, "sw", reach=15, missing=1, **free), "sw cannot have missing")
     changes(TEXTS, "salt", ["s" * 33], "salt must be 1 to 32 characters")
     changes(TEXTS, "slots", [4095], "slots must be a power of 2")
     changes(TEXTS, "prefixes", [[3, 2]], "prefixes must not fall")
@@ -500,6 +541,8 @@ def malformed() -> list[dict[str, Any]]:
     changes(pair, "weights", [[0, 0]], "weights must not all be 0")
     changes(pair, "views", [[[0], [0]], [[0], [0, nested(150)]]], "views must differ and rise")
     changes(pair, "of", [[part, part]], "of has a wrong name or too many values")
+    changes(pair, "of", [[part, {**other, "missing": 0}]], "missing must be an integer from 1 to 1")
+    changes(pair, "missing", [1], "unknown field missing")
     for bad in (4, 255):
         add(change(olh, "g", bad), f"cells: {bad} must be 256 or a prime below it")
     changes(olh, "g", [1, 256, 257], "g must be an integer from 2 to 255")

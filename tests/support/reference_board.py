@@ -69,13 +69,18 @@ class ReferenceDRBG:
 
 
 def domain_of(fields: dict[str, Any]) -> int:
-    if fields["type"] == "bool":
-        return 2
     if fields["type"] == "pair":
         return math.prod(domain_of(own) for own in fields["of"])
     if fields["type"] == "text":
         return fields["slots"] ** len(fields.get("prefixes", [0]))
-    return len(fields["labels"]) + 1 if fields["type"] == "choice" else fields["bins"]
+    values = {"bool": 2, "choice": len(fields.get("labels", [])) + 1, "number": fields.get("bins", 0)}
+    return values[fields["type"]] + fields.get("missing", 0)
+
+
+def missing_index_of(fields: dict[str, Any]) -> int | None:
+    """The index of no reading, of any part; None where it is drawn evenly."""
+    parts = fields.get("of", [fields])
+    return domain_of(fields) - 1 if all("missing" in part for part in parts) else None
 
 
 def levels_of(fields: dict[str, Any]) -> list[list[int]]:

@@ -272,8 +272,8 @@ class TestKinds:
         )
         assert re.fullmatch(pair, said["crash_by_version"].sentence)
         named = (
-            "Name the texts to look for: with candidates in the experiment's file, or hushmote estimate firmware "
-            "--candidates FILE."
+            "Name the texts to look for: with candidates in the experiment's file, or hushmote estimate "
+            "firmware --candidates FILE."
         )
         assert (said["firmware"].sentence, said["firmware"].enough) == (f"{named} Last report 21 Nov.", False)
 

@@ -214,3 +214,53 @@ def test_pictures_are_drawn(answers, tmp_path):
     # A number for each colour: rows of three take seconds to sort.
     colours = (255 * pixels).astype(int) @ [1, 256, 65_536]
     assert len(np.unique(colours)) > 50
+
+
+class TestMissing:
+    """A part that sets missing: half of the fleet does not know whether it crashed."""
+
+    E = experiment(VERSION, CRASHED | {"missing": 1})
+    KNOWN = np.array([0.5, 0.25, 0.75])  # of each version
+    SHARES = np.append(CRASHES.reshape(3, 2) * KNOWN[:, None], (VERSIONS * (1 - KNOWN))[:, None], axis=1)
+    FLEET = fleet(E, SHARES.ravel(), seed=4)
+
+    def test_joint_table_has_no_reading_as_a_value(self):
+        joint = self.FLEET.pairs.joint()
+        covered(joint)
+        assert [row.name for row in joint.rows][:3] == [
+            "version=1.2, crashed=no",
+            "version=1.2, crashed=yes",
+            "version=1.2, crashed=no reading",
+        ]
+        assert sum(row.value for row in joint.rows) == pytest.approx(1)
+
+    def test_conditional_is_among_those_with_a_reading(self):
+        given = self.FLEET.pairs.conditional()
+        covered(given)
+        assert [row.truth for row in given.rows] == pytest.approx(RATES)
+
+    def test_marginal_is_among_those_with_a_reading(self):
+        crashed = self.FLEET.pairs.marginal("crashed")
+        covered(crashed)
+        no, yes, missing = crashed.rows
+        assert missing.name == "crashed=no reading"
+        assert missing.truth == pytest.approx(self.SHARES[:, 2].sum())
+        assert no.value + yes.value == pytest.approx(1)
+
+    def test_no_reading_can_be_asked_for(self):
+        shown = self.FLEET.pairs.conditional("crashed=no reading", "version")
+        covered(shown)
+        assert [row.truth for row in shown.rows] == pytest.approx(1 - self.KNOWN)
+
+    def test_another_value_is_not_no_reading(self):
+        others = self.FLEET.pairs.conditional("version=1.2", "crashed!=yes")
+        no = self.FLEET.pairs.conditional("version=1.2", "crashed=no")
+        assert others.rows[0].truth == pytest.approx(no.rows[0].truth)
+
+    def test_mean_leaves_no_reading_out(self):
+        e = experiment(VERSION, DELAY | {"missing": 1})
+        late = np.append(LATE.reshape(3, 8) / LATE.sum() / 2, np.full((3, 1), 1 / 6), axis=1)
+        given = fleet(e, late.ravel()).pairs.conditional("delay", "version")
+        covered(given)
+        expected = fleet(experiment(VERSION, DELAY), LATE).pairs.conditional("delay", "version")
+        assert [row.truth for row in given.rows] == pytest.approx([row.truth for row in expected.rows])

@@ -12,7 +12,7 @@ from hushmote.device import ldp_client
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.definition import load, parse
 from hushmote.server.experiments.reading import DefinitionError
-from hushmote.server.experiments.units import bin_edges
+from hushmote.server.experiments.units import bin_edges, index_names
 
 ROOM_FILE = Path(__file__).parents[3] / "examples" / "room_temp.toml"
 ROOM = ROOM_FILE.read_text()
@@ -238,3 +238,61 @@ def test_a_mechanism_of_ones_own_above_its_epsilon_goes_out_to_no_board(
     with pytest.raises(DefinitionError, match=re.escape(text)) as caught:
         definition.payload()
     assert "\n" not in str(caught.value)
+
+
+class TestMissing:
+    BOOL = of_another_type('type = "bool"')
+
+    @pytest.mark.parametrize(
+        ("fields", "mechanism", "domain"),
+        [
+            ('type = "bool"', "grr", 3),
+            ('type = "choice"\nlabels = ["a", "b"]', "grr", 4),
+            ('type = "number"\nlow = 0\nhigh = 63\nbins = 63', "hh", 64),
+        ],
+    )
+    def test_adds_one_index(self, fields: str, mechanism: str, domain: int):
+        definition = parse(of_another_type(f"{fields}\nmissing = true"))
+        experiment = definition.experiment()
+        assert json.loads(definition.payload())["missing"] == 1
+        assert (definition.domain, experiment.domain, experiment.missing) == (domain, domain, domain - 1)
+        assert experiment.mechanism == mechanism
+
+    def test_is_left_out_of_the_payload_by_default(self):
+        assert "missing" not in json.loads(parse(self.BOOL).payload())
+        assert (
+            parse(of_another_type('type = "bool"\nmissing = false')).payload() == parse(self.BOOL).payload()
+        )
+
+    def test_keeps_units(self):
+        experiment = parse(of_another_type('type = "number"\nlow = 0\nhigh = 8\nbins = 4\nmissing = true'))
+        assert bin_edges(experiment.experiment()).tolist() == [0, 2, 4, 6, 8]
+        assert index_names(experiment.experiment())[-1] == "6 and above"
+
+    def test_takes_a_tree_where_a_mean_is_asked_for(self):
+        number = 'type = "number"\nlow = 0\nhigh = 63\nbins = 63\nstatistics = "mean"'
+        assert parse(of_another_type(number)).experiment().mechanism == "sw"
+        assert parse(of_another_type(f"{number}\nmissing = true")).experiment().mechanism == "hh"
+
+    def test_belongs_to_a_part_of_a_pair(self):
+        parts = '[[of]]\nname = "a"\ntype = "bool"\nmissing = true\n[[of]]\nname = "b"\ntype = "bool"\n'
+        definition = parse(of_another_type('type = "pair"') + parts)
+        assert definition.shape == (3, 2)
+        assert [part.get("missing") for part in json.loads(definition.payload())["of"]] == [1, None]
+
+    @pytest.mark.parametrize(
+        ("fields", "text"),
+        [
+            ('type = "bool"\nmissing = 1', "missing must be true or false, not 1"),
+            ('type = "text"\nmissing = true', "a text cannot have missing, as it is hashed"),
+            ('type = "bool"\nmissing = true\nmechanism = "rr"', "mechanism rr is for two values"),
+            (
+                'type = "number"\nlow = 0\nhigh = 8\nbins = 8\nmissing = true\nmechanism = "sw"\nreach = 2',
+                "mechanism sw cannot tell no reading from the highest values",
+            ),
+            ('type = "choice"\nlabels = ["no reading"]\nmissing = true', "the label no reading is there"),
+        ],
+    )
+    def test_is_refused_with_a_reason(self, fields: str, text: str):
+        with pytest.raises(DefinitionError, match=text):
+            parse(of_another_type(fields)).payload()

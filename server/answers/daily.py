@@ -13,6 +13,7 @@ from ..estimate.detector import FEWEST_DAYS, Scan, scan
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import EstimateError
 from ..store.store import Version
+from ..wire.experiments import value_count
 from .periods import day_of, of_whole_days
 from .query import Selected
 
@@ -50,7 +51,7 @@ class Series:
 
     def scan_linear(self, weights: Weights, questions: int) -> tuple[Scan, LinearDays | None]:
         """Scan a linear statistic or a ratio; the scan has no changes where days do not tell it."""
-        series = self.counts.series(weights)
+        series = self.counts.series(_among_readings(self.counts, weights))
         return scan(lambda _: series, self.days, questions, self.elapsed), series
 
 
@@ -133,10 +134,27 @@ def scan_quantile(
 
     def days_from(start: int) -> LinearDays | None:
         bins = edge(start)
-        return None if bins is None else series.counts.series(lambda of: below_edge(of, bins))
+        if bins is None:
+            return None
+        return series.counts.series(_among_readings(series.counts, lambda of: below_edge(of, bins)))
 
     result = scan(days_from, series.days, questions, series.elapsed)
     return result, edge(result.start)
+
+
+def _among_readings(counts: DayCounts, weights: Weights) -> Weights:
+    """Return weights of the same share or mean among devices with a reading, if a version sets `missing`."""
+    if all(value_count(of.experiment) == of.experiment.domain for of in counts.versions):
+        return weights
+
+    def ratio(experiment: Experiment) -> Floats:
+        count = value_count(experiment)
+        sides = np.zeros((experiment.domain, 2))
+        sides[:count, :1] = weights(experiment)[:count]
+        sides[:count, 1] = 1
+        return sides
+
+    return ratio
 
 
 def below_edge(experiment: Experiment, bins: int) -> Floats:

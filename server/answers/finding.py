@@ -37,6 +37,7 @@ from ..experiments.asks import Ask, asks_of
 from ..experiments.units import bin_edges, index_names, parse_range
 from ..mechanisms.views.factors import parts_of
 from ..plain_text import visible
+from ..wire.experiments import value_count
 from ..words import answers as words
 from ..words import findings as sentences
 from ..words.numbers import ENGLISH, Numbers, counted
@@ -327,7 +328,7 @@ class _Asker:
         total, experiment = 0, self.whole.newest.experiment
         for ask in self.questions:
             if ask.kind == "most common":
-                total += experiment.domain
+                total += value_count(experiment)
             elif ask.kind == "pair":
                 cases = 2 if len(ask.given) == 2 else len(_cases(experiment, ask))
                 total += cases + math.comb(cases, 2)
@@ -681,7 +682,9 @@ def _needed(of: FleetEstimate, ask: Ask, target: float, width: float) -> int | N
     if the mechanism's own variance is not known: of few reports it is noise.
     """
     experiment, answer = of.experiment, _needed_for(of, ask)
-    if answer is None:
+    if (
+        answer is None or value_count(experiment) < experiment.domain
+    ):  # a ratio's variance is not planned here
         return math.ceil(of.reports * (width / 2 / target) ** 2) if math.isfinite(width) else None
     target *= 1 if isinstance(answer, RangeShare) else experiment.domain
     population = likely_population(of.estimates) if of.reports >= _FEWEST_KNOWN else None

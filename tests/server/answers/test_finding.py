@@ -356,6 +356,39 @@ def store_shapes() -> dict[str, tuple[bytes, dict[str, int], Any, str]]:
     return shapes
 
 
+class TestMissingReadings:
+    """Sensors fail in 10% of devices, from day 15 on in 40%; the others stay the same."""
+
+    def filled(self, store: Store, payload: bytes, shares: np.ndarray, **how: Any):
+        def of(day: int) -> np.ndarray:
+            missing = 0.1 if day < 15 else 0.4
+            return np.append((1 - missing) * shares, missing)
+
+        population = {day: of(i) for i, day in enumerate(days(30))}
+        fill(store, "home", payload, dict.fromkeys(days(30), 4000), population, **how)
+
+    def test_failing_sensors_are_no_change(self, store: Store):
+        payload = number_json(
+            15, name="room", low=0, high=15_000, epsilon=2_000_000, mechanism="hh", fanout=4, cells=[4, 16],
+            missing=1,
+        )  # fmt: skip
+        shares = room(8)[:15] / room(8)[:15].sum()
+        self.filled(store, payload, shares, unit="°C", asked="9:\nmedian\nmean")
+        for finding in findings(store, "room").findings:
+            assert finding.direction == "none", finding.sentence
+        share, median, mean = findings(store, "room").findings
+        assert share.value == pytest.approx(shares[9:].sum(), abs=0.05)
+        assert mean.value == pytest.approx(float(shares @ (np.arange(15) + 0.5)), abs=0.5)
+        assert median.value == pytest.approx(8.5, abs=1)
+
+    def test_yes_or_no_is_among_those_with_a_reading(self, store: Store):
+        payload = experiment_json(name="door", epsilon=2_000_000, mechanism="grr", missing=1)
+        self.filled(store, payload, np.array([0.7, 0.3]))
+        finding = only(store, "door")
+        assert finding.direction == "none"
+        assert finding.value == pytest.approx(0.3, abs=0.04)
+
+
 class TestInterfaces:
     @pytest.mark.parametrize("shape", store_shapes())
     def test_all_show_the_same_sentence(self, store: Store, shape: str):

@@ -70,14 +70,13 @@ def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
         return f"{with_unit} ({low} to {high})" if low != high else f"{value} {unit}".rstrip()
     low, value, high = (100 * min(max(x, 0.0), 1.0) for x in (of.low, of.value, of.high))
     places = _share_places(low, high)
-    lowest, highest = _round_down(low, places), _round_up(high, places)  # never rounded into the interval
+    lowest, highest = round(low, places), round(high, places)
     if lowest <= 0 and highest >= 100:
         return "any share of devices"
     if lowest <= 0:
         return f"fewer than {_percent(_bound(high), write)} of devices"
     if highest >= 100:
         return f"more than {_percent(100 - _bound(100 - low), write)} of devices"
-    value = min(max(round(value, places), lowest), highest)
     ends = f"{write.number(lowest, places)} to {write.percent(highest / 100, places)}"
     return f"{write.percent(value / 100, places)} of devices ({ends})"
 
@@ -110,14 +109,6 @@ def _bound(percent: float) -> float:
 
 def _percent(percent: float, write: Numbers) -> str:
     return write.percent(percent / 100, 0 if percent == round(percent) else 1)
-
-
-def _round_down(percent: float, places: int) -> float:
-    return math.floor(percent * 10**places + 1e-9) / 10**places
-
-
-def _round_up(percent: float, places: int) -> float:
-    return math.ceil(percent * 10**places - 1e-9) / 10**places
 
 
 def size(amount: float, unit: str | None, write: Numbers = ENGLISH) -> str:

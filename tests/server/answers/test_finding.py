@@ -148,7 +148,7 @@ class TestAmount:
         [
             (0.19, 0.18, 0.20, "19% of devices (18 to 20%)"),
             (0.235, 0.17, 0.30, "24% of devices (17 to 30%)"),
-            (0.052, 0.031, 0.072, "5% of devices (3 to 8%)"),
+            (0.052, 0.031, 0.072, "5% of devices (3 to 7%)"),
             (0.0412, 0.0411, 0.0413, "4.12% of devices (4.11 to 4.13%)"),
             (0.02, -0.03, 0.068, "fewer than 7% of devices"),
             (0.0, -0.001, 0.0, "fewer than 0.1% of devices"),

@@ -374,14 +374,14 @@ class _Asker:
 
     def _of_label(self, ask: Ask, of: FleetEstimate) -> Finding:
         """Return which label is the most common, or which ones may be."""
-        at = int(np.argmax(of.frequencies))
+        first = leaders(of.estimates)
+        at = first.indices[0] if first.indices else int(np.argmax(of.frequencies))
         names = [visible(name) for name in index_names(of.experiment)]
         share = replace(ask, text=index_names(of.experiment)[at], kind="share")
         row, _ = _row(share, of)
         none = Finding(ask.text, "Most common", "", period=self._period)
         if _width(row) > WIDEST:
             return replace(none, sentence=self._too_few(of, share, _width(row), 1.0, None))
-        first = leaders(of.estimates)
         named = [words.begun(names[i]) if i == at else names[i] for i in first.indices]
         text = sentences.leading(named, first.chance, sentences.amount(row, None, self.write))
         none = replace(none, title=words.begun(names[at]), sentence=text)

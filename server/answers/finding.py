@@ -370,7 +370,7 @@ class _Asker:
             return replace(none, sentence=self._too_few(of, ask, _width(row), scale, unit))
         head = f"{title}: {sentences.amount(row, unit, self.write)}"
         answer = _answer(ask)
-        return self._told(replace(none, sentence=head), row, unit, answer, lambda one: _row(ask, one)[0])
+        return self._complete(replace(none, sentence=head), row, unit, answer, lambda one: _row(ask, one)[0])
 
     def _of_label(self, ask: Ask, of: FleetEstimate) -> Finding:
         """Return which label is the most common, or which ones may be."""
@@ -385,24 +385,24 @@ class _Asker:
         named = [words.begun(names[i]) if i == at else names[i] for i in first.indices]
         text = sentences.leading(named, first.chance, sentences.amount(row, None, self.write))
         none = replace(none, title=words.begun(names[at]), sentence=text)
-        return self._told(none, row, None, _answer(share), lambda one: _row(share, one)[0])
+        return self._complete(none, row, None, _answer(share), lambda one: _row(share, one)[0])
 
-    def _told(
+    def _complete(
         self,
-        known: Finding,
+        head: Finding,
         row: Row,
         unit: str | None,
         answer: _Answer | None,
         again: Callable[[FleetEstimate], Row],
     ) -> Finding:
-        """Return the finding with its value, dates and changes; known: its sentence begins with the value."""
+        """Return the finding with its value, dates and changes; head: its sentence begins with the value."""
         when = f", {self._dates}" if self._dates else ""
-        told = replace(known, value=row.value, low=row.low, high=row.high)
-        told = replace(told, sentence=f"{known.sentence}{when}.")
-        told = self._with_change(told, row, unit, answer)
-        return replace(told, series=self._series(again)) if self.wants_series else told
+        finding = replace(head, value=row.value, low=row.low, high=row.high)
+        finding = replace(finding, sentence=f"{head.sentence}{when}.")
+        finding = self._with_change(finding, row, unit, answer)
+        return replace(finding, series=self._series(again)) if self.wants_series else finding
 
-    def _with_change(self, told: Finding, row: Row, unit: str | None, answer: _Answer | None) -> Finding:
+    def _with_change(self, finding: Finding, row: Row, unit: str | None, answer: _Answer | None) -> Finding:
         """Return a finding whose sentence also says whether the answer changed, as far as that is known."""
         outcome = self._scan(answer)
         if (change := outcome.change) is not None:
@@ -418,14 +418,14 @@ class _Asker:
                 sentences.size(change.size, unit, self.write),
                 self.write,
             )
-            return replace(told, sentence=f"{told.sentence} {text}", change=change)
+            return replace(finding, sentence=f"{finding.sentence} {text}", change=change)
         since, detectable = outcome.since, outcome.detectable
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(self.whole.newest.experiment)))
         if since is None or detectable is None or detectable > WIDEST * scale:
-            return told
+            return finding
         size = sentences.size(detectable, unit, self.write)
         text = sentences.unchanged(sentences.day(since, self._facts.at, self.write), size)
-        return replace(told, sentence=f"{told.sentence} {text}", since=since, detectable=detectable)
+        return replace(finding, sentence=f"{finding.sentence} {text}", since=since, detectable=detectable)
 
     def change_sentence(self, ask: Ask) -> str:
         """Return whether the answer of a question changed, or "" if that is not known."""
@@ -434,8 +434,8 @@ class _Asker:
         except HushmoteError:
             return ""
         unit = None if quantity == "share" else self.unit
-        known = Finding(ask.text, ask.text, "", period=self._period)
-        return self._with_change(known, row, unit, _answer(ask)).sentence.strip()
+        empty = Finding(ask.text, ask.text, "", period=self._period)
+        return self._with_change(empty, row, unit, _answer(ask)).sentence.strip()
 
     def _scan(self, answer: _Answer | None) -> _Outcome:
         """Scan the completed days, unless that was done since the last of them ended."""
@@ -521,9 +521,9 @@ class _Asker:
         differs = chance < 1 - CONFIDENCE
         named = [(one.name, one) for one in both.rows]
         text = sentences.pair(named, title, unit, self._dates, chance if differs else 1.0, self.write)
-        told = {"value": row.value, "low": row.low, "high": row.high}
+        ends = {"value": row.value, "low": row.low, "high": row.high}
         finding = replace(
-            none, title=row.name, sentence=text, quantity=less.quantity, unit=unit or "", **told
+            none, title=row.name, sentence=text, quantity=less.quantity, unit=unit or "", **ends
         )
         finding = self._with_case_change(finding, ask, cases, both.rows, unit)
         if not self.wants_series:
@@ -533,7 +533,7 @@ class _Asker:
         )
 
     def _with_case_change(
-        self, told: Finding, ask: Ask, cases: Sequence[str], rows: Sequence[Row], unit: str | None
+        self, finding: Finding, ask: Ask, cases: Sequence[str], rows: Sequence[Row], unit: str | None
     ) -> Finding:
         """Return a pair's finding with the last change of one of its cases."""
         answers = [_Answer(("given", ask.of, case), _conditional(ask.of, case)) for case in cases]
@@ -541,15 +541,15 @@ class _Asker:
         changed = [(scan.change.since, i) for i, scan in enumerate(scans) if scan.change is not None]
         if changed:
             _, last = max(changed)
-            one = self._with_change(replace(told, sentence=""), rows[last], unit, answers[last])
+            one = self._with_change(replace(finding, sentence=""), rows[last], unit, answers[last])
             text = one.sentence.strip()
-            sentence = f"{told.sentence} With {cases[last]}: {text[:1].lower()}{text[1:]}"
-            return replace(told, sentence=sentence, change=one.change)
+            sentence = f"{finding.sentence} With {cases[last]}: {text[:1].lower()}{text[1:]}"
+            return replace(finding, sentence=sentence, change=one.change)
         days = [scan.since for scan in scans if scan.since is not None]
         if len(days) < len(scans):
-            return told
+            return finding
         text = sentences.unchanged(sentences.day(max(days), self._facts.at, self.write), "")
-        return replace(told, sentence=f"{told.sentence} {text}", since=max(days))
+        return replace(finding, sentence=f"{finding.sentence} {text}", since=max(days))
 
 
 @dataclass(frozen=True)

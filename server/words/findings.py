@@ -179,11 +179,11 @@ def pair(
 
     chance: of a false alarm; 1 if they need not differ.
     """
-    told = "; ".join(
+    texts = "; ".join(
         f"{amount(row, unit, write).replace(' of devices', '')} with {name}" for name, row in cases
     )
     verdict = f"They differ ({certainty(chance, write)})" if chance < 1 else "They may be the same"
-    return f"{of}: {told}{f', {when}' if when else ''}. {verdict}."
+    return f"{of}: {texts}{f', {when}' if when else ''}. {verdict}."
 
 
 def compared(

@@ -146,9 +146,3 @@ def test_each_shipped_file_is_at_most_1500_bytes_compiled():
     paths = [*board_files.shipped().values(), ROOT / "device" / "ldp_p256.py"]
     sizes = {path.name: len(compile_mpy(path, ARMV6M, path.name)) for path in paths}
     assert {name: size for name, size in sizes.items() if size > 1500} == {}
-
-
-def test_the_core_keeps_its_limits():
-    core = ROOT / "device" / "ldp_client.py"
-    assert len(core.read_text().splitlines()) <= 1000
-    assert len(compile_mpy(core, ARMV6M, core.name)) <= 11_264

@@ -214,9 +214,13 @@ def compared(facts: Facts, answers: Answers, question: EstimateQuestion) -> str:
     table = next((one for one in answers if one.kind == "change" and one.rows), None)
     if table is None or question.against is None:
         return ""
-    # Of a histogram nobody asked for a row: the one that is surest to have changed is told.
+    names = [quantile_name(q) for q in question.quantiles[:1] if not question.ranges]
+    if names:
+        table = next((one for one in answers if any(row.name in names for row in one.rows)), table)
     rows = [row for row in table.rows if isinstance(row, ChangeRow)]
-    row = rows[0] if question.ranges else min(rows, key=lambda one: one.p)
+    named = [row for row in rows if row.name in names]
+    # Of a histogram nobody chose a row: the one that is surest to have changed is the first sentence.
+    row = named[0] if named else rows[0] if question.ranges else min(rows, key=lambda one: one.p)
     one_fleet = question.against.fleet == question.selection.fleet
     sides = [
         (question.against, question.before),
@@ -249,7 +253,8 @@ def _completed(facts: Facts, question: EstimateQuestion) -> EstimateQuestion:
     given = question.ranges or question.quantiles or question.cdf or question.rows
     if question.against is None or given or newest.experiment.type in ("pair", "text"):
         return question
-    asks = asks_of(newest.experiment, newest.asked.splitlines()) if newest.asked else ()
+    own = newest.asked or newest.experiment.type == "bool"
+    asks = asks_of(newest.experiment, newest.asked.splitlines()) if own else ()
     ranges = tuple(one.text for one in asks if one.kind == "share")
     return replace(
         question, ranges=ranges, quantiles=tuple(one.level for one in asks if one.kind == "quantile")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...device.ldp_client import Experiment
 from .. import special
 from ..arrays import Floats
 from ..errors import HushmoteError
@@ -33,6 +34,7 @@ from ..estimate.reports_needed import (
     rounded_target,
 )
 from ..estimate.statistic import EstimateError
+from ..experiments.asking import answers_of
 from ..experiments.asks import Ask, asks_of
 from ..experiments.units import bin_edges, index_names, parse_range
 from ..mechanisms.views.factors import parts_of
@@ -46,7 +48,7 @@ from .daily import Series, below_edge, scan_quantile, series_of
 from .fleet_estimate import FleetEstimate
 from .periods import Period, completed, day_of, of_whole_days, period_of, start_of, usual
 from .query import Facts, Selected, Selection, version_key
-from .rows import CONFIDENCE, WIDEST, DifferenceRow, Quantity, Row, TrendRow
+from .rows import CONFIDENCE, WIDEST, CandidateRow, DifferenceRow, Quantity, Row, TrendRow
 from .windows import end_of
 
 _MOST_POINTS = 30  # of a series
@@ -55,6 +57,8 @@ _RECENT_DAYS = 28  # a change is news for so long
 _MOST_VALUES = 1 << 16  # of an experiment whose days are scanned
 _SILENT_WINDOWS = 2  # without a report, after which the last one is dated
 
+_SAME_VALUES = ("type", "domain", "low", "high", "labels", "missing")
+
 Direction = Literal["up", "down", "none", ""]
 
 
@@ -62,20 +66,26 @@ Direction = Literal["up", "down", "none", ""]
 class FindingChange:
     """A change of the answer.
 
-    since      the first day after it
-    before     the value before it, back to the change before
+    since      the earliest day that it may have come on; all days before it are before the change
+    settled    the latest one; all days from it on are after the change
+    before     the value before it, since the previous change
+    after      the value after it
     size       by how much it changed, with its interval low to high
     chance     that a year of looks at an unchanging fleet shows as clear a change
-    windows    those that `before` rests on
+    earlier    the day of the previous change, or None
+    windows    those that `before` rests on, and those of `after`
     """
 
     since: datetime.date
+    settled: datetime.date
     before: float
+    after: float
     size: float
     low: float
     high: float
     chance: float
-    windows: tuple[str, ...] = field(default=(), repr=False)
+    earlier: datetime.date | None = None
+    windows: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -138,7 +148,9 @@ class Finding:
             "change": change
             and {
                 "since": change.since.isoformat(),
+                "settled": change.settled.isoformat(),
                 "before": change.before,
+                "after": change.after,
                 "size": change.size,
                 "low": change.low,
                 "high": change.high,
@@ -171,8 +183,8 @@ class Findings:
     @property
     def histograms(self) -> tuple[tuple[str, ...], ...]:
         """The sums of windows that the sentence tells of, besides `windows`."""
-        changes = (one.change for one in self.findings)
-        return tuple(dict.fromkeys(change.windows for change in changes if change and change.windows))
+        changes = [one.change for one in self.findings if one.change]
+        return tuple(dict.fromkeys(windows for change in changes for windows in change.windows if windows))
 
     def __str__(self) -> str:
         return self.sentence
@@ -212,8 +224,8 @@ def find(
     findings = tuple(asker.finding(ask) for ask in questions)
     enough = any(one.enough for one in findings)
     parts = [one.sentence for one in findings if one.enough or not enough]
-    if silent_since := _silent_since(there, facts.at):
-        parts.append(sentences.last_report(silent_since, facts.at, write))
+    if last := _silent_since(there, facts.at):
+        parts.append(sentences.last_report(last, facts.at, write))
     name, purpose, sentence = selection.experiment, visible(newest.purpose), " ".join(dict.fromkeys(parts))
     return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, sentence)
 
@@ -245,12 +257,14 @@ def _subject(ask: Ask) -> tuple[object, ...]:
     return ask.kind, ask.level, ask.text if ask.kind in ("share", "pair") else ""
 
 
-def _silent_since(there: Sequence[str], at: datetime.datetime) -> datetime.date | None:
-    """Return the day of the last report if no report has come for some windows since."""
-    end, start = (end_of(there[-1]), start_of(there[-1])) if there else (None, None)
-    if end is None or start is None or at - end < _SILENT_WINDOWS * (end - start):
+def _silent_since(there: Sequence[str], at: datetime.datetime) -> Period | None:
+    """Return the window of the last report if no report has come for some windows since."""
+    ends = [(end, window) for window in there if (end := end_of(window))]
+    if not ends or len(ends) < len(there):  # one window has no end
         return None
-    return start.date()
+    end, newest = max(ends)
+    last = period_of([newest])
+    return last if last and at - end >= _SILENT_WINDOWS * (end - last.begin) else None
 
 
 def reports_a_day(windows: Sequence[str], reports: int, at: datetime.datetime) -> float:
@@ -319,8 +333,15 @@ class _Asker:
         return sentences.dates(self._period, self._facts.at, self.write)
 
     @cached_property
+    def _scanned_versions(self) -> Selected:
+        """The versions that count the same values as the newest one, so that their days make one series."""
+        newest = self.whole.newest.experiment
+        same = tuple(v for v in self.whole.versions if _is_comparable(v.experiment, newest))
+        return replace(self.whole, versions=same)
+
+    @cached_property
     def _days(self) -> Series | None:
-        return series_of(self.whole)
+        return series_of(self._scanned_versions)
 
     @cached_property
     def _comparisons(self) -> int:
@@ -342,8 +363,13 @@ class _Asker:
         windows = self.chosen.selection.windows
         try:
             of = self._estimate(windows)
-        except EstimateError:  # fewer than 2 reports, or versions that do not go together
+        except EstimateError as e:  # fewer than 2 reports, or versions that cannot be pooled
             reports = self.chosen.reports if windows else 0
+            erased = sum(v.erased for v in self.whole.versions)
+            if reports >= 2:
+                return replace(none, sentence=words.begun(f"{visible(str(e))}."))
+            if erased and not reports:
+                return replace(none, sentence=sentences.all_erased(erased, self.write))
             return replace(none, sentence=words.too_few(reports, self.write))
         try:
             if ask.kind == "pair":
@@ -357,7 +383,8 @@ class _Asker:
         return FleetEstimate(selected.estimate(), "", self.unit, CONFIDENCE, None, selected.sources)
 
     def _pooled(self, windows: Sequence[str]) -> Estimates:
-        return self._estimate(windows).estimates
+        versions = self._scanned_versions
+        return replace(versions, selection=replace(versions.selection, windows=tuple(windows))).estimate()
 
     def _of_value(self, ask: Ask, of: FleetEstimate) -> Finding:
         row, quantity = _row(ask, of)
@@ -367,7 +394,12 @@ class _Asker:
         none = Finding(ask.text, title, "", quantity=quantity, unit=unit or "", period=self._period)
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(of.experiment)))
         if _width(row) > WIDEST * scale:
-            return replace(none, sentence=self._too_few(of, ask, _width(row), scale, unit))
+            return replace(none, sentence=self._too_few(of, ask, title, _width(row), scale, unit))
+        if ask.kind == "named":
+            if isinstance(row, CandidateRow) and (row.p_adjusted or 0.0) >= 1 - CONFIDENCE:
+                text = f"None of the {len(ask.texts)} listed texts stands out yet."
+                return replace(none, title="Listed texts", sentence=text)
+            title = f"Most common of the {len(ask.texts)} listed texts is {visible(row.name)}"
         head = f"{title}: {sentences.amount(row, unit, self.write)}"
         answer = _answer(ask)
         return self._complete(replace(none, sentence=head), row, unit, answer, lambda one: _row(ask, one)[0])
@@ -381,11 +413,12 @@ class _Asker:
         row, _ = _row(share, of)
         none = Finding(ask.text, "Most common", "", period=self._period)
         if _width(row) > WIDEST:
-            return replace(none, sentence=self._too_few(of, share, _width(row), 1.0, None))
-        named = [words.begun(names[i]) if i == at else names[i] for i in first.indices]
+            return replace(none, sentence=self._too_few(of, share, "Most common", _width(row), 1.0, None))
+        named = [names[i] for i in first.indices]
         text = sentences.leading(named, first.chance, sentences.amount(row, None, self.write))
         none = replace(none, title=words.begun(names[at]), sentence=text)
-        return self._complete(none, row, None, _answer(share), lambda one: _row(share, one)[0])
+        answer = _answer(share) if first.one_leads else None
+        return self._complete(none, row, None, answer, lambda one: _row(share, one)[0])
 
     def _complete(
         self,
@@ -406,18 +439,7 @@ class _Asker:
         """Return a finding whose sentence also says whether the answer changed, as far as that is known."""
         outcome = self._scan(answer)
         if (change := outcome.change) is not None:
-            day = sentences.day(change.since, self._facts.at, self.write)
-            shown = self._period is None or self._period.last_day >= change.since
-            agrees = shown and (row.value - change.before) * change.size > 0
-            text = sentences.moved(
-                change.size,
-                sentences.level(change.before, row, unit, self.write),
-                sentences.level(row.value, row, unit, self.write) if agrees else "",
-                day,
-                change.chance,
-                sentences.size(change.size, unit, self.write),
-                self.write,
-            )
+            text = self._change_text(change, row, unit)
             return replace(finding, sentence=f"{finding.sentence} {text}", change=change)
         since, detectable = outcome.since, outcome.detectable
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(self.whole.newest.experiment)))
@@ -426,6 +448,25 @@ class _Asker:
         size = sentences.size(detectable, unit, self.write)
         text = sentences.unchanged(sentences.day(since, self._facts.at, self.write), size)
         return replace(finding, sentence=f"{finding.sentence} {text}", since=since, detectable=detectable)
+
+    def _change_text(self, change: FindingChange, row: Row, unit: str | None) -> str:
+        """Return a change in a sentence, with the value after it if the period also has days before it."""
+        at, write = self._facts.at, self.write
+        day = sentences.day(change.since, at, write)
+        sure = sentences.certainty(change.chance, write)
+        size = sentences.size(change.size, unit, write)
+        before, after = (sentences.level(x, row, unit, write) for x in (change.before, change.after))
+        if before == after or (change.after - change.before) * change.size <= 0:
+            return sentences.moved_by(change.size, size, day, sure)
+        begun = self._period is not None and self._period.first_day >= change.settled
+        later = "" if begun else f" to {after} since {sentences.day(change.settled, at, write)}"
+        if change.earlier is None:
+            when = f" before {day}"
+        else:
+            length = datetime.timedelta(days=1)
+            when = f", {write.days(change.earlier, max(change.since - length, change.earlier), False)}"
+        comma = "," if later and change.earlier else ""
+        return sentences.moved(change.size, f"{before}{when}{comma}{later}", sure)
 
     def change_sentence(self, ask: Ask) -> str:
         """Return whether the answer of a question changed, or "" if that is not known."""
@@ -441,11 +482,15 @@ class _Asker:
         """Scan the completed days, unless that was done since the last of them ended."""
         if answer is None or max(v.experiment.domain for v in self.whole.versions) > _MOST_VALUES:
             return _NOT_SCANNED
-        facts, there = self._facts, self.whole.there
+        facts, there = self._facts, self._scanned_versions.there
         windows = tuple((w, *there[w].items()) for w in of_whole_days(tuple(there), facts.at))
-        made_of, left_out = tuple(map(version_key, self.whole.versions)), facts.store.interrupted_days()
-        key = facts.store, made_of, windows, left_out, answer.subject, self._comparisons
-        return facts.kept.result(key, lambda: self._scanned(answer))
+        versions = tuple(map(version_key, self._scanned_versions.versions))
+        left_out = facts.store.interrupted_days()
+        key = facts.store, versions, windows, left_out, answer.subject, self._comparisons
+        try:
+            return facts.kept.result(key, lambda: self._scanned(answer))
+        except HushmoteError:  # some days do not tell it: the value stands without a change
+            return _NOT_SCANNED
 
     def _scanned(self, answer: _Answer) -> _Outcome:
         days = self._days
@@ -457,7 +502,7 @@ class _Asker:
         else:
             scan, series = days.scan_linear(answer.weights, self._comparisons)
             scale = _LinearScale(days, series)
-        if scan.changes and days.days - scan.changes[-1].first <= _RECENT_DAYS:
+        if scan.changes and days.days - scan.changes[-1].last <= _RECENT_DAYS:
             return _Outcome(change=scale.change(scan))
         if scan.detectable is None:
             return _NOT_SCANNED
@@ -470,7 +515,9 @@ class _Asker:
             return words.begun(words.bins(row.lower, row.upper, ends, self.unit, self.write))
         return words.begun(visible(row.name))
 
-    def _too_few(self, of: FleetEstimate, ask: Ask, width: float, scale: float, unit: str | None) -> str:
+    def _too_few(
+        self, of: FleetEstimate, ask: Ask, title: str, width: float, scale: float, unit: str | None
+    ) -> str:
         half, reports = rounded_target(scale), of.reports
         needed = _needed(of, ask, half / scale, width / scale)
         size, noun = (100 * half, "points") if unit is None else (half, unit)
@@ -482,8 +529,9 @@ class _Asker:
         else:
             when = f"in {counted(period.units, 'day' if period.is_days else 'hour', self.write)}"
             days = period.units if period.is_days else 1
-        a_day = reports_a_day(windows, reports, at)
-        return sentences.too_few(reports, needed, target, when, a_day, days, at, self.write)
+        a_day = 0.0 if _silent_since(there, at) else reports_a_day(windows, reports, at)
+        text = sentences.too_few(reports, needed, target, when, a_day, days, at, self.write)
+        return f"{title}: {text}" if len(self.questions) > 1 else text
 
     def _series(self, row_of: Callable[[FleetEstimate], Row]) -> tuple[TrendRow, ...]:
         """Return the answer in each completed window, or in each few of them if they are many."""
@@ -492,7 +540,7 @@ class _Asker:
         for first in range(0, len(windows), each or 1):
             try:
                 row = row_of(of := self._estimate(windows[first : first + each]))
-            except EstimateError:  # too few reports there
+            except HushmoteError:  # too few reports there, or an older version without the answer
                 continue
             ends = {"window": windows[first], "reports": of.reports}
             rows.append(TrendRow(row.name, row.value, row.low, row.high, **ends))
@@ -508,7 +556,7 @@ class _Asker:
             clear = sorted((r for r in table.rows if not share or _width(r) <= WIDEST), key=lambda r: r.value)
             if len(clear) < 2:
                 second = sorted(map(_width, table.rows))[1] if share and len(table.rows) > 1 else math.inf
-                return replace(none, sentence=self._too_few(of, ask, second, 1.0, None))
+                return replace(none, sentence=self._too_few(of, ask, ask.text, second, 1.0, None))
             cases = (clear[-1].name, clear[0].name)
         both, less = of.pairs.difference(ask.of, *cases)
         (row,) = less.rows
@@ -552,6 +600,16 @@ class _Asker:
         return replace(finding, sentence=f"{finding.sentence} {text}", since=max(days))
 
 
+def _is_comparable(version: Experiment, newest: Experiment) -> bool:
+    """Return whether a version counts the same values as the newest one, and answers the same."""
+    same = all(getattr(version, name) == getattr(newest, name) for name in _SAME_VALUES)
+    parts = [
+        [(part.name, *(getattr(part, name) for name in _SAME_VALUES)) for part in parts_of(of)]
+        for of in (version, newest)
+    ]
+    return same and parts[0] == parts[1] and answers_of(version) >= answers_of(newest)
+
+
 @dataclass(frozen=True)
 class _LinearScale:
     """Turns a scan of a share, mean or ratio into changes of the same."""
@@ -561,10 +619,11 @@ class _LinearScale:
 
     def change(self, scan: Scan) -> FindingChange:
         last, start = scan.changes[-1], _start_of_last(scan)
-        before = self.series.level(start, last.first) if self.series else None
-        windows = self.days.windows_of(start, last.first)
-        since = self.days.day(last.first)
-        return FindingChange(since, before or 0.0, last.size, last.low, last.high, last.chance, windows)
+        before, after = (
+            (self.series.level(*days) if self.series else None) or 0.0
+            for days in ((start, last.first), (last.last, self.days.days))
+        )
+        return _change_of(self.days, scan, before, after, (last.size, last.low, last.high))
 
     def detectable(self, scan: Scan) -> float | None:
         return scan.detectable
@@ -581,18 +640,29 @@ class _QuantileScale:
 
     def change(self, scan: Scan) -> FindingChange | None:
         last, start = scan.changes[-1], _start_of_last(scan)
-        windows = self.days.windows_of(start, last.first)
-        before = self.pooled(windows)
+        sides = (start, last.first), (last.last, self.days.days)
+        before, after = (self.pooled(self.days.windows_of(*days)) for days in sides)
         edge = int(np.argmin(np.abs(before.cdf()[:-1] - self.level))) + 1
         size, low, high = (_shift(before, edge, step) for step in (last.size, last.high, last.low))
-        value = moments.BinQuantile(before, self.level).value
-        return FindingChange(self.days.day(last.first), value, size, low, high, last.chance, windows)
+        old, new = (moments.BinQuantile(of, self.level).value for of in (before, after))
+        return _change_of(self.days, scan, old, new, (size, low, high))
 
     def detectable(self, scan: Scan) -> float | None:
         if scan.detectable is None or self.edge is None:
             return None
         now = self.pooled(self.days.windows_of(scan.start, self.days.days))
         return max(abs(_shift(now, self.edge, sign * scan.detectable)) for sign in (-1, 1))
+
+
+def _change_of(
+    days: Series, scan: Scan, before: float, after: float, sizes: tuple[float, float, float]
+) -> FindingChange:
+    """Return the last change of a scan; sizes: its size, low and high."""
+    last, start = scan.changes[-1], _start_of_last(scan)
+    windows = days.windows_of(start, last.first), days.windows_of(last.last, days.days)
+    earlier = days.day(start) if len(scan.changes) > 1 else None
+    first, settled = days.day(last.first), days.day(last.last)
+    return FindingChange(first, settled, before, after, *sizes, last.chance, earlier, windows)
 
 
 def _shift(of: Estimates, edge: int, step: float) -> float:
@@ -605,7 +675,7 @@ def _shift(of: Estimates, edge: int, step: float) -> float:
 
 def _start_of_last(scan: Scan) -> int:
     """Return the first day of the scan that reported the last change."""
-    return scan.changes[-2].first if len(scan.changes) > 1 else 0
+    return scan.changes[-2].last if len(scan.changes) > 1 else 0
 
 
 def _answer(ask: Ask) -> _Answer | None:

@@ -80,6 +80,8 @@ def period_of(windows: Sequence[str], wanted: Period | None = None) -> Period | 
         return None
     hourly = any("T" in window for window in windows)
     begin, end = (wanted.begin, wanted.end) if wanted else (min(starts), max(ends))
+    if end.time() == datetime.time() and end - begin > _DAY:  # days, the first one perhaps in part
+        begin = begin.replace(hour=0)
     whole = all(moment.time() == datetime.time() for moment in (begin, end))
     if hourly and not whole:
         return Period(begin, end, round((end - begin).total_seconds() / 3600), len(set(starts)))
@@ -127,6 +129,8 @@ def last(length: str, there: Sequence[str], at: datetime.datetime, before: int =
     """
     if length == ALL and not before:
         return completed(there, at) or tuple(there)
+    if length.endswith("h") and there and not any("T" in window for window in there):
+        raise UsageError(f"reports are counted by the day: name days, as in 1d, not {length}")
     asked = wanted(length, at, before)
     chosen = tuple(w for w in there if (start := start_of(w)) and asked.begin <= start < asked.end)
     if not chosen:

@@ -39,6 +39,7 @@ _TAIL = 1.21  # a boundary c reports _TAIL sqrt(c) exp(-c/2) of constant series 
 _AWAY = 2.58  # standard errors from a reported size to the end of its interval that is away from zero
 _POWER, _MORE_LOOKS = 0.84, 0.2  # 4 of 5 steps are found at _POWER errors above the boundary, or at less:
 # the more days, the more first days and looks can find one
+_PLAUSIBLE = 6.0  # twice the loss of log-likelihood at which a first day no longer fits
 _LEAST_INFORMATION = 1e-9  # of a step, relative to all days' weight: less is a rounding error
 _LEAST_SKEW = 1e-6
 
@@ -73,13 +74,15 @@ class DailyView:
 class DetectedChange:
     """A reported change; days count from 0.
 
-    first   the first day after it
+    first   the earliest first day after it that the days allow; all before it are before the change
+    last    the latest one; all from it on are after the change
     found   the day at whose end it was first reported
     size    the step, with its interval low to high, which excludes 0 and allows for the selection
     chance  of a false alarm at least as clear, within a year, over all questions that share the allowance
     """
 
     first: int
+    last: int
     found: int
     size: float
     low: float
@@ -91,7 +94,7 @@ class DetectedChange:
 class Scan:
     """All changes of a series, and what the current scan could have found.
 
-    start       the day on which the current scan starts: the last change, or the first day
+    start       the day on which the current scan starts: after the last change, or the first day
     days        how many days with an estimate it has seen
     detectable  the step, in the middle of its days, that it would have reported in 4 of 5 cases; None before
                 its first look
@@ -135,7 +138,7 @@ def scan(days_from: Callable[[int], Days | None], count: int, questions: int = 1
             if fit.exceeds(limit):
                 change, stop = _follow(days, start, stop, count, questions, before)
                 changes.append(change)
-                start, before = change.first, 0
+                start, before = change.last, 0
                 days = days_from(start)
                 stop = max(stop, start + FEWEST_DAYS)
                 continue
@@ -153,22 +156,22 @@ def _follow(
     """
     fit = _Fit.of(days, start, found)
     assert fit is not None
-    first = start + 1 + fit.clearest()
-    stop, best = found, fit
-    while stop < min(count, first + FEWEST_DAYS):
+    most, stop, best = found - start - 1, found, fit
+    first, k, last = fit.plausible(most)
+    while stop < min(count, start + 1 + last + FEWEST_DAYS):
         stop += 1
         later = _Fit.of(days, start, stop)
         if later is not None:
             best = later
-            first = start + 1 + best.clearest(found - start - 1)
-    k = first - start - 1
+            first, k, last = best.plausible(most)
     limit = boundary(best.days + before, questions)
     size, error = best.step(k)
     clear = max(abs(fit.z).max(), abs(best.z[k]))
     ends = sorted((size - math.copysign(limit * error, size), size + math.copysign(_AWAY * error, size)))
     low, high = (max(ends[0], 0.0), ends[1]) if size > 0 else (ends[0], min(ends[1], 0.0))
     chance = false_alarm_chance(clear, fit.days + before, questions)
-    return DetectedChange(first, found - 1, (low + high) / 2, low, high, chance), stop
+    first, last = start + 1 + first, start + 1 + last
+    return DetectedChange(first, last, found - 1, (low + high) / 2, low, high, chance), stop
 
 
 def _finish(
@@ -253,10 +256,14 @@ class _Fit:
         skew = np.divide(cubes, scale, out=np.zeros_like(cubes), where=scale > 0)
         return np.copysign(_without_skew(np.abs(self.raw), skew), self.raw)
 
-    def clearest(self, most: int | None = None) -> int:
-        """Return the k, less 1, of the largest step, among the first so many; of equal ones the last."""
+    def plausible(self, most: int) -> tuple[int, int, int]:
+        """Return the earliest, the clearest and the latest k, less 1, of a step, among the first `most`.
+
+        Plausible are those whose z² is within _PLAUSIBLE of the largest: in few days many fit equally well.
+        """
         z = np.abs(self.z[:most])
-        return len(z) - 1 - int(np.argmax(z[::-1]))
+        fitting = np.flatnonzero(z**2 >= z.max() ** 2 - _PLAUSIBLE)
+        return int(fitting[0]), int(np.argmax(z)), int(fitting[-1])
 
     def step(self, k: int) -> tuple[float, float]:
         """Return a step and its standard error."""

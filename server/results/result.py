@@ -144,9 +144,10 @@ def result_of(
 ) -> Result:
     """What an experiment has learned over its newest completed days, at a time (UTC); its versions pooled.
 
-    live: over the running window too; then no ε of the histogram holds. newest: over so many of the newest
-    windows in their place. facts: of this store, where several experiments of a fleet are asked for. Fewer
-    than 2 reports, or versions that do not go together, give a document without statistics and with a note.
+    live: over the running window too while none has ended; then no ε of the histogram holds. newest: over so
+    many of the newest windows in their place. facts: of this store, where several experiments of a fleet are
+    asked for. Fewer than 2 reports, or versions that do not go together, give a document without statistics
+    and with a note.
     Raises UsageError where the fleet or the experiment is not there, and StoreError.
     """
     facts = replace(facts, at=at) if facts else Facts(store, at)
@@ -190,9 +191,8 @@ def result_of(
 
 
 def _newest_days(seen: Sequence[str], at: datetime.datetime) -> Sequence[str]:
-    """Return the windows of the newest completed days, and those that run."""
-    first = min(usual(tuple(seen), at), default="")
-    return [window for window in seen if window >= first]
+    """Return the windows of the newest completed days, or those that run before any has ended."""
+    return usual(tuple(seen), at)
 
 
 def _nothing_shown(whole: Selected) -> Epsilons:

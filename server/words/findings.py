@@ -39,15 +39,23 @@ def dates(period: Span | None, now: datetime.datetime, write: Numbers = ENGLISH)
     """
     if period is None:
         return ""
-    year = {period.first_day.year, period.last_day.year} != {now.year}
-    text = write.days(period.first_day, period.last_day, year)
-    if not period.is_days:
-        end = period.end if period.first_day == period.last_day else period.end - datetime.timedelta(hours=1)
-        text = f"{text}, {period.begin:%H:%M} to {'24:00' if not end.hour else f'{end:%H:%M}'} UTC"
+    if period.is_days:
+        year = {period.first_day.year, period.last_day.year} != {now.year}
+        text = write.days(period.first_day, period.last_day, year)
+    else:
+        text = _hours(period, now, write)
     if period.present < period.units:
-        unit = "days" if period.is_days else "hours"
-        text = f"{text} ({period.present} of {period.units} {unit})"
+        text = f"{text} ({period.present} of {period.units} {'days' if period.is_days else 'hours'})"
     return text
+
+
+def _hours(period: Span, now: datetime.datetime, write: Numbers) -> str:
+    """Return a period of hours: "27 Nov, 08:00 to 20:00 UTC", "27 Nov 22:00 to 28 Nov 03:00 UTC"."""
+    first, last = (day(date, now, write) for date in (period.first_day, period.last_day))
+    end = "24:00" if period.last_day < period.end.date() else f"{period.end:%H:%M}"
+    if period.first_day == period.last_day:
+        return f"{first}, {period.begin:%H:%M} to {end} UTC"
+    return f"{first} {period.begin:%H:%M} to {last} {end} UTC"
 
 
 def day(date: datetime.date, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
@@ -74,9 +82,9 @@ def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
     if lowest <= 0 and highest >= 100:
         return "any share of devices"
     if lowest <= 0:
-        return f"fewer than {_percent(_bound(high), write)} of devices"
+        return f"at most {_percent(_bound(high), write)} of devices"
     if highest >= 100:
-        return f"more than {_percent(100 - _bound(100 - low), write)} of devices"
+        return f"at least {_percent(100 - _bound(100 - low), write)} of devices"
     ends = f"{write.number(lowest, places)} to {write.percent(highest / 100, places)}"
     return f"{write.percent(value / 100, places)} of devices ({ends})"
 
@@ -114,7 +122,8 @@ def _percent(percent: float, write: Numbers) -> str:
 def size(amount: float, unit: str | None, write: Numbers = ENGLISH) -> str:
     """Return the size of a change: "12 points", "0.3 °C"."""
     scale, of = scaled(unit)
-    return f"{two_digits(abs(amount) * scale, write)} {of}".rstrip()
+    number = two_digits(abs(amount) * scale, write)
+    return f"{number} {'point' if unit is None and number == '1' else of}".rstrip()
 
 
 def certainty(chance: float, write: Numbers = ENGLISH) -> str:
@@ -122,24 +131,14 @@ def certainty(chance: float, write: Numbers = ENGLISH) -> str:
     return "certain" if chance < CERTAIN else f"about 1 in {two_digits(1 / chance, write)} by chance"
 
 
-def moved(
-    rise: float, before: str, after: str, since: str, chance: float, how_much: str, write: Numbers = ENGLISH
-) -> str:
-    """Return a change in a sentence: "Up from 6% before 8 Nov (certain)."
+def moved(rise: float, levels: str, sure: str) -> str:
+    """Return a change in a sentence: "Up from 6% before 8 Nov (certain)."; rise: only its sign counts."""
+    return f"{'Up' if rise > 0 else 'Down'} from {levels} ({sure})."
 
-    Args:
-        rise: The change; only its sign counts.
-        before: The value before, as text.
-        after: The value that stands in the same sentence, as text, or "" if it contradicts the change.
-        since: The first day after it.
-        chance: Of a false alarm.
-        how_much: The size, as text.
-    """
-    direction = "up" if rise > 0 else "down"
-    sure = certainty(chance, write)
-    if not after or before == after:
-        return f"{begun(direction)} by about {how_much} around {since} ({sure})."
-    return f"{begun(direction)} from {before} before {since} ({sure})."
+
+def moved_by(rise: float, size: str, day: str, sure: str) -> str:
+    """Return a change by its size, where the levels before and after do not show it."""
+    return f"{'Up' if rise > 0 else 'Down'} by about {size} around {day} ({sure})."
 
 
 def unchanged(since: str, detectable: str) -> str:
@@ -160,11 +159,11 @@ def leading(names: Sequence[str], chance: float, first: str) -> str:
     if not names:
         return "No label leads yet"
     if len(names) == 1:
-        return f"{names[0]} is most common: {first}"
+        return f"{begun(names[0])} is most common: {first}"
     listed = " or ".join([", ".join(names[:-1]), names[-1]])
     of_ten = min(9, max(5, math.floor(10 * chance)))
     share = first.partition(" of devices")[0]
-    return f"{listed} is most common ({of_ten} in 10 that it is {names[0]}, at {share})"
+    return f"{begun(listed)} is most common ({of_ten} in 10 that it is {names[0]}, at {share})"
 
 
 def pair(
@@ -182,7 +181,7 @@ def pair(
     texts = "; ".join(
         f"{amount(row, unit, write).replace(' of devices', '')} with {name}" for name, row in cases
     )
-    verdict = f"They differ ({certainty(chance, write)})" if chance < 1 else "They may be the same"
+    verdict = f"They differ ({certainty(chance, write)})" if chance < 1 else "No clear difference yet"
     return f"{of}: {texts}{f', {when}' if when else ''}. {verdict}."
 
 
@@ -208,7 +207,7 @@ def compared(
     texts = f"{name}: {after}, {sides[1]}, compared with {before}, {sides[0]}"
     if by.p_adjusted >= 1 - confidence:
         between = f"{low} to {high} {of}".rstrip()
-        return f"{texts}. The difference ({between}) may be chance."
+        return f"{texts}. No clear difference ({between})."
     ends = sorted((abs(by.low), abs(by.high)))
     low, high = (write.number(x * scale, places) for x in ends)
     direction = "Up" if by.value > 0 else "Down"
@@ -216,9 +215,14 @@ def compared(
     return f"{texts}. {direction} {size(by.value, unit, write)} ({low} to {high}, {sure})."
 
 
-def last_report(date: datetime.date, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
-    """Return when the last report came, if none has come for some time."""
-    return f"Last report {day(date, now, write)}."
+def last_report(window: Span, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
+    """Return when the last report came; window: the day or the hour that it came in."""
+    return f"Last report {dates(window, now, write)}."
+
+
+def all_erased(reports: int, write: Numbers = ENGLISH) -> str:
+    """Return that nothing is left to estimate from."""
+    return f"All windows were erased, with {counted(reports, write=write)}."
 
 
 def too_few(

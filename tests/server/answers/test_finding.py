@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,15 +20,17 @@ from kinds import fill_kinds
 import hushmote
 from hushmote.server.answers.ask import EstimateQuestion, ask
 from hushmote.server.answers.finding import Finding, Findings, find, reports_a_day
+from hushmote.server.answers.periods import last, period_of
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.rows import Row
+from hushmote.server.errors import UsageError
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.results.result import result_of
 from hushmote.server.store.store import Store
 from hushmote.server.wire.experiments import parse_experiment
-from hushmote.server.words.findings import amount
+from hushmote.server.words.findings import amount, dates
 
 NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
 ROOM = number_json(
@@ -111,7 +114,7 @@ class TestSentence:
         assert (finding.direction, finding.since) == ("", None)
 
     @pytest.mark.parametrize(
-        ("shares", "start"), [([1, 0], "Yes: fewer than "), ([0, 1], "Yes: more than ")], ids=["none", "all"]
+        ("shares", "start"), [([1, 0], "Yes: at most "), ([0, 1], "Yes: at least ")], ids=["none", "all"]
     )
     def test_ends_of_the_scale_are_bounds(self, store: Store, shares: list[int], start: str):
         fill(store, "home", YES, {days(1)[0]: 3000}, shares)
@@ -150,12 +153,12 @@ class TestAmount:
             (0.235, 0.17, 0.30, "24% of devices (17 to 30%)"),
             (0.052, 0.031, 0.072, "5% of devices (3 to 7%)"),
             (0.0412, 0.0411, 0.0413, "4.12% of devices (4.11 to 4.13%)"),
-            (0.02, -0.03, 0.068, "fewer than 7% of devices"),
-            (0.0, -0.001, 0.0, "fewer than 0.1% of devices"),
-            (-0.2, -0.3, -0.1, "fewer than 0.1% of devices"),
-            (0.98, 0.95, 1.01, "more than 95% of devices"),
-            (1.0, 0.99999, 1.00001, "more than 99.9% of devices"),
-            (1.2, 1.1, 1.3, "more than 99.9% of devices"),
+            (0.02, -0.03, 0.068, "at most 7% of devices"),
+            (0.0, -0.001, 0.0, "at most 0.1% of devices"),
+            (-0.2, -0.3, -0.1, "at most 0.1% of devices"),
+            (0.98, 0.95, 1.01, "at least 95% of devices"),
+            (1.0, 0.99999, 1.00001, "at least 99.9% of devices"),
+            (1.2, 1.1, 1.3, "at least 99.9% of devices"),
             (0.5, -0.1, 1.1, "any share of devices"),
         ],
     )
@@ -214,7 +217,7 @@ class TestMostCommon:
     def test_two_that_may_lead_are_both_named(self, store: Store):
         text = self.sentence(store, [0.46, 0.44, 0.1], 300)
         says = (
-            r"(Eco or boost|Boost or eco) is most common \(\d in 10 that it is (Eco|Boost), at \d+(\.\d)?%\)"
+            r"(Eco or boost|Boost or eco) is most common \(\d in 10 that it is (eco|boost), at \d+(\.\d)?%\)"
         )
         assert re.match(says, text)
 
@@ -259,6 +262,92 @@ class TestDailyRhythm:
         assert only(store, "door", at=at).change is None
 
 
+class TestVersions:
+    def bins(self, low: int, high: int, bins: int) -> bytes:
+        return number_json(bins, name="room", low=1000 * low, high=1000 * high, epsilon=2_000_000)
+
+    def normal(self, low: int, high: int, bins: int) -> np.ndarray:
+        """Return the same population, 6 ± 2, on any bins."""
+        edges = (np.linspace(low, high, bins + 1) - 6) / 2
+        below = np.array([0.5 * (1 + math.erf(edge / math.sqrt(2))) for edge in edges])
+        below[0], below[-1] = 0, 1
+        return np.diff(below)
+
+    @pytest.mark.parametrize("asked", ["median", "90 %", "8:", "mean"])
+    @pytest.mark.parametrize(
+        "grid", [(0, 16, 32), (0, 20, 16), (-4, 12, 16)], ids=["finer", "wider", "moved"]
+    )
+    def test_other_bins_are_not_a_change(self, store: Store, asked: str, grid: tuple[int, int, int]):
+        for i, (span, shape) in enumerate(((days(40)[:25], (0, 16, 16)), (days(40)[25:], grid))):
+            reports = dict.fromkeys(span, 4000)
+            fill(store, "home", self.bins(*shape), reports, self.normal(*shape), "°C", i + 5, asked)
+        assert only(store, "room").change is None
+
+    def more_labels(self, store: Store, day: int) -> str:
+        payload = experiment_json(
+            name="mode", type="choice", labels=["eco", "boost", "night"], mechanism="grr", epsilon=4_000_000
+        )
+        fill(store, "home", MODES, dict.fromkeys(days(40)[:day], 2000), [0.5, 0.3, 0.2])
+        fill(store, "home", payload, dict.fromkeys(days(40)[day:], 2000), [0.2, 0.2, 0.5, 0.1])
+        return only(store, "mode").sentence
+
+    def test_versions_that_cannot_be_pooled_are_named(self, store: Store):
+        assert "only if their" in self.more_labels(store, 36)
+
+    def test_an_answer_stands_though_older_versions_lack_it(self, store: Store):
+        assert self.more_labels(store, 30).startswith("Night is most common: ")
+
+
+class TestRecentChange:
+    def test_both_levels_are_named_within_the_period(self, store: Store):
+        shares = {day: [0.8, 0.2] if i < 59 else [0.5, 0.5] for i, day in enumerate(days(60))}
+        fill(store, "home", YES, dict.fromkeys(days(60), 5000), shares)
+        text = r"Up from (19|20)\.\d% before 27 Nov to (49|50|51)\.\d% since 27 Nov \(certain\)\."
+        assert re.search(text, only(store, "door").sentence)
+
+    def test_few_days_name_only_the_level_that_is_sure(self, store: Store):
+        span = days(9, "2026-10-27")
+        shares = {day: [0.8, 0.2] if day < "2026-10-22" else [0.6, 0.4] for day in span}
+        fill(store, "home", YES, dict.fromkeys(span, 5000), shares)
+        change = only(store, "door", at=datetime.datetime(2026, 10, 28, 12, tzinfo=datetime.UTC)).change
+        assert change is not None
+        assert change.since <= datetime.date(2026, 10, 22) <= change.settled
+        assert change.before == pytest.approx(0.2, abs=0.04)
+        assert change.after == pytest.approx(0.4, abs=0.04)
+
+    def test_a_short_level_before_is_dated(self, store: Store):
+        shares = {day: [0.5, 0.5] if day == "2026-11-18" else [0.8, 0.2] for day in days(60)}
+        fill(store, "home", YES, dict.fromkeys(days(60), 20_000), shares)
+        assert re.search(r"Down from (49|50)\.\d%, 18 Nov \(certain\)\.", only(store, "door").sentence)
+
+
+class TestHours:
+    @pytest.mark.parametrize(
+        ("first", "final", "text"),
+        [
+            ("2026-11-27T08", "2026-11-27T19", "27 Nov, 08:00 to 20:00 UTC"),
+            ("2026-11-27T20", "2026-11-27T23", "27 Nov, 20:00 to 24:00 UTC"),
+            ("2026-11-27T14", "2026-11-28T01", "27 Nov 14:00 to 28 Nov 02:00 UTC"),
+            ("2026-11-27T23", "2026-11-28T00", "27 Nov 23:00 to 28 Nov 01:00 UTC"),
+            ("2026-11-26T20", "2026-11-27T23", "26 to 27 Nov"),
+        ],
+    )
+    def test_a_period_ends_when_its_last_hour_ends(self, first: str, final: str, text: str):
+        start, end = (datetime.datetime.strptime(one, "%Y-%m-%dT%H") for one in (first, final))
+        count = round((end - start).total_seconds() / 3600) + 1
+        windows = [f"{start + datetime.timedelta(hours=n):%Y-%m-%dT%H}" for n in range(count)]
+        assert dates(period_of(windows), NOW) == text
+
+    def test_silence_is_dated_to_the_hour(self, store: Store):
+        fill(store, "home", HOURLY, dict.fromkeys(hours(1), 500), [0.9, 0.1])
+        at = datetime.datetime(2026, 11, 28, 2, 30, tzinfo=datetime.UTC)
+        assert findings(store, "door", at=at).sentence.endswith(" Last report 27 Nov, 23:00 to 24:00 UTC.")
+
+    def test_daily_reports_have_no_hours(self):
+        with pytest.raises(UsageError, match="counted by the day: name days, as in 1d, not 12h"):
+            last("12h", days(5), NOW)
+
+
 class TestKinds:
     def test_every_kind_of_experiment_has_a_finding(self, store: Store):
         fill_kinds(store)
@@ -267,7 +356,7 @@ class TestKinds:
         assert said["room"].sentence.startswith("Median: ")
         assert said["crash"].sentence.startswith("Most common is 1.0.0…: ")
         pair = (
-            r"crashed=yes: (49|50|51)% \(.* to .*%\) with version=1\.0; fewer than .*% with version=.*, "
+            r"crashed=yes: (49|50|51)% \(.* to .*%\) with version=1\.0; at most .*% with version=.*, "
             r"19 to 21 Nov\. They differ \(certain\)\. Last report 21 Nov\."
         )
         assert re.fullmatch(pair, said["crash_by_version"].sentence)
@@ -317,10 +406,10 @@ class TestPeriod:
         fill(store, "home", YES, dict.fromkeys(days(30), 2000), shares)
         reply = ask(Facts(store, NOW), EstimateQuestion(Selection("door", "home")))
         assert reply.findings is not None
-        (before,) = reply.findings.histograms
-        assert before == tuple(days(30)[1:25])
+        before, after = reply.findings.histograms
+        assert (before, after) == (tuple(days(30)[1:25]), tuple(days(30)[25:]))
         week = ask(Facts(store, NOW), EstimateQuestion(Selection("door", "home", tuple(days(30)[:3]))))
-        assert reply.once.reports == 2000 * (7 + 24)
+        assert reply.once.reports == 2000 * (7 + 24 + 5)
         assert reply.once.histogram is not None
         assert week.once.histogram is not None
         assert reply.every_day.histogram is not None

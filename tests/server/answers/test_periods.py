@@ -28,8 +28,9 @@ class TestLast:
         with pytest.raises(UsageError, match="newest window with reports is 2026-11-30") as none:
             periods.last("2d", DAYS, NOON + datetime.timedelta(days=9))
         assert "no report came from 2026-12-07 to 2026-12-08, the last 2d before today" in str(none.value)
+        hours = ("2026-11-30T01",)
         with pytest.raises(UsageError, match="from 2026-12-09 10:00 to 2026-12-09 12:00 UTC"):
-            periods.last("2h", DAYS, NOON + datetime.timedelta(days=9))
+            periods.last("2h", hours, NOON + datetime.timedelta(days=9))
 
     @pytest.mark.parametrize("length", ["9x", "0d", "d", ""])
     def test_rejects_other_texts(self, length: str):

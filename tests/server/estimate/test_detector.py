@@ -68,12 +68,19 @@ class TestSteps:
         value = 0.4 + sign * 0.1 * (np.arange(30) >= 17)
         result = scanned(value, 0.01**2)
         (change,) = result.changes
-        assert (change.first, result.start) == (17, 17)
+        assert (change.first, change.last, result.start) == (17, 17, 17)
         assert change.low <= sign * 0.1 <= change.high
         assert change.low * sign >= 0
         assert change.high * sign > 0
         assert abs(change.size) == pytest.approx(0.1, rel=0.1)
         assert change.chance < 1e-6
+
+    @pytest.mark.parametrize("days", [8, 9, 10])
+    @pytest.mark.parametrize("first", [2, 4, 6])
+    def test_days_that_fit_equally_well_are_a_range(self, days: int, first: int):
+        """Beside weekday effects, few days cannot tell when a step came."""
+        (change,) = scanned(0.2 + 0.2 * (np.arange(days) >= first), 0.01**2).changes
+        assert change.first <= first <= change.last
 
     def test_two_steps_are_two_changes(self):
         day = np.arange(60)

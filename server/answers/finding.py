@@ -461,12 +461,11 @@ class _Asker:
         begun = self._period is not None and self._period.first_day >= change.settled
         later = "" if begun else f" to {after} since {sentences.day(change.settled, at, write)}"
         if change.earlier is None:
-            when = f" before {day}"
-        else:
-            length = datetime.timedelta(days=1)
-            when = f", {write.days(change.earlier, max(change.since - length, change.earlier), False)}"
-        comma = "," if later and change.earlier else ""
-        return sentences.moved(change.size, f"{before}{when}{comma}{later}", sure)
+            return sentences.moved(change.size, f"{before} before {day}{later} ({sure})")
+        length = datetime.timedelta(days=1)
+        dates = write.days(change.earlier, max(change.since - length, change.earlier), False)
+        levels = f"{before} ({dates}){later} ({sure})" if later else f"{before} ({dates}; {sure})"
+        return sentences.moved(change.size, levels)
 
     def change_sentence(self, ask: Ask) -> str:
         """Return whether the answer of a question changed, or "" if that is not known."""

@@ -131,9 +131,9 @@ def certainty(chance: float, write: Numbers = ENGLISH) -> str:
     return "certain" if chance < CERTAIN else f"about 1 in {two_digits(1 / chance, write)} by chance"
 
 
-def moved(rise: float, levels: str, sure: str) -> str:
+def moved(rise: float, levels: str) -> str:
     """Return a change in a sentence: "Up from 6% before 8 Nov (certain)."; rise: only its sign counts."""
-    return f"{'Up' if rise > 0 else 'Down'} from {levels} ({sure})."
+    return f"{'Up' if rise > 0 else 'Down'} from {levels}."
 
 
 def moved_by(rise: float, size: str, day: str, sure: str) -> str:

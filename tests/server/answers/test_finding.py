@@ -318,7 +318,7 @@ class TestRecentChange:
     def test_a_short_level_before_is_dated(self, store: Store):
         shares = {day: [0.5, 0.5] if day == "2026-11-18" else [0.8, 0.2] for day in days(60)}
         fill(store, "home", YES, dict.fromkeys(days(60), 20_000), shares)
-        assert re.search(r"Down from (49|50)\.\d%, 18 Nov \(certain\)\.", only(store, "door").sentence)
+        assert re.search(r"Down from (49|50)\.\d% \(18 Nov; certain\)\.", only(store, "door").sentence)
 
 
 class TestHours:

@@ -78,7 +78,7 @@ def test_a_project_of_cmake_links_it(tmp_path: Path):
 @pytest.mark.parametrize("port", ["idf", "zephyr"])
 def test_ports_to_systems_that_are_not_here_are_c_without_warnings(port: str):
     """No more than that: the headers are stand-ins."""
-    paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{SUPPORT / (port + '_stubs')}")
+    paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{SUPPORT / (port + '_model')}")
     sources = sorted((CORE / port).glob("*.c"))
     assert sources
     done = subprocess.run(

@@ -1,4 +1,4 @@
-/* Stand-ins for the parts of Zephyr that clients/c/zephyr takes, for gcc -fsyntax-only: they do nothing. */
+/* Models of the parts of Zephyr that clients/c/zephyr takes: zephyr_model/nvs.c. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

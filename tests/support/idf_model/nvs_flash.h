@@ -1,0 +1,3 @@
+#pragma once
+#include "esp_err.h"
+esp_err_t nvs_flash_init_partition(const char *partition_label);

@@ -1,4 +1,4 @@
-"""How long the C client's port to esp-mqtt blocks the loop that calls it: in virtual time, over a model of esp-mqtt.
+"""How long the C client's port to esp-mqtt blocks the loop that calls it, in virtual time over a model.
 
 The model waits where esp-mqtt does, by its sources: clients/c/packages.md has their version.
 """

@@ -1,6 +1,6 @@
-"""The C client's ports to NVS of ESP-IDF and of Zephyr, over models of both that lose power at each flash operation.
+"""The C client's ports to NVS of ESP-IDF and of Zephyr, over models that lose power at each operation.
 
-The models do what the real sources do: each was compared with them cut by cut, clients/c/packages.md has the versions.
+The models were compared with the real sources; clients/c/packages.md has the versions.
 """
 
 from __future__ import annotations

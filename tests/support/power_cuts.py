@@ -26,6 +26,6 @@ def build(folder: Path, storage: str, *flags: str) -> Path:
 
 
 def live(program: Path, step: int = 1, again: int = 0) -> dict[str, int]:
-    """The counts that the program prints: a cut at each step-th operation, and another `again` operations later."""
+    """Cut at each step-th operation, and `again` operations later once more; return the printed counts."""
     done = subprocess.run([program, str(step), str(again)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)

@@ -245,7 +245,8 @@ def _final(config):
     # What wakes the board must be a clock: a report that comes because something happened tells that it did.
     if set(WAKE_UPS) & set(full.get("deep_sleep") or ()):
         raise cv.Invalid(
-            "a board that takes part may wake up by sleep_duration alone: no pin and no touch", [CONF_EXPERIMENTS]
+            "a board that takes part may wake up by sleep_duration alone: no pin and no touch",
+            [CONF_EXPERIMENTS],
         )
     # An ESP32's generator is random only while its radio is on.
     if CORE.is_esp32 and not {"wifi", "esp32_ble"} & full.keys():

@@ -15,7 +15,10 @@ import os
 import re
 import runpy
 import shutil
+import socket
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -228,6 +231,49 @@ def test_the_library_for_arduino_reports_through_an_outage_until_its_budget_is_s
             board.type("n")
             assert "formatted" not in board.log()
         assert counted(store) == 30
+
+
+def take_packets(connection: socket.socket) -> None:
+    """Be a broker that waits 0.4 s before each PUBACK, and sends one experiment."""
+    stream = connection.makefile("rb")
+    payload = payload_of(EXPERIMENT)
+    topic = b"hushmote/v1/open/experiment/" + EXPERIMENT.name.encode()
+    while first := stream.read(1):
+        length = shift = 0
+        while (byte := stream.read(1)[0]) >= 128:
+            length |= (byte & 127) << shift
+            shift += 7
+        body = stream.read(length | byte << shift)
+        if first[0] >> 4 == 1:
+            connection.sendall(b"\x20\x02\0\0")
+        elif first[0] >> 4 == 8:
+            connection.sendall(b"\x90\x03" + body[:2] + b"\0")
+            size = 2 + len(topic) + len(payload)
+            head = bytes([0x30, size & 127 | 128, size >> 7, 0, len(topic)])
+            connection.sendall(head + topic + payload)
+        elif first[0] >> 4 == 3:
+            time.sleep(0.4)
+            at = 2 + int.from_bytes(body[:2], "big")
+            connection.sendall(b"\x40\x02" + body[at : at + 2])
+
+
+def test_arduino_polls_for_at_most_a_second(arduino: Path, tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError), server.accept()[0] as connection:
+                take_packets(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        with Board(arduino, tmp_path / "flash", server.getsockname()[1]) as board:
+            board.type("py")
+            board.says("spent 12")
+            board.type("l")
+            board.says("longest poll")
+            longest = int(re.findall(r"longest poll (\d+) ms", board.log())[-1])
+            assert 400 <= longest < 1200
+        thread.join(WAIT_S)
 
 
 @pytest.mark.micropython

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from hushmote.server.wire.keys import device_key
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 pytestmark = needs_esphome
+ROOT = Path(__file__).parents[2]
+CLIENTS_C = ROOT / "clients" / "c"
 REPORTS = 6
 NUMBER = {"type": "number", "low": 0, "high": 40_000, "bins": 16}
 PAIR = [NUMBER | {"name": "room", "bins": 4}, {"name": "door", "type": "bool"}]
@@ -215,6 +218,26 @@ def test_only_the_button_says_yes_and_a_no_drops_what_waits(tmp_path: Path):
         assert numbers(store, "hall") >= set(range(dropped + 1, 13))
 
 
+@needs_esphome_build
+def test_the_component_compiles_for_an_esp32(tmp_path: Path):
+    """With ESPHome's own headers for the host, and the port's for ESP-IDF."""
+    write(tmp_path, 1883)
+    esphome("compile", "--only-generate", "desk.yaml", folder=tmp_path)
+    sources = tmp_path / ".esphome" / "build" / "desk" / "src"
+    for name in ("hushmote_component.cpp", "hushmote_component.h"):
+        text = (sources / "esphome" / "components" / "hushmote" / name).read_text()
+        (tmp_path / name).write_text(text.replace("USE_HOST", "USE_POSIX"))
+    paths = [tmp_path, sources, CLIENTS_C, CLIENTS_C / "idf", ROOT / "tests" / "support" / "idf_model"]
+    command = ["g++", "-std=gnu++20", "-Wall", "-fsyntax-only", *(f"-I{path}" for path in paths)]
+    done = subprocess.run(
+        [*command, "-DUSE_HOST", tmp_path / "hushmote_component.cpp"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -250,16 +273,25 @@ def test_a_wrong_identity_is_said_too(tmp_path: Path, broken: str, said: str):
     assert device_key(MASTER, "home", "desk").hex() not in printed
 
 
-def test_the_example_is_valid_and_conceals_the_key(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("block", "status", "said"),
+    [
+        ("", 0, "Configuration is valid!"),
+        ("deep_sleep: {sleep_duration: 10min, run_duration: 30s}", 0, "Configuration is valid!"),
+        ("deep_sleep: {sleep_duration: 10min, wakeup_pin: GPIO33}", 2, "sleep_duration alone"),
+    ],
+)
+def test_the_example_is_valid_and_conceals_the_key(tmp_path: Path, block: str, status: int, said: str):
     write(tmp_path, 1883)
     identity = (tmp_path / "desk.esphome.yaml").read_text()
     example = (COMPONENTS.parent / "example.yaml").read_text()
     (tmp_path / "hushmote").mkdir()
     (tmp_path / "hushmote" / "desk.esphome.yaml").write_text(identity)
     remote = example[example.index("  - source:") : example.index("wifi:")]
-    (tmp_path / "example.yaml").write_text(example.replace(remote, f"  - source: {COMPONENTS}\n\n"))
+    example = example.replace(remote, f"  - source: {COMPONENTS}\n\n")
+    (tmp_path / "example.yaml").write_text(f"{example}\n{block}\n")
     (tmp_path / "secrets.yaml").write_text("wifi_ssid: any\nwifi_password: any_password\n")
-    printed = esphome("config", "example.yaml", folder=tmp_path)
-    assert "Configuration is valid!" in printed
+    printed = esphome("config", "example.yaml", folder=tmp_path, status=status)
+    assert said in printed
     assert "key: !secret" in printed
     assert device_key(MASTER, "home", "desk").hex() not in printed

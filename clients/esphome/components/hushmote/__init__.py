@@ -163,7 +163,7 @@ EXPERIMENT = cv.Schema(
 
 
 def _conceal(config):
-    """Keep the identity's secrets out of what ESPHome prints: where a value is wrong, it prints the whole block."""
+    """Keep the secrets out of what ESPHome prints, which is the whole block where a value is wrong."""
     identity = config.get(CONF_IDENTITY) if isinstance(config, dict) else None
     for field in SECRETS if isinstance(identity, dict) else ():
         if identity.get(field):

@@ -233,8 +233,8 @@ def test_the_library_for_arduino_reports_through_an_outage_until_its_budget_is_s
         assert counted(store) == 30
 
 
-def take_packets(connection: socket.socket) -> None:
-    """Be a broker that waits 0.4 s before each PUBACK, and sends one experiment."""
+def take_packets(connection: socket.socket, closes: bool) -> None:
+    """Be a broker that waits 0.4 s before each PUBACK, or closes at the first report."""
     stream = connection.makefile("rb")
     payload = payload_of(EXPERIMENT)
     topic = b"hushmote/v1/open/experiment/" + EXPERIMENT.name.encode()
@@ -252,6 +252,8 @@ def take_packets(connection: socket.socket) -> None:
             head = bytes([0x30, size & 127 | 128, size >> 7, 0, len(topic)])
             connection.sendall(head + topic + payload)
         elif first[0] >> 4 == 3:
+            if closes and b"/report/" in body:
+                return
             time.sleep(0.4)
             at = 2 + int.from_bytes(body[:2], "big")
             connection.sendall(b"\x40\x02" + body[at : at + 2])
@@ -261,8 +263,10 @@ def test_arduino_polls_for_at_most_a_second(arduino: Path, tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
-            with contextlib.suppress(OSError), server.accept()[0] as connection:
-                take_packets(connection)
+            for closes in (True, False):  # meanwhile reports are made
+                with contextlib.suppress(OSError), server.accept()[0] as connection:
+                    take_packets(connection, closes)
+                    connection.shutdown(socket.SHUT_RDWR)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()

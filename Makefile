@@ -59,11 +59,11 @@ esphome:
 	python3 -m venv .rig/esphome
 	.rig/esphome/bin/pip install esphome==2026.6.5
 
-# What tests/clients/test_c_packages.py runs the library for Arduino with: half a minute, 5 MB.
-arduino:
-	mkdir -p .rig/arduino
-	git clone --depth 1 https://github.com/arduino/ArduinoCore-API .rig/arduino/ArduinoCore-API
-	git clone --depth 1 https://github.com/256dpi/arduino-mqtt .rig/arduino/arduino-mqtt
+# The tests of the library for Arduino, with HUSHMOTE_ARDUINO=FOLDER: in it ArduinoCore-API, or an installed core's copy of
+# it, and the library MQTT of the library manager as arduino-mqtt.
+arduino: $(VENV)/.test
+	$(if $(HUSHMOTE_ARDUINO),,$(error make arduino HUSHMOTE_ARDUINO=FOLDER, a folder with ArduinoCore-API and arduino-mqtt))
+	$(BIN)/pytest -q tests/clients/test_c_packages.py -k arduino
 
 # What mpremote mip install takes: put the folder on a web server, or give its package.json to mpremote.
 mip: $(VENV)/.test

@@ -1,8 +1,8 @@
 """The C client's packages: what they hold, and their ports as far as this machine can build them.
 
-Arduino's runs whole: `make arduino` fetches ArduinoCore-API and the library MQTT into .rig/arduino, or
-HUSHMOTE_ARDUINO names a folder with both. ESP-IDF's and Zephyr's are only read by gcc, with headers of ours
-in place of theirs; clients/c/packages.md says what to run where these are.
+Arduino's runs whole where HUSHMOTE_ARDUINO names a folder with ArduinoCore-API and the library MQTT as
+arduino-mqtt. ESP-IDF's and Zephyr's run over models of ours, test_c_storage.py and test_c_blocking.py;
+clients/c/packages.md says what to run where these are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import os
 import re
 import runpy
 import shutil
+import socket
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,7 +39,7 @@ SUPPORT = ROOT / "tests" / "support"
 PROGRAMS = {"check.c", "fuzz.c"}
 SOURCES = {path.name for path in CORE.glob("*.c")} - PROGRAMS
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-fsyntax-only")
-ARDUINO = Path(os.environ.get("HUSHMOTE_ARDUINO", ROOT / ".rig" / "arduino"))
+ARDUINO = Path(os.environ.get("HUSHMOTE_ARDUINO", "nowhere"))
 PICO_SDK = Path(os.environ.get("PICO_SDK_PATH", ROOT / ".rig/pico/src/debian/usr/src/pico-sdk"))
 EXPERIMENT = experiment(bins=4, epsilon=1_000_000, budget={"rule": "sum", "cap": 30_000_000})
 
@@ -75,12 +78,24 @@ def test_a_project_of_cmake_links_it(tmp_path: Path):
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
 
 
+DEVICE = """
+#define HUSHMOTE_FLEET "home"
+#define HUSHMOTE_DEVICE_ID "k3f9x1"
+#define HUSHMOTE_KEY {0}
+#define HUSHMOTE_ANNOUNCE_KEY {0}
+#define HUSHMOTE_BROKER "broker"
+#define HUSHMOTE_BROKER_PORT 1883
+"""
+
+
 @pytest.mark.parametrize("port", ["idf", "zephyr"])
-def test_ports_to_systems_that_are_not_here_are_c_without_warnings(port: str):
-    """No more than that: the headers are stand-ins."""
-    paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{SUPPORT / (port + '_stubs')}")
-    sources = sorted((CORE / port).glob("*.c"))
-    assert sources
+def test_ports_and_their_examples_have_no_warnings(tmp_path: Path, port: str):
+    """No more than that for an example: the headers declare what the documentation says."""
+    (tmp_path / "device.h").write_text(DEVICE)
+    paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{SUPPORT / (port + '_model')}", f"-I{tmp_path}")
+    sources = sorted((CORE / port).rglob("*.c"))
+    assert len(sources) > 1
+    assert any(path.name == "main.c" for path in sources)
     done = subprocess.run(
         ["gcc", "-std=gnu17", *WARNINGS, *paths, *sources], capture_output=True, text=True, check=False
     )
@@ -130,7 +145,7 @@ def arduino(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sketch's program for this machine."""
     mqtt, api = ARDUINO / "arduino-mqtt" / "src", ARDUINO / "ArduinoCore-API"
     if not (mqtt.exists() and api.exists()) or shutil.which("g++") is None:
-        pytest.skip("ArduinoCore-API, MQTT or g++ is not there: `make arduino`")
+        pytest.skip("HUSHMOTE_ARDUINO names no folder with ArduinoCore-API and MQTT")
     folder = tmp_path_factory.mktemp("arduino")
     subprocess.run(["python3", CORE / "arduino" / "pack.py", "made.zip"], cwd=folder, check=True)
     shutil.unpack_archive(folder / "made.zip", folder)
@@ -216,6 +231,53 @@ def test_the_library_for_arduino_reports_through_an_outage_until_its_budget_is_s
             board.type("n")
             assert "formatted" not in board.log()
         assert counted(store) == 30
+
+
+def take_packets(connection: socket.socket, closes: bool) -> None:
+    """Be a broker that waits 0.4 s before each PUBACK, or closes at the first report."""
+    stream = connection.makefile("rb")
+    payload = payload_of(EXPERIMENT)
+    topic = b"hushmote/v1/open/experiment/" + EXPERIMENT.name.encode()
+    while first := stream.read(1):
+        length = shift = 0
+        while (byte := stream.read(1)[0]) >= 128:
+            length |= (byte & 127) << shift
+            shift += 7
+        body = stream.read(length | byte << shift)
+        if first[0] >> 4 == 1:
+            connection.sendall(b"\x20\x02\0\0")
+        elif first[0] >> 4 == 8:
+            connection.sendall(b"\x90\x03" + body[:2] + b"\0")
+            size = 2 + len(topic) + len(payload)
+            head = bytes([0x30, size & 127 | 128, size >> 7, 0, len(topic)])
+            connection.sendall(head + topic + payload)
+        elif first[0] >> 4 == 3:
+            if closes and b"/report/" in body:
+                return
+            time.sleep(0.4)
+            at = 2 + int.from_bytes(body[:2], "big")
+            connection.sendall(b"\x40\x02" + body[at : at + 2])
+
+
+def test_arduino_polls_for_at_most_a_second(arduino: Path, tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for closes in (True, False):  # meanwhile reports are made
+                with contextlib.suppress(OSError), server.accept()[0] as connection:
+                    take_packets(connection, closes)
+                    connection.shutdown(socket.SHUT_RDWR)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        with Board(arduino, tmp_path / "flash", server.getsockname()[1]) as board:
+            board.type("py")
+            board.says("spent 12")
+            board.type("l")
+            board.says("longest poll")
+            longest = int(re.findall(r"longest poll (\d+) ms", board.log())[-1])
+            assert 400 <= longest < 1200
+        thread.join(WAIT_S)
 
 
 @pytest.mark.micropython

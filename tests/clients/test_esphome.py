@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from hushmote.server.wire.keys import device_key
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 pytestmark = needs_esphome
+ROOT = Path(__file__).parents[2]
+CLIENTS_C = ROOT / "clients" / "c"
 REPORTS = 6
 NUMBER = {"type": "number", "low": 0, "high": 40_000, "bins": 16}
 PAIR = [NUMBER | {"name": "room", "bins": 4}, {"name": "door", "type": "bool"}]
@@ -121,6 +124,16 @@ def listening(broker: MosquittoBroker) -> Iterator[list[tuple[str, int]]]:
         client.loop_stop()
 
 
+def make_ledger(device: Device) -> None:
+    """Press the button in Home Assistant while somebody holds the one on the board."""
+    device.turn("Hold", True)
+    device.wait("Button", True)
+    device.press("Provision")
+    device.lives("Room", 1)
+    device.turn("Hold", False)
+    device.wait("Button", False)
+
+
 def numbers(store: Store, device: str) -> set[int]:
     """Numbers of the device's reports that were counted."""
     return {n for name, _, seen in store.seen("home") if name == device for n in range(1, 99) if n in seen}
@@ -138,7 +151,10 @@ def test_a_host_firmware_reports_what_it_senses_after_a_yes_until_its_budget_is_
                 device.lives("Room", 3)
                 assert "yes: " in device.log()
                 assert device.last("Takes part") is False
-                device.press("Provision")
+                device.press("Provision")  # by somebody who is not at the board
+                device.lives("Room", 2)
+                assert "hold the button" in device.log()
+                make_ledger(device)
                 device.lives("Room", 3)
                 assert heard == []  # without a yes it does not even connect
                 device.turn("Takes part", True)
@@ -155,7 +171,7 @@ def test_a_host_firmware_reports_what_it_senses_after_a_yes_until_its_budget_is_
                     assert counts[experiment.bucket(reading)] >= REPORTS - 1, experiment.name
             with Device(firmware, flash, api_port) as device:
                 device.wait("Left", 0)
-                device.press("Provision")  # a ledger that is there stays
+                make_ledger(device)  # one that is there stays
                 device.lives("Room", 4)
                 assert device.last("Left") == 0
                 assert device.last("Takes part") is True
@@ -174,7 +190,7 @@ def test_only_the_button_says_yes_and_a_no_drops_what_waits(tmp_path: Path):
             Device(firmware, tmp_path / "flash", api_port) as device,
         ):
             device.lives("Room", 1)
-            device.press("Provision")
+            make_ledger(device)
             device.turn("Takes part", True)
             device.lives("Room", 2)
             assert device.last("Takes part") is False
@@ -202,6 +218,26 @@ def test_only_the_button_says_yes_and_a_no_drops_what_waits(tmp_path: Path):
         assert numbers(store, "hall") >= set(range(dropped + 1, 13))
 
 
+@needs_esphome_build
+def test_the_component_compiles_for_an_esp32(tmp_path: Path):
+    """With ESPHome's own headers for the host, and the port's for ESP-IDF."""
+    write(tmp_path, 1883)
+    esphome("compile", "--only-generate", "desk.yaml", folder=tmp_path)
+    sources = tmp_path / ".esphome" / "build" / "desk" / "src"
+    for name in ("hushmote_component.cpp", "hushmote_component.h"):
+        text = (sources / "esphome" / "components" / "hushmote" / name).read_text()
+        (tmp_path / name).write_text(text.replace("USE_HOST", "USE_POSIX"))
+    paths = [tmp_path, sources, CLIENTS_C, CLIENTS_C / "idf", ROOT / "tests" / "support" / "idf_model"]
+    command = ["g++", "-std=gnu++20", "-Wall", "-fsyntax-only", *(f"-I{path}" for path in paths)]
+    done = subprocess.run(
+        [*command, "-DUSE_HOST", tmp_path / "hushmote_component.cpp"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -213,12 +249,18 @@ def test_only_the_button_says_yes_and_a_no_drops_what_waits(tmp_path: Path):
 )
 def test_what_is_wrong_in_the_yaml_is_said_before_anything_is_built(tmp_path: Path, changes: dict, said: str):
     write(tmp_path, 1883, **changes)
-    assert said in esphome("config", "desk.yaml", folder=tmp_path, status=2)
+    printed = esphome("config", "desk.yaml", folder=tmp_path, status=2)
+    assert said in printed
+    assert device_key(MASTER, "home", "desk").hex() not in printed
 
 
 @pytest.mark.parametrize(
     ("broken", "said"),
-    [("key: '00'", "must be 64 hex digits"), ("broker: a,b", "the host platform is for tests")],
+    [
+        ("key: '00'", "must be 64 hex digits"),
+        ("broker: a,b", "the host platform is for tests"),
+        ("announce_key: '00'", "must be 128 hex digits"),
+    ],
 )
 def test_a_wrong_identity_is_said_too(tmp_path: Path, broken: str, said: str):
     write(tmp_path, 1883)
@@ -228,19 +270,28 @@ def test_a_wrong_identity_is_said_too(tmp_path: Path, broken: str, said: str):
     identity.write_text("\n".join([*lines, broken]))
     printed = esphome("config", "desk.yaml", folder=tmp_path, status=2)
     assert said in printed
+    assert device_key(MASTER, "home", "desk").hex() not in printed
 
 
-def test_the_example_is_valid_and_conceals_the_key(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("block", "status", "said"),
+    [
+        ("", 0, "Configuration is valid!"),
+        ("deep_sleep: {sleep_duration: 10min, run_duration: 30s}", 0, "Configuration is valid!"),
+        ("deep_sleep: {sleep_duration: 10min, wakeup_pin: GPIO33}", 2, "sleep_duration alone"),
+    ],
+)
+def test_the_example_is_valid_and_conceals_the_key(tmp_path: Path, block: str, status: int, said: str):
     write(tmp_path, 1883)
     identity = (tmp_path / "desk.esphome.yaml").read_text()
     example = (COMPONENTS.parent / "example.yaml").read_text()
     (tmp_path / "hushmote").mkdir()
     (tmp_path / "hushmote" / "desk.esphome.yaml").write_text(identity)
     remote = example[example.index("  - source:") : example.index("wifi:")]
-    (tmp_path / "example.yaml").write_text(example.replace(remote, f"  - source: {COMPONENTS}\n\n"))
+    example = example.replace(remote, f"  - source: {COMPONENTS}\n\n")
+    (tmp_path / "example.yaml").write_text(f"{example}\n{block}\n")
     (tmp_path / "secrets.yaml").write_text("wifi_ssid: any\nwifi_password: any_password\n")
-    printed = esphome("config", "example.yaml", folder=tmp_path)
-    assert "Configuration is valid!" in printed
-    # Concealed, as ESPHome conceals a password.
-    key = device_key(MASTER, "home", "desk").hex()
-    assert f"key: \\033[8m{key}\\033[28m" in printed
+    printed = esphome("config", "example.yaml", folder=tmp_path, status=status)
+    assert said in printed
+    assert "key: !secret" in printed
+    assert device_key(MASTER, "home", "desk").hex() not in printed

@@ -6,13 +6,13 @@
 #include <string.h>
 
 #define KEEPALIVE_S 60
-#define TIMEOUT_MS 5000
+#define WORTH_MS (HUSHMOTE_ARDUINO_WAIT_MS / 2) /* with less left of a poll() nothing is sent that waits for an answer */
 #define FOLDER "/hushmote"
 
 struct message {
     struct message *next;
     size_t topic_bytes, payload_bytes;
-    char data[1]; /* topic and payload */
+    char data[1]; /* topic and payload; a topic to subscribe to ends with a zero byte */
 };
 
 /* --- Storage: littlefs keeps a file's old bytes until the new ones are closed --------------------------------- */
@@ -96,22 +96,43 @@ int hushmote_arduino_entropy(void *, uint8_t *data, size_t bytes) {
 
 /* --- MQTT ----------------------------------------------------------------------------------------------------- */
 
+static message *append(message **last, const char *topic, const void *payload, size_t bytes) {
+    size_t topic_bytes = strlen(topic);
+    message *made = (message *)malloc(sizeof(message) + topic_bytes + bytes);
+    if (made == nullptr)
+        return nullptr;
+    made->next = nullptr;
+    made->topic_bytes = topic_bytes;
+    made->payload_bytes = bytes;
+    memcpy(made->data, topic, topic_bytes + 1);
+    if (bytes > 0)
+        memcpy(made->data + topic_bytes, payload, bytes);
+    while (*last != nullptr)
+        last = &(*last)->next;
+    return *last = made;
+}
+
+static void drop_all(message **first) {
+    while (*first != nullptr) {
+        message *next = (*first)->next;
+        free(*first);
+        *first = next;
+    }
+}
+
+/* What is left of this poll() becomes the library's timeout; returns whether it is worth to begin. */
+static bool may_wait(hushmote_arduino *arduino) {
+    uint32_t waited = millis() - arduino->since;
+    if (waited > WORTH_MS)
+        return false;
+    arduino->mqtt.setTimeout((int)(HUSHMOTE_ARDUINO_WAIT_MS - waited));
+    return true;
+}
+
 /* The library calls it also while it waits for an acknowledgement: so the message waits for poll(). */
 static void on_message(MQTTClient *mqtt, char topic[], char payload[], int bytes) {
     hushmote_arduino *arduino = (hushmote_arduino *)mqtt->ref;
-    size_t topic_bytes = strlen(topic);
-    message **last = &arduino->first;
-    message *made = (message *)malloc(sizeof(message) + topic_bytes + (size_t)bytes);
-    if (made == nullptr)
-        return; /* the next connection brings it again */
-    made->next = nullptr;
-    made->topic_bytes = topic_bytes;
-    made->payload_bytes = (size_t)bytes;
-    memcpy(made->data, topic, topic_bytes);
-    memcpy(made->data + topic_bytes, payload, (size_t)bytes);
-    while (*last != nullptr)
-        last = &(*last)->next;
-    *last = made;
+    append(&arduino->first, topic, payload, (size_t)bytes); /* without memory: the next connection brings it again */
 }
 
 static int begin_to_connect(void *context, const char *topic, const uint8_t *will, size_t bytes) {
@@ -122,7 +143,7 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     arduino->mqtt.ref = arduino;
     arduino->mqtt.begin(arduino->host, arduino->port, *arduino->network);
     arduino->mqtt.onMessageAdvanced(on_message);
-    arduino->mqtt.setOptions(KEEPALIVE_S, true, TIMEOUT_MS);
+    arduino->mqtt.setOptions(KEEPALIVE_S, true, HUSHMOTE_ARDUINO_WAIT_MS);
     arduino->mqtt.dropOverflow(true);
     arduino->mqtt.setWill(topic, text, true, 1);
     arduino->open = arduino->mqtt.connect(arduino->device_id, arduino->user, arduino->password);
@@ -130,24 +151,22 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     return arduino->open ? 0 : -1;
 }
 
+/* A later poll() does it. */
 static int subscribe(void *context, const char *topic) {
-    return ((hushmote_arduino *)context)->mqtt.subscribe(topic, 0) ? 0 : -1;
+    return append(&((hushmote_arduino *)context)->topics, topic, nullptr, 0) != nullptr ? 0 : -1;
 }
 
 static long publish(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain) {
     hushmote_arduino *arduino = (hushmote_arduino *)context;
-    if (!arduino->mqtt.publish(topic, (const char *)payload, (int)bytes, retain, 1))
+    if (!may_wait(arduino) || !arduino->mqtt.publish(topic, (const char *)payload, (int)bytes, retain, 1))
         return -1;
     arduino->acknowledged = ++arduino->published;
     return arduino->published;
 }
 
 static void forget(hushmote_arduino *arduino) {
-    while (arduino->first != nullptr) {
-        message *next = arduino->first->next;
-        free(arduino->first);
-        arduino->first = next;
-    }
+    drop_all(&arduino->first);
+    drop_all(&arduino->topics);
     arduino->told = arduino->published;
     arduino->open = arduino->connected = false;
 }
@@ -173,13 +192,20 @@ static hushmote_port made() {
 const hushmote_port hushmote_arduino_mqtt = made();
 
 void hushmote_arduino_poll(hushmote_arduino *arduino) {
+    arduino->since = millis();
     if (!arduino->open)
         return;
     if (!arduino->connected) {
         arduino->connected = true;
         hushmote_reporter_connected(arduino->reporter);
     }
-    bool alive = arduino->mqtt.loop();
+    bool alive = arduino->open && arduino->mqtt.loop();
+    if (alive && arduino->topics != nullptr && may_wait(arduino)) {
+        message *next = arduino->topics;
+        arduino->topics = next->next;
+        alive = arduino->mqtt.subscribe(next->data, 0);
+        free(next);
+    }
     while (arduino->open && arduino->told < arduino->acknowledged)
         hushmote_reporter_acknowledged(arduino->reporter, ++arduino->told);
     while (arduino->open && arduino->first != nullptr) {

@@ -1,5 +1,6 @@
-/* A port of the client to Arduino: LittleFS as storage, MQTT by the library "MQTT" of Joel Gaehwiler, whose publish()
-   waits for the broker's acknowledgement. For the cores of ESP32, ESP8266 and RP2040 (arduino-pico).
+/* A port of the client to Arduino: LittleFS as storage, MQTT by the library "MQTT" of Joel Gaehwiler, whose functions wait
+   for the broker's answer. One poll() waits at most HUSHMOTE_ARDUINO_WAIT_MS for it, and for as long as the network's own
+   connect() takes. For the cores of ESP32, ESP8266 and RP2040 (arduino-pico).
 
    The sketch brings the network: a WiFiClient, or one with TLS that it gave the broker's CA. On an ESP32 call begin()
    after Wi-Fi is on: its generator is not random before. examples/Room is a whole sketch. */
@@ -12,6 +13,10 @@
 
 #include "hushmote_port.h"
 
+#ifndef HUSHMOTE_ARDUINO_WAIT_MS
+#define HUSHMOTE_ARDUINO_WAIT_MS 1000 /* more where an answer takes longer, as over a satellite */
+#endif
+
 struct hushmote_arduino { /* the context of config and of port */
     explicit hushmote_arduino(Client &network) : network(&network), mqtt(2048, 512) {}
     Client *network;
@@ -20,6 +25,8 @@ struct hushmote_arduino { /* the context of config and of port */
     uint16_t port = 1883;
     hushmote_reporter *reporter = nullptr;
     struct message *first = nullptr; /* that came while something was waited for */
+    struct message *topics = nullptr; /* to subscribe to, one in each poll() */
+    uint32_t since = 0;               /* when this poll() began */
     long published = 0, acknowledged = 0; /* numbers of publications: all up to `acknowledged` were */
     long told = 0;
     bool open = false, connected = false;
@@ -33,7 +40,7 @@ int hushmote_arduino_entropy(void *arduino, uint8_t *data, size_t bytes);
 bool hushmote_arduino_mount(bool format);
 /* The functions of a port, but for its times. */
 extern const hushmote_port hushmote_arduino_mqtt;
-/* Hand in what came. */
+/* Hand in what came. With the hushmote_reporter_tick() behind it, it shares HUSHMOTE_ARDUINO_WAIT_MS. */
 void hushmote_arduino_poll(hushmote_arduino *arduino);
 
 /* A board with so many experiments, of which so many reports may wait. */

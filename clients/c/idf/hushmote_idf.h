@@ -8,6 +8,10 @@
 
 #include "hushmote_port.h"
 
+#ifndef HUSHMOTE_IDF_TIMEOUT_MS
+#define HUSHMOTE_IDF_TIMEOUT_MS 2400 /* for one step on the network; twice this is below ESPHome's watchdog of 5 s */
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -19,20 +23,25 @@ struct hushmote_idf_broker {
     uint16_t port; /* of hosts that name none */
 };
 
-struct hushmote_idf { /* the context of config and of port; begin with zeros */
+struct hushmote_idf { /* the context of config and of port; begin with zeros. It must stay: a task of its own uses it */
     struct hushmote_idf_broker broker;
     const char *device_id;
     struct hushmote_reporter *reporter;
-    uint32_t nvs;    /* the handle of the namespace "hushmote" */
+    const char *partition;  /* of type data, nvs; NULL: "hushmote" */
+    const char *name_space; /* in it, at most 15 characters; NULL: "hushmote" */
+    uint32_t nvs;    /* nvs_handle_t */
     void *mqtt;      /* esp_mqtt_client_handle_t */
+    void *closing;   /* the one before, which a task destroys; NULL once it has */
     void *events;    /* QueueHandle_t: esp-mqtt calls from a task of its own */
     unsigned next;   /* host */
     char host[128];
-    bool open; /* whether events of this connection are handed in */
+    bool open;     /* whether events of this connection are handed in */
+    bool overflow; /* an event of this connection was lost */
 };
 
-/* NVS must be initialized: nvs_flash_init(). Never answer its failure with nvs_flash_erase(), which forgets what was
-   spent. 0, or an esp_err_t. */
+/* Open the partition, which factory resets leave alone: they erase the one named "nvs". It needs a line in partitions.csv,
+   packages.md has it. Initializes the partition, unless you have, as for encryption. 0, or an esp_err_t: never answer
+   that with nvs_flash_erase_partition(), which forgets what was spent. */
 int hushmote_idf_open(struct hushmote_idf *idf);
 long hushmote_idf_read(void *idf, int slot, uint8_t *data, size_t bytes);
 int hushmote_idf_write(void *idf, int slot, const uint8_t *data, size_t bytes);
@@ -42,8 +51,11 @@ int hushmote_idf_write_kept(void *idf, const char *name, const uint8_t *data, si
 
 /* The functions of a port's MQTT; read_kept and write_kept are above, the times yours. */
 extern const struct hushmote_port hushmote_idf_mqtt;
-/* Wait up to ms for the broker, and hand in what came. */
+/* Wait up to ms for the broker, and hand in what came. The functions of hushmote_idf_mqtt and this one never wait for a
+   connection to end or to begin; for the network they wait at most twice HUSHMOTE_IDF_TIMEOUT_MS. */
 void hushmote_idf_wait(struct hushmote_idf *idf, uint32_t ms);
+/* Whether the last connection has ended, with its goodbye: after hushmote_reporter_close(), before a deep sleep. */
+bool hushmote_idf_is_closed(struct hushmote_idf *idf);
 
 #ifdef __cplusplus
 }

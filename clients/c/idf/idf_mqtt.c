@@ -1,4 +1,7 @@
-/* A reporter's MQTT by esp-mqtt. Its events come in a task of their own; a queue brings them into the reporter's. */
+/* A reporter's MQTT by esp-mqtt. Its events come in a task of their own; a queue brings them into the reporter's.
+
+   esp_mqtt_client_stop() and _destroy() wait for that task, which may be in the middle of a DNS query, of connecting or of
+   TLS. So a small task calls them, and the next connection begins once that task has ended. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +12,11 @@
 #include "mqtt_client.h"
 
 #define KEEPALIVE_S 60
-#define TIMEOUT_MS 10000
-#define QUEUE_LENGTH (HUSHMOTE_IN_FLIGHT + 16)
+#define RETRANSMIT_MS 10000
+#define RECONNECT_MS 200  /* a client that lost its connection looks twice as often whether it shall end */
+#define CLOSE_BYTES 4096  /* of stack: a goodbye over TLS, and no handshake */
+#define CLOSE_PRIORITY 1
+#define OTHER_EVENTS 12   /* connected, disconnected, and acknowledgements of the status */
 #define BUFFER_BYTES 2048 /* an experiment comes in one piece; what does not is none, and refused by its start */
 
 struct event {
@@ -24,8 +30,7 @@ static bool given(const char *text) {
     return text != NULL && text[0] != 0;
 }
 
-/* In esp-mqtt's task. A message that has no room is lost, and comes again with the next connection; an acknowledgement
-   or an end that has none is made up for by the reporter's timeout. */
+/* In esp-mqtt's task. Where an event has no room, the connection is given up: the next one brings messages again. */
 static void on_event(void *context, esp_event_base_t base, int32_t kind, void *data) {
     struct hushmote_idf *idf = context;
     const esp_mqtt_event_t *from = data;
@@ -38,13 +43,17 @@ static void on_event(void *context, esp_event_base_t base, int32_t kind, void *d
         event.topic_bytes = (size_t)from->topic_len;
         event.payload_bytes = (size_t)from->data_len;
         event.message = malloc(event.topic_bytes + event.payload_bytes + 1);
-        if (event.message == NULL)
+        if (event.message == NULL) {
+            __atomic_store_n(&idf->overflow, true, __ATOMIC_RELEASE);
             return;
+        }
         memcpy(event.message, from->topic, event.topic_bytes);
         memcpy(event.message + event.topic_bytes, from->data, event.payload_bytes);
     }
-    if (xQueueSend(idf->events, &event, 0) != pdTRUE)
+    if (xQueueSend(idf->events, &event, 0) != pdTRUE) {
         free(event.message);
+        __atomic_store_n(&idf->overflow, true, __ATOMIC_RELEASE);
+    }
 }
 
 /* Forget what the connection before has left. */
@@ -76,24 +85,48 @@ static uint32_t next_broker(struct hushmote_idf *idf) {
     return (uint32_t)strtoul(colon + 1, NULL, 10);
 }
 
-/* A new object for each connection: esp-mqtt would send an old one's publications by itself. */
-static void forget(struct hushmote_idf *idf) {
-    idf->open = false;
-    if (idf->mqtt != NULL)
-        esp_mqtt_client_destroy(idf->mqtt); /* waits until its task has ended */
-    idf->mqtt = NULL;
-    if (idf->events != NULL)
-        empty(idf);
+/* A task of its own. */
+static void destroy_client(void *context) {
+    struct hushmote_idf *idf = context;
+    esp_mqtt_client_destroy(idf->closing); /* says goodbye where it is connected, and waits until its task has ended */
+    __atomic_store_n(&idf->closing, NULL, __ATOMIC_RELEASE);
+    vTaskDelete(NULL);
 }
 
+/* Hand the client over to be destroyed; returns whether none is left. Without memory for the task, the next call tries. */
+static bool let_go(struct hushmote_idf *idf) {
+    bool is_closed = __atomic_load_n(&idf->closing, __ATOMIC_ACQUIRE) == NULL;
+    idf->open = false;
+    if (idf->mqtt == NULL || !is_closed)
+        return idf->mqtt == NULL && is_closed;
+    idf->closing = idf->mqtt;
+    if (xTaskCreate(destroy_client, "hushmote_close", CLOSE_BYTES, idf, CLOSE_PRIORITY, NULL) == pdPASS)
+        idf->mqtt = NULL;
+    else
+        idf->closing = NULL;
+    return false;
+}
+
+/* Every experiment twice, retained and replaced, while a signature is being verified. */
+static QueueHandle_t make_queue(const struct hushmote_idf *idf) {
+    unsigned names = idf->reporter->client->config->policy->name_count;
+    return xQueueCreate(HUSHMOTE_IN_FLIGHT + OTHER_EVENTS + 2 * names, sizeof(struct event));
+}
+
+/* A new object for each connection: esp-mqtt would send an old one's publications by itself. While the old one ends,
+   this fails at once, and the reporter tries again. */
 static int begin_to_connect(void *context, const char *topic, const uint8_t *will, size_t bytes) {
     struct hushmote_idf *idf = context;
     const struct hushmote_idf_broker *broker = &idf->broker;
     bool tls = given(broker->ca);
     esp_mqtt_client_config_t config;
-    forget(idf);
+    if (!let_go(idf))
+        return -1;
     if (idf->events == NULL)
-        idf->events = xQueueCreate(QUEUE_LENGTH, sizeof(struct event));
+        idf->events = make_queue(idf);
+    else
+        empty(idf);
+    idf->overflow = false;
     memset(&config, 0, sizeof config);
     config.broker.address.port = next_broker(idf);
     config.broker.address.hostname = idf->host;
@@ -112,8 +145,9 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     config.session.last_will.qos = 1;
     config.session.last_will.retain = 1;
     config.session.keepalive = KEEPALIVE_S;
-    config.session.message_retransmit_timeout = TIMEOUT_MS;
-    config.network.timeout_ms = TIMEOUT_MS;
+    config.session.message_retransmit_timeout = RETRANSMIT_MS;
+    config.network.timeout_ms = HUSHMOTE_IDF_TIMEOUT_MS;
+    config.network.reconnect_timeout_ms = RECONNECT_MS;
     config.network.disable_auto_reconnect = true; /* the reporter knows when */
     config.buffer.size = BUFFER_BYTES;
     idf->mqtt = idf->events == NULL ? NULL : esp_mqtt_client_init(&config);
@@ -129,17 +163,14 @@ static int subscribe(void *context, const char *topic) {
     return esp_mqtt_client_subscribe_single(idf->mqtt, topic, 0) < 0;
 }
 
-/* Written when it returns; it may wait TIMEOUT_MS for a network that does not take it. */
+/* Written when it returns; it may wait for a network that does not take it. */
 static long publish(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain) {
     struct hushmote_idf *idf = context;
     return esp_mqtt_client_publish(idf->mqtt, topic, (const char *)payload, (int)bytes, 1, retain);
 }
 
 static void close_connection(void *context) {
-    struct hushmote_idf *idf = context;
-    if (idf->mqtt != NULL)
-        esp_mqtt_client_stop(idf->mqtt); /* says goodbye where it is connected */
-    forget(idf);
+    (void)let_go(context);
 }
 
 const struct hushmote_port hushmote_idf_mqtt = {
@@ -158,13 +189,19 @@ static void take(struct hushmote_idf *idf, const struct event *event) {
         hushmote_reporter_message(idf->reporter, event->message, event->topic_bytes,
                                   (const uint8_t *)event->message + event->topic_bytes, event->payload_bytes);
     } else {
-        idf->open = false;
+        (void)let_go(idf);
         hushmote_reporter_disconnected(idf->reporter);
     }
 }
 
+bool hushmote_idf_is_closed(struct hushmote_idf *idf) {
+    return !idf->open && let_go(idf);
+}
+
 void hushmote_idf_wait(struct hushmote_idf *idf, uint32_t ms) {
     struct event event;
+    if (!idf->open)
+        (void)let_go(idf);
     if (idf->events == NULL) {
         vTaskDelay(pdMS_TO_TICKS(ms));
         return;
@@ -174,5 +211,9 @@ void hushmote_idf_wait(struct hushmote_idf *idf, uint32_t ms) {
             take(idf, &event);
         free(event.message);
         ms = 0;
+    }
+    if (idf->open && __atomic_load_n(&idf->overflow, __ATOMIC_ACQUIRE)) {
+        (void)let_go(idf);
+        hushmote_reporter_disconnected(idf->reporter);
     }
 }

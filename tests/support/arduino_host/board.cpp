@@ -1,5 +1,6 @@
 /* A device "desk" of the open fleet "open"; BOARD_PORT is the broker's, BOARD_FOLDER the flash. Of its input p makes the
-   ledger, y and n are consent, b begins it without an id; a reading every 50 ms. Prints what changes. */
+   ledger, y and n are consent, b begins it without an id, l prints the
+   longest poll() so far; a reading every 50 ms. Prints what changes. */
 #include <hushmote_arduino.h>
 #include <hushmote_float.h>
 
@@ -79,7 +80,7 @@ static HushmoteBoard<1> board(policy, network);
 
 int main() {
     unsigned shown = ~0u;
-    unsigned long since = millis();
+    unsigned long since = millis(), longest = 0;
     setvbuf(stdout, nullptr, _IOLBF, 0);
     LittleFS.root = getenv("BOARD_FOLDER");
     board.config.fleet = "open";
@@ -107,7 +108,12 @@ int main() {
             since += 50;
             board.report("temp", hushmote_float(21.4f));
         }
+        unsigned long before = millis();
         board.poll();
+        if (millis() - before > longest)
+            longest = millis() - before;
+        if (typed == 'l')
+            printf("longest poll %lu ms\n", longest);
         struct hushmote_status status;
         hushmote_status(&board.client, &status);
         unsigned now = (unsigned)(status.sum / 1000000) * 100 + status.pending;

@@ -12,9 +12,11 @@ from pathlib import Path
 import esphome.codegen as cg
 import esphome.config_validation as cv
 import esphome.final_validate as fv
+from esphome import yaml_util
 from esphome.components import binary_sensor, button, sensor, switch, text_sensor
 from esphome.const import (
     CONF_BROKER,
+    CONF_DISABLED_BY_DEFAULT,
     CONF_ID,
     CONF_INTERVAL,
     CONF_NAME,
@@ -59,12 +61,15 @@ CONF_YES_BUTTON = "yes_button"
 CLIENTS_C = Path(__file__).parents[3] / "c"
 PORTS = {
     "host": ("posix/posix.h", "posix/mqtt.c", "posix/folder.c"),
-    "esp32": ("idf/hushmote_idf.h", "idf/idf_mqtt.c"),
+    "esp32": ("idf/hushmote_idf.h", "idf/idf_mqtt.c", "idf/idf_nvs.c"),
 }
 NOT_CORE = ("check.c", "fuzz.c")
 RULES = {name: f"HUSHMOTE_{name.upper()}" for name in ("sum", "squares", "count", "unlimited")}
 # What the core says of readings: one function for each of these, chosen by the entity's class in C++.
 READINGS = ("sensor", "binary_sensor", "text_sensor")
+SECRETS = (CONF_KEY, CONF_PASSWORD, CONF_CERTIFICATE_KEY)
+PARTITION_BYTES = 0x10000  # of NVS, on an ESP32: 16 pages, of which a whole experiment takes one
+WAKE_UPS = ("wakeup_pin", "esp32_ext1_wakeup", "touch_wakeup")
 RECORD_BYTES = 254  # preferences on the host hold 255, of which one says how long the record is
 
 # Not named hushmote: the C client's struct has that name.
@@ -157,6 +162,15 @@ EXPERIMENT = cv.Schema(
 )
 
 
+def _conceal(config):
+    """Keep the secrets out of what ESPHome prints, which is the whole block where a value is wrong."""
+    identity = config.get(CONF_IDENTITY) if isinstance(config, dict) else None
+    for field in SECRETS if isinstance(identity, dict) else ():
+        if identity.get(field):
+            yaml_util._SECRET_VALUES[str(identity[field])] = f"{field} of the identity"
+    return config
+
+
 def unsent_max(config):
     """How many reports may wait: as many as the record holds, 16 at most."""
     return min(16, (RECORD_BYTES - 40 - 22 * len(config[CONF_EXPERIMENTS])) // 21)
@@ -177,16 +191,19 @@ def _consistent(config):
     if not asked and not identity[CONF_CONSENT_GIVEN]:
         raise cv.Invalid(
             "nobody could say yes: give yes_button, a binary_sensor that somebody at the board holds, "
-            "or policy consent_from: network, which lets the switch in Home Assistant say it"
+            "or policy consent_from: network, which lets the switch in Home Assistant say it",
+            [CONF_POLICY],
         )
     if CONF_CERTIFICATE in identity and not identity[CONF_CA]:
-        raise cv.Invalid("a certificate needs the broker's ca", [CONF_IDENTITY])
+        raise cv.Invalid("a certificate needs the broker's ca", [CONF_IDENTITY, CONF_CA])
     if CORE.is_host and (identity[CONF_CA] or "," in identity[CONF_BROKER]):
-        raise cv.Invalid("the host platform is for tests: one broker, without TLS", [CONF_IDENTITY])
+        path = [CONF_IDENTITY, CONF_CA if identity[CONF_CA] else CONF_BROKER]
+        raise cv.Invalid("the host platform is for tests: one broker, without TLS", path)
     return config
 
 
 CONFIG_SCHEMA = cv.All(
+    _conceal,
     cv.Schema(
         {
             cv.GenerateID(): cv.declare_id(Hushmote),
@@ -201,7 +218,7 @@ CONFIG_SCHEMA = cv.All(
             ),
             cv.Required(CONF_PROVISION): button.button_schema(
                 Provision, icon="mdi:shield-plus", entity_category=ENTITY_CATEGORY_CONFIG
-            ),
+            ).extend({cv.Optional(CONF_DISABLED_BY_DEFAULT, default=True): cv.boolean}),
             cv.Optional(CONF_YES_BUTTON): cv.use_id(binary_sensor.BinarySensor),
             cv.Optional(CONF_LAST_REPORT): text_sensor.text_sensor_schema(
                 icon="mdi:send-check", entity_category=ENTITY_CATEGORY_DIAGNOSTIC
@@ -225,11 +242,15 @@ def _final(config):
                     f"{reading} must be a sensor, a binary_sensor or a text_sensor",
                     [CONF_EXPERIMENTS, at, CONF_READING],
                 )
-    if "deep_sleep" in full:
-        raise cv.Invalid("deep_sleep: would break the rhythm that readings are taken on")
+    # What wakes the board must be a clock: a report that comes because something happened tells that it did.
+    if set(WAKE_UPS) & set(full.get("deep_sleep") or ()):
+        raise cv.Invalid(
+            "a board that takes part may wake up by sleep_duration alone: no pin and no touch",
+            [CONF_EXPERIMENTS],
+        )
     # An ESP32's generator is random only while its radio is on.
     if CORE.is_esp32 and not {"wifi", "esp32_ble"} & full.keys():
-        raise cv.Invalid("an ESP32 without wifi: or esp32_ble: has no good random numbers")
+        raise cv.Invalid("an ESP32 without wifi: or esp32_ble: has no good random numbers", [CONF_POLICY])
 
 
 FINAL_VALIDATE_SCHEMA = _final
@@ -316,6 +337,7 @@ async def to_code(config):
     else:
         from esphome.components import esp32
 
+        esp32.add_partition("hushmote", "data", "nvs", PARTITION_BYTES)
         if esp32.idf_version() >= cv.Version(6, 0, 0):
             esp32.add_idf_component(name="espressif/mqtt", ref="1.0.0")
         else:

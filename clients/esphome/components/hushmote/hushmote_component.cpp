@@ -14,10 +14,10 @@ namespace esphome::hushmote_client {
 
 static const char *const TAG = "hushmote";
 static const uint32_t HOLD_MS = 3000;
-static const size_t SLOT_BYTES = sizeof(Slot::data);
-static const size_t KEPT_SLOTS = HUSHMOTE_KEPT_BYTES / SLOT_BYTES + 1;
 
 #ifdef USE_HOST
+static const size_t SLOT_BYTES = sizeof(Slot::data);
+static const size_t KEPT_SLOTS = HUSHMOTE_KEPT_BYTES / SLOT_BYTES + 1;
 static const ::hushmote_port &MQTT = hushmote_posix_mqtt;
 static void hand_in(Link *link) { hushmote_posix_wait(link, -1, 0); }
 #else
@@ -69,12 +69,32 @@ void Hushmote::set_tls(const char *ca, const char *certificate, const char *key)
 }
 #endif
 
-/* --- Flash: preferences --------------------------------------------------------------------------------------- */
+/* --- Flash: on the host ESPHome's preferences, on an ESP32 strings in NVS ------------------------------------- */
 
 /* Of this identity: a board that gets a new device id starts with no ledger, and finds its old one never again. */
 uint32_t Hushmote::key_(const std::string &what) const {
   return fnv1_hash(std::string("hushmote/") + this->config_.fleet + "/" + this->config_.device_id + "/" + what);
 }
+
+#ifndef USE_HOST
+/* ESPHome's preferences are blobs of NVS: a power cut can lose the old one and the new one. A factory reset erases the
+   partition "nvs", and so does ESPHome where it cannot open that: it is the second choice, of a board whose table of
+   partitions was flashed before there was one of ours. */
+bool Hushmote::open_flash_() {
+  snprintf(this->name_space_, sizeof this->name_space_, "hm%08x", (unsigned) this->key_(""));
+  this->link_.name_space = this->name_space_;
+  int code = hushmote_idf_open(&this->link_);
+  if (code == ESP_ERR_NOT_FOUND) {
+    ESP_LOGW(TAG, "There is no partition hushmote: flash this board once by USB, or a factory reset locks it");
+    this->link_.partition = "nvs";
+    code = hushmote_idf_open(&this->link_);
+  }
+  if (code != 0)
+    ESP_LOGE(TAG, "NVS: error %d", code);
+  return code == 0;
+}
+#else
+bool Hushmote::open_flash_() { return true; }
 
 /* Made once for each key: what make_preference() makes is never freed. */
 ESPPreferenceObject &Hushmote::preference_(const std::string &what) {
@@ -97,6 +117,7 @@ bool Hushmote::save_(const std::string &what, const uint8_t *data, size_t bytes)
     memcpy(slot.data, data, bytes);
   return this->preference_(what).save(&slot);
 }
+#endif
 
 /* --- What the core asks for ----------------------------------------------------------------------------------- */
 
@@ -105,6 +126,7 @@ void Hushmote::setup() {
   auto &port = this->port_;
   size_t names = config.policy->name_count;
   config.context = port.context = this;
+#ifdef USE_HOST
   config.read = [](void *self, int slot, uint8_t *data, size_t bytes) -> long {
     Slot found;
     if (!static_cast<Hushmote *>(self)->load_(slot == 0 ? "ledger0" : "ledger1", &found))
@@ -116,6 +138,41 @@ void Hushmote::setup() {
     bool saved = static_cast<Hushmote *>(self)->save_(slot == 0 ? "ledger0" : "ledger1", data, bytes);
     return saved && global_preferences->sync() ? 0 : -1;
   };
+  port.read_kept = [](void *self, const char *name, uint8_t *data, size_t bytes) -> long {
+    size_t total = 0;
+    Slot slot{};
+    slot.bytes = SLOT_BYTES;
+    for (size_t i = 0; i < KEPT_SLOTS && slot.bytes == SLOT_BYTES; i++) {
+      if (!static_cast<Hushmote *>(self)->load_(str_sprintf("kept/%s/%u", name, (unsigned) i), &slot))
+        return 0;
+      if (total + slot.bytes <= bytes)
+        memcpy(data + total, slot.data, slot.bytes);
+      total += slot.bytes;
+    }
+    return total;
+  };
+  port.write_kept = [](void *self, const char *name, const uint8_t *data, size_t bytes) -> int {
+    bool saved = true;
+    for (size_t i = 0, at = 0; i <= bytes / SLOT_BYTES; i++, at += SLOT_BYTES) {
+      size_t part = std::min(bytes - at, SLOT_BYTES);
+      saved &= static_cast<Hushmote *>(self)->save_(str_sprintf("kept/%s/%u", name, (unsigned) i), data + at, part);
+    }
+    return saved && global_preferences->sync() ? 0 : -1;
+  };
+#else
+  config.read = [](void *self, int slot, uint8_t *data, size_t bytes) -> long {
+    return hushmote_idf_read(&static_cast<Hushmote *>(self)->link_, slot, data, bytes);
+  };
+  config.write = [](void *self, int slot, const uint8_t *data, size_t bytes) -> int {
+    return hushmote_idf_write(&static_cast<Hushmote *>(self)->link_, slot, data, bytes);
+  };
+  port.read_kept = [](void *self, const char *name, uint8_t *data, size_t bytes) -> long {
+    return hushmote_idf_read_kept(&static_cast<Hushmote *>(self)->link_, name, data, bytes);
+  };
+  port.write_kept = [](void *self, const char *name, const uint8_t *data, size_t bytes) -> int {
+    return hushmote_idf_write_kept(&static_cast<Hushmote *>(self)->link_, name, data, bytes);
+  };
+#endif
   config.entropy = [](void *, uint8_t *data, size_t bytes) -> int { return random_bytes(data, bytes) ? 0 : -1; };
   get_mac_address_raw(this->unique_id_);  // stays here: it is mixed into the seed
   config.unique_id = this->unique_id_;
@@ -138,27 +195,6 @@ void Hushmote::setup() {
     return MQTT.publish(&static_cast<Hushmote *>(self)->link_, topic, payload, bytes, retain);
   };
   port.disconnect = [](void *self) { MQTT.disconnect(&static_cast<Hushmote *>(self)->link_); };
-  port.read_kept = [](void *self, const char *name, uint8_t *data, size_t bytes) -> long {
-    size_t total = 0;
-    Slot slot{};
-    slot.bytes = SLOT_BYTES;
-    for (size_t i = 0; i < KEPT_SLOTS && slot.bytes == SLOT_BYTES; i++) {
-      if (!static_cast<Hushmote *>(self)->load_(str_sprintf("kept/%s/%u", name, (unsigned) i), &slot))
-        return 0;
-      if (total + slot.bytes <= bytes)
-        memcpy(data + total, slot.data, slot.bytes);
-      total += slot.bytes;
-    }
-    return total;
-  };
-  port.write_kept = [](void *self, const char *name, const uint8_t *data, size_t bytes) -> int {
-    bool saved = true;
-    for (size_t i = 0, at = 0; i <= bytes / SLOT_BYTES; i++, at += SLOT_BYTES) {
-      size_t part = std::min(bytes - at, SLOT_BYTES);
-      saved &= static_cast<Hushmote *>(self)->save_(str_sprintf("kept/%s/%u", name, (unsigned) i), data + at, part);
-    }
-    return saved && global_preferences->sync() ? 0 : -1;
-  };
   const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
   port.spread_ms = times[1];
   port.backoff_ms = times[2];
@@ -167,6 +203,10 @@ void Hushmote::setup() {
   port.settle_ms = times[5];
   this->link_.reporter = &this->reporter_;
 
+  if (!this->open_flash_()) {
+    this->mark_failed();
+    return;
+  }
   if (!this->begin_())
     return;
   for (auto &question : this->questions_)
@@ -246,7 +286,12 @@ void Hushmote::say(bool yes, bool at_board) {
   this->takes_part_->publish_state(hushmote_consent(&this->client_) == HUSHMOTE_YES);
 }
 
+/* It starts the privacy bound, so somebody must be at the board. */
 void Hushmote::provision() {
+  if (this->yes_button_ != nullptr && !this->yes_button_->state) {
+    ESP_LOGE(TAG, "provision: hold the button on the board meanwhile");
+    return;
+  }
   int code = hushmote_provision(&this->config_, false, this->consent_given_ ? HUSHMOTE_YES : HUSHMOTE_NOT_ASKED);
   ESP_LOGI(TAG, "provision: %s", hushmote_text(code));
   if (code == HUSHMOTE_OK && this->begin_())

@@ -1,4 +1,4 @@
-/* Joins the C client to ESPHome: entities as readings, preferences as flash, a switch as consent.
+/* Joins the C client to ESPHome: entities as readings, preferences or NVS as flash, a switch as consent.
 
    It has a connection of its own: the block mqtt: would publish every reading beside the reports. Everything runs in
    ESPHome's main loop. */
@@ -21,6 +21,7 @@ extern "C" {
 #ifdef USE_HOST
 #include "posix.h"
 #else
+#include "esp_err.h"
 #include "hushmote_idf.h"
 #endif
 }
@@ -33,11 +34,13 @@ using Link = ::hushmote_posix;
 using Link = ::hushmote_idf;
 #endif
 
+#ifdef USE_HOST
 /* The host's preferences hold 255 bytes at most, and ask for as many as were saved: so all have one size. */
 struct Slot {
   uint8_t bytes;
   uint8_t data[254];
 };
+#endif
 
 struct Source {
   sensor::Sensor *number;
@@ -95,7 +98,7 @@ class Hushmote : public Component {
   /* After the radio: an ESP32's generator needs it. */
   float get_setup_priority() const override { return setup_priority::AFTER_WIFI; }
 
-  /* Make the empty ledger; one that is there stays. */
+  /* Make the empty ledger, while somebody holds the button, where there is one; a ledger that is there stays. */
   void provision();
   /* Somebody said yes or no; at_board: who holds it, and not the network. */
   void say(bool yes, bool at_board);
@@ -106,16 +109,23 @@ class Hushmote : public Component {
   void attend_();
   void show_();
   uint32_t key_(const std::string &what) const;
+  bool open_flash_();
+#ifdef USE_HOST
   ESPPreferenceObject &preference_(const std::string &what);
   bool load_(const std::string &what, Slot *slot);
   bool save_(const std::string &what, const uint8_t *data, size_t bytes);
+#endif
 
   ::hushmote_config config_{};
   ::hushmote_port port_{};
   ::hushmote client_{};
   ::hushmote_reporter reporter_{};
   Link link_{};
+#ifdef USE_HOST
   std::map<uint32_t, ESPPreferenceObject> preferences_;
+#else
+  char name_space_[16];
+#endif
   std::vector<Question> questions_;
   std::vector<::hushmote_experiment> experiments_;
   std::vector<::hushmote_topic> topics_;

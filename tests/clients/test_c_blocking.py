@@ -1,0 +1,51 @@
+"""How long the C client's port to esp-mqtt blocks the loop that calls it, in virtual time over a model.
+
+The model waits where esp-mqtt does, by its sources: clients/c/packages.md has their version.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from c_core import CORE, compiled, needs_gcc
+from power_cuts import CORE_FILES, SUPPORT
+
+pytestmark = needs_gcc
+MODEL = SUPPORT / "idf_model"
+WATCHDOG_MS = 5000  # ESPHome's
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sources = [MODEL / f"{name}.c" for name in ("freertos", "esp_mqtt", "blocking")]
+    headers = [f"-I{MODEL}", f"-I{MODEL / 'freertos'}", f"-I{CORE / 'idf'}"]
+    target = tmp_path_factory.mktemp("blocking") / "blocking"
+    files = [*CORE_FILES, *sources, CORE / "idf" / "idf_mqtt.c"]
+    return compiled(target, files, "-std=gnu17", "-Wno-pedantic", *headers)
+
+
+def play(program: Path, scene: str) -> dict[str, int]:
+    done = subprocess.run([program, scene], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+class TestBlocking:
+    @pytest.mark.parametrize("scene", ["refused", "silent", "lost", "withdrawn"])
+    def test_never_waits_for_a_connection_to_end(self, program: Path, scene: str):
+        counts = play(program, scene)
+        assert counts["blocked"] == 0
+        assert counts["link"] == 2  # it is back
+        assert (counts["goodbyes"], counts["clients"]) == (1, 0)
+
+    def test_waits_for_a_torn_packet_less_than_a_watchdog(self, program: Path):
+        counts = play(program, "torn")
+        assert 2000 < counts["blocked"] < WATCHDOG_MS
+        assert counts["connects"] > 1
+        assert (counts["link"], counts["clients"]) == (2, 0)
+
+    def test_hears_all_retained_messages_during_a_signature(self, program: Path):
+        counts = play(program, "retained")
+        assert (counts["heard"], counts["connects"]) == (48, 1)

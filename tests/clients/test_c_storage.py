@@ -1,0 +1,46 @@
+"""The C client's ports to NVS of ESP-IDF and of Zephyr, over models that lose power at each operation.
+
+The models were compared with the real sources; clients/c/packages.md has the versions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from c_core import needs_gcc
+from power_cuts import build, live
+
+pytestmark = needs_gcc
+ALL_WELL = {"reports": 40, "locked": 0, "forgotten": 0, "conflicting": 0, "unpaid": 0, "failed": 0}
+ERASED_IS_OVERWRITTEN = "-DNVS_OVERWRITES_ERASED=1"
+MOVES_ARE_NOT_MARKED = "-DNVS_MARKS_MOVES=0"
+
+
+class TestPowerCuts:
+    @pytest.mark.parametrize(
+        ("storage", "flags", "operations"),
+        [
+            ("nvs strings", (), 2260),
+            ("nvs strings", (ERASED_IS_OVERWRITTEN,), 3280),
+            ("zephyr", (), 338),
+            ("zephyr", (MOVES_ARE_NOT_MARKED,), 333),
+        ],
+    )
+    def test_never_lock_nor_overspend(
+        self, tmp_path: Path, storage: str, flags: tuple[str, ...], operations: int
+    ):
+        program = build(tmp_path, storage, *flags)
+        assert live(program) == {"operations": operations, "lives": operations} | ALL_WELL
+
+    @pytest.mark.parametrize("storage", ["nvs strings", "zephyr"])
+    @pytest.mark.parametrize("again", [1, 2, 5])
+    def test_may_come_twice(self, tmp_path: Path, storage: str, again: int):
+        counts = live(build(tmp_path, storage), 7, again)
+        assert counts.items() >= ALL_WELL.items()
+
+    @pytest.mark.parametrize("flags", [(), (ERASED_IS_OVERWRITTEN,)])
+    def test_lock_a_ledger_of_blobs(self, tmp_path: Path, flags: tuple[str, ...]):
+        """Which this port once was, and ESPHome's preferences are: the model would show it."""
+        counts = live(build(tmp_path, "nvs blobs", *flags))
+        assert (counts["locked"], counts["forgotten"]) == (76, 2)

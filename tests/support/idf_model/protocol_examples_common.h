@@ -1,0 +1,3 @@
+#pragma once
+#include "esp_err.h"
+esp_err_t example_connect(void);

@@ -1,0 +1,77 @@
+/* What ESPHome's preferences do on an ESP32: blobs, written when sync() is called, and only where they have changed. So
+   did this port, and the component for ESPHome, before they stored strings. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../storage_port.h"
+#include "nvs.h"
+#include "nvs_flash.h"
+
+#define SLOT_BYTES 1200
+
+static nvs_handle_t handle;
+static struct {
+    char key[16];
+    uint8_t data[SLOT_BYTES];
+    size_t bytes;
+    bool is_set;
+} pending;
+
+static int open_again(void) {
+    pending.is_set = false;
+    if (nvs_flash_init_partition("hushmote") != ESP_OK)
+        return -1;
+    return nvs_open_from_partition("hushmote", "esphome", NVS_READWRITE, &handle);
+}
+
+static long load(const char *key, uint8_t *data, size_t bytes) {
+    uint8_t slot[SLOT_BYTES];
+    size_t held = 0;
+    if (nvs_get_blob(handle, key, slot, &held) != ESP_OK)
+        return 0;
+    memcpy(data, slot, held < bytes ? held : bytes);
+    return (long)held;
+}
+
+static void save(const char *key, const uint8_t *data, size_t bytes) {
+    snprintf(pending.key, sizeof pending.key, "%s", key);
+    memcpy(pending.data, data, bytes);
+    pending.bytes = bytes;
+    pending.is_set = true;
+}
+
+static int sync_changes(void) {
+    uint8_t slot[SLOT_BYTES];
+    size_t held = 0;
+    bool is_same = pending.is_set && nvs_get_blob(handle, pending.key, slot, &held) == ESP_OK && held == pending.bytes &&
+                   memcmp(slot, pending.data, held) == 0;
+    bool is_written = is_same || !pending.is_set ||
+                      nvs_set_blob(handle, pending.key, pending.data, pending.bytes) == ESP_OK;
+    pending.is_set = false;
+    return is_written && nvs_commit(handle) == ESP_OK ? 0 : -1;
+}
+
+static long read_slot(void *context, int slot, uint8_t *data, size_t bytes) {
+    (void)context;
+    return load(slot == 0 ? "ledger0" : "ledger1", data, bytes);
+}
+
+static int write_slot(void *context, int slot, const uint8_t *data, size_t bytes) {
+    (void)context;
+    save(slot == 0 ? "ledger0" : "ledger1", data, bytes);
+    return sync_changes();
+}
+
+static long read_kept(void *context, const char *name, uint8_t *data, size_t bytes) {
+    (void)context;
+    return load(name, data, bytes);
+}
+
+static int write_kept(void *context, const char *name, const uint8_t *data, size_t bytes) {
+    (void)context;
+    save(name, data, bytes);
+    return sync_changes();
+}
+
+const struct storage_port storage_port = {open_again, read_slot, write_slot, read_kept, write_kept, NULL};

@@ -1,2 +1,0 @@
-#pragma once
-void vTaskDelay(TickType_t xTicksToDelay);

@@ -1,0 +1,237 @@
+/* A device's life over a model of its storage, with a power cut before each flash operation.
+
+   power_cuts [STEP [AGAIN]]: lose power at every STEP-th operation, and AGAIN operations later once more. Prints a line
+   of JSON: operations of a life, lives, and how many of them ended locked, lost a serial, sent a number twice with other
+   bytes, or spent what no ledger shows. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flash_model.h"
+#include "hushmote_port.h"
+#include "storage_port.h"
+
+#define REPORTS 40u
+#define VERSIONS 4u /* of each experiment */
+#define NAMES 3
+#define UNSENT 4
+#define EPSILON 1000000u
+
+HUSHMOTE_POLICY(policy, 40000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp", "door", "window");
+
+long flash_operations, flash_cut = -1;
+jmp_buf flash_power;
+
+static struct { /* what the world outside has seen of a life */
+    unsigned step;
+    uint32_t serials[NAMES];
+    uint8_t reports[NAMES][REPORTS + 1][HUSHMOTE_REPORT_BYTES];
+    int bytes[NAMES][REPORTS + 1];
+    unsigned handed_over;
+} world;
+static struct { unsigned locked, forgotten, conflicting, unpaid, failed; } faults;
+static struct { bool locked, forgotten, conflicting, unpaid, failed; } life;
+
+static struct hushmote_experiment experiments[NAMES];
+static struct hushmote_topic topics[NAMES];
+static uint8_t records[2 * HUSHMOTE_RECORD_BYTES(NAMES, UNSENT)], kept[HUSHMOTE_KEPT_BYTES], announce_key[64];
+static struct hushmote client;
+static struct hushmote_reporter reporter;
+static uint64_t noise = 88172645463325252u;
+static uint32_t clock_ms;
+static long last_id;
+
+static int fill(void *context, uint8_t *data, size_t bytes) {
+    (void)context;
+    while (bytes-- > 0) {
+        noise ^= noise << 13;
+        noise ^= noise >> 7;
+        noise ^= noise << 17;
+        *data++ = (uint8_t)(noise >> 24);
+    }
+    return 0;
+}
+
+static bool verify(void *context, const uint8_t key[64], const uint8_t digest[32], const uint8_t signature[64]) {
+    (void)context;
+    (void)key;
+    (void)digest;
+    return signature[0] == 0xaa;
+}
+
+static int connect_at_once(void *context, const char *topic, const uint8_t *will, size_t bytes) {
+    (void)context;
+    (void)topic;
+    (void)will;
+    (void)bytes;
+    return 0;
+}
+
+static int subscribe(void *context, const char *topic) {
+    (void)context;
+    (void)topic;
+    return 0;
+}
+
+/* The number of an experiment by a report's digest. */
+static unsigned experiment_of(const uint8_t *report) {
+    unsigned at = 0;
+    while (at < NAMES - 1 && memcmp(experiments[at].sha256, report + 1, 4) != 0)
+        at++;
+    return at;
+}
+
+/* A name's reports are told apart by their number alone: versions of it differ in their digest. */
+static void see(unsigned at, const uint8_t *report, size_t bytes) {
+    unsigned number = (unsigned)report[5] << 24 | (unsigned)report[6] << 16 | (unsigned)report[7] << 8 | report[8];
+    if (number == 0 || number > REPORTS) {
+        life.failed = true;
+        return;
+    }
+    if (world.bytes[at][number] == 0)
+        world.handed_over++;
+    else if (world.bytes[at][number] != (int)bytes || memcmp(world.reports[at][number], report, bytes) != 0)
+        life.conflicting = true;
+    world.bytes[at][number] = (int)bytes;
+    memcpy(world.reports[at][number], report, bytes);
+}
+
+static long publish(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain) {
+    (void)context;
+    (void)topic;
+    if (!retain && world.step >= NAMES) { /* of an older version: the digest names none, and its number tells */
+        unsigned at = experiment_of(payload);
+        if (memcmp(experiments[at].sha256, payload + 1, 4) == 0)
+            see(at, payload, bytes);
+    }
+    return ++last_id;
+}
+
+static void disconnect(void *context) {
+    (void)context;
+}
+
+static struct hushmote_config config = {
+    .entropy = fill, .verify = verify, .policy = &policy, .device_id = "board-1", .fleet = "home",
+    .announce_key = announce_key, .experiments = experiments, .records = records,
+    .record_bytes = sizeof records / 2, .unsent_max = UNSENT,
+};
+static struct hushmote_port port = {
+    .connect = connect_at_once, .subscribe = subscribe, .publish = publish, .disconnect = disconnect,
+    .timeout_ms = 1000000, .settle_ms = 1000000,
+};
+
+static void hand_in(unsigned at, uint32_t serial) {
+    static const char form[] = "{\"v\":1,\"name\":\"%s\",\"type\":\"bool\",\"mechanism\":\"rr\",\"epsilon\":%u,\"every\":1,"
+                               "\"budget\":{\"rule\":\"sum\",\"cap\":40000000},\"window\":\"day\"}%*s";
+    char topic[96];
+    uint8_t payload[HUSHMOTE_PAYLOAD_BYTES];
+    int bytes = snprintf((char *)payload, sizeof payload, form, policy.names[at], EPSILON, (int)(300 * serial % 700), "");
+    size_t topic_bytes = (size_t)snprintf(topic, sizeof topic, "hushmote/v1/home/experiment/%s", policy.names[at]);
+    memset(payload + bytes, 0xaa, 69);
+    payload[bytes] = 0;
+    for (int i = 0; i < 4; i++)
+        payload[bytes + 1 + i] = (uint8_t)(serial >> (24 - 8 * i));
+    hushmote_reporter_message(&reporter, topic, topic_bytes, payload, (size_t)bytes + 69);
+    if (reporter.topics[at].refused != HUSHMOTE_OK || reporter.kept_fault != HUSHMOTE_OK)
+        life.failed = true;
+    world.serials[at] = serial;
+}
+
+static void report(unsigned at) {
+    uint8_t bytes[HUSHMOTE_REPORT_BYTES];
+    int made = hushmote_reporter_report(&reporter, policy.names[at], hushmote_flag(true), bytes);
+    if (made > 0)
+        see(at, bytes, (size_t)made);
+}
+
+static void step(void) {
+    unsigned at = world.step % NAMES, turn = world.step / NAMES;
+    if (turn % 12 == 0 && turn / 12 < VERSIONS)
+        hand_in(at, 1 + turn / 12);
+    report(at);
+    hushmote_reporter_tick(&reporter, clock_ms += 1000);
+    for (unsigned i = 0; i < HUSHMOTE_IN_FLIGHT && turn % 5 != 4; i++)
+        hushmote_reporter_acknowledged(&reporter, reporter.flights[i].id);
+}
+
+/* Start the device, with RAM that holds nothing. */
+static void start(void) {
+    struct hushmote_status status;
+    storage_start();
+    if (storage_port.open() != 0) {
+        life.failed = true;
+        return;
+    }
+    if (hushmote_begin(&client, &config) != HUSHMOTE_OK)
+        life.failed = true;
+    if (client.locked == HUSHMOTE_NO_LEDGER && world.handed_over == 0 && world.step == 0) {
+        (void)hushmote_provision(&config, false, HUSHMOTE_YES);
+        (void)hushmote_begin(&client, &config);
+    }
+    if (hushmote_reporter_begin(&reporter, &client, &port, topics, kept) != HUSHMOTE_OK)
+        life.failed = true;
+    (void)hushmote_status(&client, &status);
+    if (status.locked)
+        life.locked = true;
+    else if (status.sum < (uint64_t)world.handed_over * EPSILON)
+        life.unpaid = true;
+    for (unsigned at = 0; at < NAMES; at++) {
+        if (world.serials[at] > experiments[at].serial || (world.serials[at] > 0 && !experiments[at].enrolled))
+            life.forgotten = true;
+    }
+    for (int i = 0; i < 3; i++)
+        hushmote_reporter_tick(&reporter, clock_ms += 1000);
+    hushmote_reporter_connected(&reporter);
+}
+
+static bool is_over(void) {
+    return life.locked || life.failed || world.step == 48 * NAMES;
+}
+
+static void live(long cut, long again) {
+    memset(&world, 0, sizeof world);
+    memset(&life, 0, sizeof life);
+    flash_operations = 0;
+    flash_cut = cut;
+    storage_new();
+    if (setjmp(flash_power) != 0) { /* static: what longjmp() leaves of the others is undefined */
+        flash_cut = again > 0 && flash_cut == cut ? cut + again : -1;
+        clock_ms += 5000;
+    }
+    start();
+    while (!is_over()) {
+        step();
+        world.step++;
+    }
+    faults.locked += life.locked;
+    faults.forgotten += life.forgotten;
+    faults.conflicting += life.conflicting;
+    faults.unpaid += life.unpaid;
+    faults.failed += life.failed || (!life.locked && hushmote_begin(&client, &config) != HUSHMOTE_OK);
+}
+
+int main(int count, char **arguments) {
+    static long every, again, total, cut;
+    static unsigned lives;
+    every = count > 1 ? atol(arguments[1]) : 1;
+    again = count > 2 ? atol(arguments[2]) : 0;
+    config.read = storage_port.read;
+    config.write = storage_port.write;
+    config.context = port.context = storage_port.context;
+    port.read_kept = storage_port.read_kept;
+    port.write_kept = storage_port.write_kept;
+    live(-1, 0);
+    total = flash_operations;
+    for (cut = 0; cut < total; cut += every, lives++) {
+        live(cut, again);
+        if (life.locked || life.failed || life.forgotten || life.conflicting || life.unpaid)
+            fprintf(stderr, "cut %ld: %s%s%s%s%s\n", cut, life.locked ? "locked " : "", life.failed ? "failed " : "",
+                    life.forgotten ? "forgotten " : "", life.conflicting ? "conflicting " : "", life.unpaid ? "unpaid" : "");
+    }
+    printf("{\"operations\": %ld, \"lives\": %u, \"reports\": %u, \"locked\": %u, \"forgotten\": %u, \"conflicting\": %u, "
+           "\"unpaid\": %u, \"failed\": %u}\n",
+           total, lives, world.handed_over, faults.locked, faults.forgotten, faults.conflicting, faults.unpaid,
+           faults.failed);
+    return 0;
+}

@@ -1,0 +1,15 @@
+/* A port's storage as power_cuts.c runs it: one file of each defines storage_port. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+struct storage_port {
+    int (*open)(void); /* after each start; 0, or anything else where it fails */
+    long (*read)(void *context, int slot, uint8_t *data, size_t bytes);
+    int (*write)(void *context, int slot, const uint8_t *data, size_t bytes);
+    long (*read_kept)(void *context, const char *name, uint8_t *data, size_t bytes);
+    int (*write_kept)(void *context, const char *name, const uint8_t *data, size_t bytes);
+    void *context;
+};
+
+extern const struct storage_port storage_port;

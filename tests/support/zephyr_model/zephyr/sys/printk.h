@@ -1,0 +1,2 @@
+#pragma once
+void printk(const char *fmt, ...);

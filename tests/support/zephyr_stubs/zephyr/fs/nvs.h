@@ -1,9 +1,0 @@
-/* Stand-ins for the parts of Zephyr that clients/c/zephyr takes, for gcc -fsyntax-only: they do nothing. */
-#pragma once
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-struct nvs_fs;
-ssize_t nvs_read(struct nvs_fs *fs, uint16_t id, void *data, size_t len);
-ssize_t nvs_write(struct nvs_fs *fs, uint16_t id, const void *data, size_t len);
-int nvs_delete(struct nvs_fs *fs, uint16_t id);

@@ -90,9 +90,8 @@ def test_only_true_and_false_are_answers(answer: Any):
 
 @pytest.mark.parametrize("fault", ["raise", "lost", "torn"])
 def test_a_yes_that_the_flash_did_not_take_is_none(fault: str):
-    slots: dict[int, bytes] = {}
-    provision(memory(slots))
-    client = Client(POLICY, FailingStorage(slots, fault, 0), device_id="board-1")
+    client = Client(POLICY, FailingStorage(slots_of(board()), fault, 0), device_id="board-1")
+    assert client.status()["locked"] is None
     client.enroll(experiment_json(name="room_temp", **TEMPERATURE))
     with pytest.raises(LedgerError):
         client.consent = True

@@ -1,6 +1,6 @@
 """Asking first: how somebody at a board says yes or no, and what the network may say.
 
-attend(client, 14, "LED", feed)     the button on a pin is down, or nobody has said yes
+attend(client, 14, "LED", feed)     the button on a pin is pressed, or nobody has said yes
 from_network(client, False)         a stop that came over the network
 """
 
@@ -28,15 +28,35 @@ def _dark(on):
     pass
 
 
-def held(pin, feed):
-    """Whether a button that pulls its pin to 0 is down, and stays so for 3 s."""
-    since = ticks_ms()
-    while not pin.value():
-        if ticks_diff(ticks_ms(), since) >= _HOLD_MS:
-            return True
-        feed()
-        sleep_ms(20)
-    return False
+class Button:
+    """A button that pulls its pin to 0. One that is stuck, or wired the other way round, is never pressed.
+
+    pin: None where there is no button. released: whether it was seen released since it was last pressed.
+    """
+
+    def __init__(self, pin, released):
+        self._pin = pin
+        self._released = released
+
+    def held(self, feed):
+        """Return whether it is pressed now and for 3 s; True once for each press.
+
+        A pin that reads "down" counts only after it was seen released.
+        """
+        if self._pin is None:
+            return False
+        if self._pin.value():
+            self._released = True
+        if not self._released:
+            return False
+        since = ticks_ms()
+        while not self._pin.value():
+            if ticks_diff(ticks_ms(), since) >= _HOLD_MS:
+                self._released = False
+                return True
+            feed()
+            sleep_ms(20)
+        return False
 
 
 def blink(light, pattern, feed):
@@ -49,28 +69,27 @@ def blink(light, pattern, feed):
     light(0)
 
 
-def turn(client, pin, light, feed):
-    """Say no where there was a yes, else yes, and wait until the button is up."""
+def turn(client, light, feed):
+    """Say no where there was a yes, else yes."""
     client.consent = not client.consent
     print("hushmote: this board %s part" % ("takes" if client.consent else "no longer takes"))
     blink(light, _YES if client.consent else _NO, feed)
-    while not pin.value():
-        feed()
-        sleep_ms(20)
 
 
-def attend(client, button, led, feed):
-    """Serve somebody at a board: its button is down, or nobody has said yes.
+def attend(client, button, led, feed, released=False):
+    """Serve somebody at a board: its button is pressed, or nobody has said yes.
 
-    button, led: pins, or None. Waits for a yes where there is a button; else returns what to do.
+    button, led: pins, or None. released: whether the button was seen released since it was last pressed.
+    Waits for a yes where there is a button; else returns what to do.
     """
     light, pin = _dark, None
     if led is not None:
         light = machine.Pin(led, machine.Pin.OUT).value
     if button is not None:
         pin = machine.Pin(button, machine.Pin.IN, machine.Pin.PULL_UP)
-    if client.consent and pin and held(pin, feed):
-        turn(client, pin, light, feed)
+    button = Button(pin, released)
+    if client.consent and button.held(feed):
+        turn(client, light, feed)
     if client.consent:
         return None
     why = "somebody said no" if client.consent is False else "nobody has said yes yet"
@@ -81,8 +100,8 @@ def attend(client, button, led, feed):
     print("hushmote: %s: hold the button for 3 s" % text)
     while not client.consent:
         blink(light, _ASKS, feed)
-        if held(pin, feed):
-            turn(client, pin, light, feed)
+        if button.held(feed):
+            turn(client, light, feed)
     return None
 
 

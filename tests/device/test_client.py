@@ -706,7 +706,7 @@ class TestNoDuringAnotherCall:
 
     @staticmethod
     def interrupted(call):
-        """Return the client, in whose first write of `call` a no came, one after a restart, and the answer."""
+        """Return the client, interrupted by a no in its first write, one after a restart, and the answer."""
         storage = CallsBack()
         provision(storage, consent=True)
         client = asked(budget("sum", 30 * EPSILON), storage=storage)

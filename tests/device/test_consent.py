@@ -1,5 +1,6 @@
 """Nothing leaves a board before somebody said yes, and what it would send can be read before."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -144,44 +145,77 @@ def test_a_question_that_is_new_waits_for_a_yes_of_its_own(tmp_path: Any):
     assert list(kept.asking) == ["room_temp"]
 
 
-class Button:
-    """A pin that is down for so many looks after each time that it was up."""
+class TestButton:
+    """A board's button, by looks at its pin 20 ms apart: 1 is up, 0 is down."""
 
-    def __init__(self, *down: int) -> None:
-        self.looks = [x for n in down for x in (*[0] * n, 1)]
+    HELD = (*[1] * 3, *[0] * 200, 1)
 
-    def value(self) -> int:
-        return self.looks.pop(0) if self.looks else 1
+    @pytest.fixture
+    def attend(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """Serve somebody at a board for so many looks at its pin; returns the answers on the way."""
 
+        class End(Exception):
+            pass
 
-def test_a_button_that_is_held_says_yes_and_held_again_no_and_a_touch_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    passed = 0
-    lit: list[int] = []
+        def run(client: Client, looks: Any, *, released: bool = False, light: Any = None) -> list[Any]:
+            pending, answers, passed = iter(looks), [client.consent], 0
 
-    def sleep_ms(ms: int) -> None:
-        nonlocal passed
-        passed += ms
+            def value() -> int:
+                try:
+                    return next(pending)
+                except StopIteration:
+                    raise End from None
 
-    monkeypatch.setattr(consent, "sleep_ms", sleep_ms)
-    monkeypatch.setattr(consent, "ticks_ms", lambda: passed)
-    client = board()
-    pins = {14: Button(10, 0, 200), 2: type("Light", (), {"value": lambda _, on: lit.append(on)})()}
-    pin = type("Pin", (), {"IN": 0, "OUT": 1, "PULL_UP": 2, "__new__": lambda _, n, *_mode: pins[n]})
-    monkeypatch.setattr(consent, "machine", type("machine", (), {"Pin": pin}))
-    consent.attend(client, 14, 2, lambda: None)  # a touch, nothing, then held
-    assert client.consent is True
-    assert passed >= 3_000
-    assert lit[-1] == 0
-    pins[14] = Button(200, 0, 200)
-    consent.attend(client, 14, 2, lambda: None)  # held: no; then held: yes again, or it would wait on
-    said = capsys.readouterr().out
-    assert said.count("takes part") == 3
-    assert said.count("no longer takes part") == 1
-    client.consent = False
-    told = consent.attend(client, None, None, lambda: None)
-    assert told == "silent, as somebody said no; with a yes it answers room_temp, door: yes() says it"
+            def sleep_ms(ms: int) -> None:
+                nonlocal passed
+                passed += ms
+                if client.consent is not answers[-1]:
+                    answers.append(client.consent)
+
+            pins = {14: type("Pin", (), {"value": staticmethod(value)}), 2: light}
+            pin = type("Pin", (), {"IN": 0, "OUT": 1, "PULL_UP": 2, "__new__": lambda _, n, *_mode: pins[n]})
+            monkeypatch.setattr(consent, "sleep_ms", sleep_ms)
+            monkeypatch.setattr(consent, "ticks_ms", lambda: passed)
+            monkeypatch.setattr(consent, "machine", type("machine", (), {"Pin": pin}))
+            with contextlib.suppress(End):
+                consent.attend(client, 14, light and 2, lambda: None, released)
+            return answers
+
+        return run
+
+    @pytest.mark.parametrize("asked", [None, True, False])
+    def test_stuck_from_power_up_changes_nothing(self, attend: Any, asked: bool | None):
+        client = board()
+        if asked is not None:
+            client.consent = asked
+        assert attend(client, [0] * 20_000) == [asked]
+
+    def test_counts_once_it_was_seen_released(self, attend: Any):
+        assert attend(board(), [0] * 500 + [1] + [0] * 500) == [None, True]
+        assert attend(board(), [0] * 500, released=True) == [None, True]  # seen before a sleep
+
+    def test_touch_says_nothing(self, attend: Any):
+        assert attend(board(), [1, 0, 0, 0, 1] * 50) == [None]
+
+    def test_changes_the_state_once_per_press(self, attend: Any):
+        client = board()
+        client.consent = True
+        assert attend(client, [0] * 20_000, released=True) == [True, False]
+        assert attend(client, [0] * 20_000) == [False]
+        assert attend(client, self.HELD) == [False, True]
+
+    def test_light_tells_the_answer(self, attend: Any, capsys: pytest.CaptureFixture[str]):
+        lit: list[int] = []
+        light = type("Light", (), {"value": lambda _, on: lit.append(on)})()
+        assert attend(board(), self.HELD, light=light) == [None, True]
+        assert lit[-1] == 0
+        assert capsys.readouterr().out.count("takes part") == 1
+
+    def test_is_not_needed(self):
+        client = board()
+        client.consent = False
+        told = consent.attend(client, None, None, lambda: None)
+        assert told == "silent, as somebody said no; with a yes it answers room_temp, door: yes() says it"
 
 
 # --- What would be sent ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ damaged file; the broker's next message makes a new one.
 With "ask": "each" in the policy a yes applies to one question. The name's file with ".yes" appended holds it:
     8 first bytes of the question's SHA-256   4 epsilon   4 CRC-32
 The question is the experiment's JSON without the fields of _NO_QUESTION, names sorted, without spaces. A new
-yes is needed if it changes, if epsilon is above that of the yes, and after a withdrawal or damage to the file.
+yes is needed if it changes or epsilon is above that of the yes, and after a withdrawal or damage to the file.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false

@@ -2,9 +2,12 @@
 
 attend(client, 14, "LED", feed)     the button on a pin is pressed, or nobody has said yes
 from_network(client, False)         a stop that came over the network
+question(fields)                    what a yes applies to under the policy's "ask": "each"
 """
 
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false
+
+import hashlib
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from . import ldp_client
@@ -114,3 +117,32 @@ def from_network(client, value):
     allowed = value is False or client._policy.get("consent_from") == "network"
     ldp_client.check(allowed, "only somebody at the board can say yes", ldp_client.SettingsError)
     client.consent = value
+
+
+# Fields of an experiment that change nothing about what is asked: how often, what it may cost, how its codes
+# are laid out. Epsilon is compared as a number.
+_NO_QUESTION = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
+
+
+def _canonical(value):
+    """A JSON value as text: names sorted, without spaces. Its strings have no quotes or backslashes."""
+    if isinstance(value, dict):
+        pairs = ['"%s":%s' % (name, _canonical(value[name])) for name in sorted(value)]
+        return "{" + ",".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([_canonical(x) for x in value]) + "]"
+    return '"%s"' % value if isinstance(value, str) else "%d" % value
+
+
+def question(fields):
+    """Return 12 bytes: the first 8 of the SHA-256 of what these fields ask, and their epsilon.
+
+    Hashed is the experiment's JSON without the fields of _NO_QUESTION: its names sorted, without spaces.
+    Raises ldp_client.ExperimentRefused where no experiment has such fields.
+    """
+    asked = {name: fields[name] for name in fields if name not in _NO_QUESTION}
+    try:
+        digest = hashlib.sha256(_canonical(asked).encode()).digest()
+        return digest[:8] + ldp_client.take_int(dict(fields), "epsilon", 0, 0xFFFFFFFF).to_bytes(4, "big")
+    except (TypeError, RuntimeError):  # a value that no experiment has
+        raise ldp_client.ExperimentRefused("its fields cannot be read")

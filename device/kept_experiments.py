@@ -14,8 +14,8 @@ damaged file; the broker's next message makes a new one.
 
 With "ask": "each" in the policy a yes applies to one question. The name's file with ".yes" appended holds it:
     8 first bytes of the question's SHA-256   4 epsilon   4 CRC-32
-The question is the experiment's JSON without the fields of _NO_QUESTION, names sorted, without spaces. A new
-yes is needed if it changes or epsilon is above that of the yes, and after a withdrawal or damage to the file.
+question() in consent.py makes the first two of an experiment's JSON. A new yes is needed if the question
+changes or epsilon is above that of the yes, and after a withdrawal or damage to the file.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
@@ -46,9 +46,6 @@ def load_further(names):
     return faults
 
 
-# Fields of an experiment that change nothing about what is asked: how often, what it may cost, how its codes
-# are laid out. Epsilon is compared as a number.
-_NO_QUESTION = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
 _YES = ".yes"  # no name of an experiment has a dot
 
 
@@ -60,26 +57,6 @@ def _fields(payload):
     except (ValueError, TypeError, RuntimeError):  # the last: nested too deep
         return {}
     return fields if isinstance(fields, dict) else {}
-
-
-def _canonical(value):
-    """A JSON value as text: names sorted, without spaces. Its strings have no quotes or backslashes."""
-    if isinstance(value, dict):
-        pairs = ['"%s":%s' % (name, _canonical(value[name])) for name in sorted(value)]
-        return "{" + ",".join(pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join([_canonical(x) for x in value]) + "]"
-    return '"%s"' % value if isinstance(value, str) else "%d" % value
-
-
-def question(fields):
-    """Return 12 bytes: the first 8 of the SHA-256 of what these fields ask, and their epsilon."""
-    asked = {name: fields[name] for name in fields if name not in _NO_QUESTION}
-    try:
-        digest = hashlib.sha256(_canonical(asked).encode()).digest()
-        return digest[:8] + ldp_client.take_int(dict(fields), "epsilon", 0, 0xFFFFFFFF).to_bytes(4, "big")
-    except (TypeError, RuntimeError):  # a value that no experiment has
-        raise ldp_client.ExperimentRefused("its fields cannot be read")
 
 
 def beside_ledger(client):
@@ -114,7 +91,7 @@ class KeptExperiments:
         self.waiting = []  # [name, payload]: the newest message of each topic, until consider() takes it
         self._refused = {}  # name -> SHA-256 of the last payload that was refused, and why
         self._each = client._policy.get("ask") == "each"
-        self._agreed = {}  # name -> question() of the last yes
+        self._agreed = {}  # name -> consent.question() of the last yes
         self.asking = {}  # name -> payload that waits for a yes of its own
         if folder is None:
             return
@@ -159,7 +136,7 @@ class KeptExperiments:
             self._enroll(name, payload, False)
             self._ask_no_more(name)
             if self._each and agreed:
-                self._agreed[name] = question(fields)
+                self._agreed[name] = self._question(fields)
                 self._write_file(name + _YES, self._agreed[name])
             self.known[name] = digest
         self._last[name] = digest
@@ -175,11 +152,14 @@ class KeptExperiments:
         self._refused.pop(name, None)
         self.take(name, self.asking.pop(name), True)
 
+    def _question(self, fields):
+        return ldp_client._beside("consent").question(fields)
+
     def _ask(self, name, payload, fields):
         """Let a payload wait in asking, and raise, unless the last yes was to its question and epsilon."""
         if not self._each:
             return
-        asked, agreed = question(fields), self._agreed.get(name, b"")
+        asked, agreed = self._question(fields), self._agreed.get(name, b"")
         if asked[:8] != agreed[:8] or asked[8:] > agreed[8:]:
             self.asking[name] = payload
             raise ldp_client.ExperimentRefused("nobody has said yes to it: agree(name) says it")

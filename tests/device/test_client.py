@@ -736,6 +736,7 @@ class TestNoDuringAnotherCall:
             assert (client.consent, client.outbox(), client.report("e", True)) == (False, [], None)
             assert client.status()["sum"] == spent * EPSILON
             client.consent = True
+            assert client.outbox() == []  # what the no dropped stays dropped
             assert client.report("e", True) is not None
 
     def test_report_is_not_handed_over(self):

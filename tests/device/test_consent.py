@@ -14,7 +14,7 @@ from experiments import experiment_json
 from failing_storage import FailingStorage
 from reference_board import ledger_record
 
-from hushmote.device import consent, kept_experiments, preview
+from hushmote.device import consent, preview
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, ExperimentRefused, LedgerError, SettingsError, provision
 
@@ -298,7 +298,7 @@ class TestQuestion:
     )
     def test_digest_is_of_sorted_fields(self, text: bytes, same: bool):
         expected = hashlib.sha256(b'{"bins":8,"labels":["b","a"],"name":"r"}').digest()[:8]
-        asked = kept_experiments.question(json.loads(text))
+        asked = consent.question(json.loads(text))
         assert (asked[:8] == expected) == same
         assert asked[8:] == bytes((0, 0, 0, 1))
 
@@ -307,7 +307,7 @@ class TestQuestion:
     )
     def test_fields_that_no_experiment_has_are_refused(self, fields: dict[str, Any]):
         with pytest.raises(ExperimentRefused):
-            kept_experiments.question(fields)
+            consent.question(fields)
 
 
 class TestButton:

@@ -591,6 +591,7 @@ class TestNoDuringAnotherCall:
             assert (client.consent, client.outbox(), client.report("e", True)) == (False, [], None)
             assert client.status()["sum"] == spent * EPSILON
             client.consent = True
+            assert client.outbox() == []  # what the no dropped stays dropped
             assert client.report("e", True) is not None
 
     def test_is_written_when_it_comes_just_before_the_lock_is_released(self):

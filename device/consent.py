@@ -1,10 +1,13 @@
 """Asking first: how somebody at a board says yes or no, and what the network may say.
 
-attend(client, 14, "LED", feed)     the button on a pin is down, or nobody has said yes
+attend(client, 14, "LED", feed)     the button on a pin is pressed, or nobody has said yes
 from_network(client, False)         a stop that came over the network
+question(fields)                    what a yes applies to under the policy's "ask": "each"
 """
 
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false
+
+import hashlib
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from . import ldp_client
@@ -28,15 +31,35 @@ def _dark(on):
     pass
 
 
-def held(pin, feed):
-    """Whether a button that pulls its pin to 0 is down, and stays so for 3 s."""
-    since = ticks_ms()
-    while not pin.value():
-        if ticks_diff(ticks_ms(), since) >= _HOLD_MS:
-            return True
-        feed()
-        sleep_ms(20)
-    return False
+class Button:
+    """A button that pulls its pin to 0. One that is stuck, or wired the other way round, is never pressed.
+
+    pin: None where there is no button. released: whether it was seen released since it was last pressed.
+    """
+
+    def __init__(self, pin, released):
+        self._pin = pin
+        self._released = released
+
+    def held(self, feed):
+        """Return whether it is pressed now and for 3 s; True once for each press.
+
+        A pin that reads "down" counts only after it was seen released.
+        """
+        if self._pin is None:
+            return False
+        if self._pin.value():
+            self._released = True
+        if not self._released:
+            return False
+        since = ticks_ms()
+        while not self._pin.value():
+            if ticks_diff(ticks_ms(), since) >= _HOLD_MS:
+                self._released = False
+                return True
+            feed()
+            sleep_ms(20)
+        return False
 
 
 def blink(light, pattern, feed):
@@ -49,28 +72,27 @@ def blink(light, pattern, feed):
     light(0)
 
 
-def turn(client, pin, light, feed):
-    """Say no where there was a yes, else yes, and wait until the button is up."""
+def turn(client, light, feed):
+    """Say no where there was a yes, else yes."""
     client.consent = not client.consent
     print("hushmote: this board %s part" % ("takes" if client.consent else "no longer takes"))
     blink(light, _YES if client.consent else _NO, feed)
-    while not pin.value():
-        feed()
-        sleep_ms(20)
 
 
-def attend(client, button, led, feed):
-    """Serve somebody at a board: its button is down, or nobody has said yes.
+def attend(client, button, led, feed, released=False):
+    """Serve somebody at a board: its button is pressed, or nobody has said yes.
 
-    button, led: pins, or None. Waits for a yes where there is a button; else returns what to do.
+    button, led: pins, or None. released: whether the button was seen released since it was last pressed.
+    Waits for a yes where there is a button; else returns what to do.
     """
     light, pin = _dark, None
     if led is not None:
         light = machine.Pin(led, machine.Pin.OUT).value
     if button is not None:
         pin = machine.Pin(button, machine.Pin.IN, machine.Pin.PULL_UP)
-    if client.consent and pin and held(pin, feed):
-        turn(client, pin, light, feed)
+    button = Button(pin, released)
+    if client.consent and button.held(feed):
+        turn(client, light, feed)
     if client.consent:
         return None
     why = "somebody said no" if client.consent is False else "nobody has said yes yet"
@@ -81,8 +103,8 @@ def attend(client, button, led, feed):
     print("hushmote: %s: hold the button for 3 s" % text)
     while not client.consent:
         blink(light, _ASKS, feed)
-        if held(pin, feed):
-            turn(client, pin, light, feed)
+        if button.held(feed):
+            turn(client, light, feed)
     return None
 
 
@@ -95,3 +117,32 @@ def from_network(client, value):
     allowed = value is False or client._policy.get("consent_from") == "network"
     ldp_client.check(allowed, "only somebody at the board can say yes", ldp_client.SettingsError)
     client.consent = value
+
+
+# Fields of an experiment that change nothing about what is asked: how often, what it may cost, how its codes
+# are laid out. Epsilon is compared as a number.
+_NO_QUESTION = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
+
+
+def _canonical(value):
+    """A JSON value as text: names sorted, without spaces. Its strings have no quotes or backslashes."""
+    if isinstance(value, dict):
+        pairs = ['"%s":%s' % (name, _canonical(value[name])) for name in sorted(value)]
+        return "{" + ",".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([_canonical(x) for x in value]) + "]"
+    return '"%s"' % value if isinstance(value, str) else "%d" % value
+
+
+def question(fields):
+    """Return 12 bytes: the first 8 of the SHA-256 of what these fields ask, and their epsilon.
+
+    Hashed is the experiment's JSON without the fields of _NO_QUESTION: its names sorted, without spaces.
+    Raises ldp_client.ExperimentRefused where no experiment has such fields.
+    """
+    asked = {name: fields[name] for name in fields if name not in _NO_QUESTION}
+    try:
+        digest = hashlib.sha256(_canonical(asked).encode()).digest()
+        return digest[:8] + ldp_client.take_int(dict(fields), "epsilon", 0, 0xFFFFFFFF).to_bytes(4, "big")
+    except (TypeError, RuntimeError):  # a value that no experiment has
+        raise ldp_client.ExperimentRefused("its fields cannot be read")

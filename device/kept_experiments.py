@@ -11,6 +11,11 @@ A file has the experiment's name and holds, big-endian:
     4 least serial that is accepted   the payload, an experiment or its withdrawal   4 CRC-32
 The CRC covers the fleet and its announce key as well, so that another fleet's files are ignored. So is a
 damaged file; the broker's next message makes a new one.
+
+With "ask": "each" in the policy a yes applies to one question. The name's file with ".yes" appended holds it:
+    8 first bytes of the question's SHA-256   4 epsilon   4 CRC-32
+question() in consent.py makes the first two of an experiment's JSON. A new yes is needed if the question
+changes or epsilon is above that of the yes, and after a withdrawal or damage to the file.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
@@ -41,14 +46,17 @@ def load_further(names):
     return faults
 
 
-def _name_in(payload):
-    """The name in an experiment's JSON; None where it cannot be read, which enroll() refuses."""
+_YES = ".yes"  # no name of an experiment has a dot
+
+
+def _fields(payload):
+    """The fields of an experiment's JSON; none where it cannot be read, which enroll() refuses."""
     end = payload.find(b"\x00")
     try:
-        name = json.loads(payload if end < 0 else payload[:end])["name"]
-    except (ValueError, KeyError, TypeError, RuntimeError):  # the last: nested too deep
-        return None
-    return name if isinstance(name, str) else None
+        fields = json.loads(payload if end < 0 else payload[:end])
+    except (ValueError, TypeError, RuntimeError):  # the last: nested too deep
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def beside_ledger(client):
@@ -82,7 +90,9 @@ class KeptExperiments:
         self.fault = None
         self.waiting = []  # [name, payload]: the newest message of each topic, until consider() takes it
         self._refused = {}  # name -> SHA-256 of the last payload that was refused, and why
-        self.asking = {}  # name -> payload that waits for a yes of its own: policy "ask": "each"
+        self._each = client._policy.get("ask") == "each"
+        self._agreed = {}  # name -> consent.question() of the last yes
+        self.asking = {}  # name -> payload that waits for a yes of its own
         if folder is None:
             return
         try:
@@ -90,10 +100,12 @@ class KeptExperiments:
         except OSError:  # there is none yet
             return
         names = client.status()["experiments"]
+        for name in names if self._each else ():
+            self._agreed[name] = self._read_file(name + _YES)
         for name in files:
             if name in names:
                 self._load(name)
-            else:  # no longer in the policy
+            elif not name.endswith(_YES):  # no longer in the policy
                 self._remove(name)
 
     def take(self, name, payload, agreed=False):
@@ -105,28 +117,56 @@ class KeptExperiments:
         digest = hashlib.sha256(payload).digest()
         if self._last.get(name) == digest:
             self._client._refusals.pop(name, None)  # of another version, meanwhile
+            self._ask_no_more(name)
             return
         if payload[:1] <= b"\x00":  # a withdrawal has no JSON: it is empty, or a serial and a signature
             self._client.withdraw(name, payload)
-            for held in (self.known, self.asking, self._refused):
+            for held in (self.known, self.asking, self._refused, self._agreed):
                 held.pop(name, None)
+            if self._each and self._folder is not None:
+                self._remove(name + _YES)
         else:
-            called = _name_in(payload)
-            if called is not None and called != name:
+            fields = _fields(payload)
+            called = fields.get("name")
+            if isinstance(called, str) and called != name:
                 # Else it could take the place of another one, and outlive its own topic.
                 raise ldp_client.ExperimentRefused("it calls itself %s" % called)
-            if self._client._policy.get("ask") == "each" and name not in self.known and not agreed:
-                self.asking[name] = payload
-                raise ldp_client.ExperimentRefused("nobody has said yes to it: agree(name) says it")
+            if not agreed:
+                self._ask(name, payload, fields)
             self._enroll(name, payload, False)
+            self._ask_no_more(name)
+            if self._each and agreed:
+                self._agreed[name] = self._question(fields)
+                self._write_file(name + _YES, self._agreed[name])
             self.known[name] = digest
         self._last[name] = digest
         self._write(name, payload)
 
-    def agree(self, name):
-        """Somebody at the board says yes to a question that waits in asking; raises as take() does."""
+    def agree(self, name, payload=None):
+        """Somebody at the board says yes to a question that waits in asking; raises as take() does.
+
+        payload: what was shown, which must wait still; None for whatever waits.
+        """
+        same = payload is None or self.asking.get(name) == payload
+        ldp_client.check(same, "another question waits now")
         self._refused.pop(name, None)
         self.take(name, self.asking.pop(name), True)
+
+    def _question(self, fields):
+        return ldp_client._beside("consent").question(fields)
+
+    def _ask(self, name, payload, fields):
+        """Let a payload wait in asking, and raise, unless the last yes was to its question and epsilon."""
+        if not self._each:
+            return
+        asked, agreed = self._question(fields), self._agreed.get(name, b"")
+        if asked[:8] != agreed[:8] or asked[8:] > agreed[8:]:
+            self.asking[name] = payload
+            raise ldp_client.ExperimentRefused("nobody has said yes to it: agree(name) says it")
+
+    def _ask_no_more(self, name):
+        if self.asking.pop(name, None):
+            self._refused.pop(name, None)  # the same bytes may be asked about again
 
     def put_aside(self, name, payload):
         """Let a message wait for consider(), in place of an older one; quick, however many come."""
@@ -174,20 +214,27 @@ class KeptExperiments:
         whose = (self._client.fleet + "/" + name).encode() + (self._client._announce_key or b"")
         return binascii.crc32(data, binascii.crc32(whose))
 
-    def _load(self, name):
+    def _read_file(self, name):
+        """What a file holds before its CRC; nothing where it is missing, damaged or of another fleet."""
         try:
             with open(self._folder + "/" + name, "rb") as f:
                 data = f.read()
         except OSError:  # it cannot be read: the broker will bring it again
+            return b""
+        good = len(data) >= 8 and self._seal(name, data[:-4]) == int.from_bytes(data[-4:], "big")
+        return data[:-4] if good else b""
+
+    def _load(self, name):
+        data = self._read_file(name)
+        if not data:
             return
-        if len(data) < 8 or self._seal(name, data[:-4]) != int.from_bytes(data[-4:], "big"):
-            return
-        payload = data[4:-4]
+        payload = data[4:]
         least = int.from_bytes(data[:4], "big")
         if least:
             self._client.serials[name] = least
         if payload[:1] > b"\x00":  # no withdrawal
             try:
+                self._ask(name, payload, _fields(payload))
                 self._enroll(name, payload, True)
             except ldp_client.LDPError:  # the policy has changed; status() says what does not fit
                 return
@@ -201,7 +248,13 @@ class KeptExperiments:
             self._remove(name)
             return
         least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)
-        data = least.to_bytes(4, "big") + payload
+        if not self._write_file(name, least.to_bytes(4, "big") + payload):
+            self._last.pop(name, None)  # in force until the next start, or kept when it comes again
+
+    def _write_file(self, name, data):
+        """Write a file with its CRC; whether that worked. The flash may be full, or worn."""
+        if self._folder is None:
+            return True
         try:
             try:
                 os.mkdir(self._folder)
@@ -210,9 +263,9 @@ class KeptExperiments:
             with open(self._folder + "/" + name, "wb") as f:
                 f.write(data + self._seal(name, data).to_bytes(4, "big"))
             self.fault = None
-        except OSError as e:  # full, or worn: in force until the next start, or kept when it comes again
-            self._last.pop(name, None)
+        except OSError as e:
             self.fault = "experiments cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
+        return self.fault is None
 
     def _remove(self, name):
         try:

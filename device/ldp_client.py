@@ -743,9 +743,10 @@ class Client:
     announce_key  the fleet's 64-byte public key, which signed experiments are checked with; it needs fleet
     fleet         the fleet's name
 
-    One client on one ledger, used by one thread. A call of report(), sent() or consent that comes while
-    another is under way (from a timer's callback, a second thread) spends nothing and does nothing. Where
-    processes share a disk a folder has one client at a time; elsewhere, of two the one that notices locks.
+    One client on one ledger, used by one thread. A call of report() or sent(), or a yes, that comes during
+    another call (from a timer's callback, a second thread) spends nothing and does nothing; a no is written
+    by that other call before it ends. Where processes share a disk a folder has one client at a time;
+    elsewhere, of two the one that notices locks.
 
     rng draws for reports, an object with bernoulli and below; only tests and simulations replace it.
     serials: name -> least serial number that is accepted of a signed experiment; whoever keeps experiments
@@ -779,8 +780,8 @@ class Client:
         self._refusals = {}
         self.serials = {}
         self._error = None
-        self._noes = self._seen = 0  # since the start, and how many when the flash last took an answer
-        self._lock = allocate_lock()  # held while a call is under way
+        self._no = self._written = None  # the last no since the start, each its own object; the last in flash
+        self._lock = allocate_lock()  # held during a call
         self._ledger = _Ledger(storage)
         seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + unique_id()
         self._drbg = DRBG(seed + device_id.encode())
@@ -893,7 +894,7 @@ class Client:
         except LedgerError as e:
             self._error = str(e)
         finally:
-            self._lock.release()
+            self._release()
 
     def _entry(self, exp):
         """The experiment's line in the ledger, or the one that its first report will write."""
@@ -943,7 +944,7 @@ class Client:
                     new.unsent = tuple(unsent)
                     self._ledger.commit(new)
             finally:
-                self._lock.release()
+                self._release()
 
     # Consent and status
 
@@ -952,27 +953,52 @@ class Client:
         """Whether this board takes part: None where nobody was asked, else True or False. Kept in flash.
 
         Only True makes reports. Somebody at the board sets it, to True or False, which drops what was not
-        sent. Raises LedgerError where the ledger is locked or cannot be written, or another call is under
-        way; after a failed False the client is silent all the same until it is started again.
+        sent. A False that comes during another call is written by that call. Raises LedgerError where the
+        ledger is locked or cannot be written, and for a True during another call. After a False that could
+        not be written the client is silent all the same, and its next calls try to write it again.
         """
-        return self._noes == self._seen and self._ledger.state.consent
+        return self._no is self._written and self._ledger.state.consent
 
     @consent.setter
     def consent(self, value):
         check(type(value) is bool, "consent is True or False", SettingsError)
         if not value:
-            self._noes += 1
-        noes = self._noes
-        check(self._lock.acquire(False), "another call is under way", LedgerError)
+            self._no = object()
+        no = self._no
+        if not self._lock.acquire(False):
+            check(not value, "another call is under way", LedgerError)
+            return  # the call that holds the lock writes the no
         try:
-            new = self._ledger.state.copy()
-            new.consent = value
-            if not value:
-                new.unsent = ()
-            self._ledger.commit(new)
-            self._seen = noes  # and not one that is said during the commit
+            if value and self._no is no:  # no no has come since
+                self._answer(True, no)
         finally:
-            self._lock.release()
+            self._release()
+        check(value or self._no is self._written, self._error, LedgerError)
+
+    def _answer(self, value, no):
+        """Write an answer that is newer than this no, or is this no."""
+        new = self._ledger.state.copy()
+        new.consent = value
+        if not value:
+            new.unsent = ()
+        self._ledger.commit(new)
+        self._written = no
+        self._error = None
+
+    def _release(self):
+        """Write a no that came during this call, or that could not be written before; release the lock."""
+        while True:
+            no = self._no
+            try:
+                if no is not self._written:
+                    self._answer(False, no)
+            except LedgerError as e:
+                self._error = str(e)
+            finally:
+                self._lock.release()
+            # A no that came after the look at it, but before the release, has left itself to this call.
+            if self._no is no or not self._lock.acquire(False):
+                return
 
     def status(self):
         """What this board does and why, as a dict of plain values.

@@ -75,7 +75,7 @@ def chip_thermometer():
 
 # Kept from one reading to the next, deep sleeps included: a broker's name -> its address of last time; "rssi"
 # -> dBm of the last connection; "cause" -> machine.reset_cause() of the last start that ended no sleep;
-# "up" -> seconds slept since.
+# "up" -> seconds slept since; "released" -> True where the button was seen released since its last press.
 _last = {}
 
 
@@ -188,9 +188,17 @@ def button():
     return machine.Pin(BUTTON, machine.Pin.IN, machine.Pin.PULL_UP)
 
 
+def released():
+    """Return whether there is a button that is up, and remember that it was."""
+    if BUTTON is None or not button().value():
+        return False
+    _last["released"] = True
+    return True
+
+
 def pressed():
-    """Whether the button is down."""
-    return BUTTON is not None and not button().value()
+    """Return whether the button is down and was seen released before; else it is stuck or wired wrongly."""
+    return BUTTON is not None and not released() and "released" in _last
 
 
 def make_mqtt_maker(settings):
@@ -283,7 +291,8 @@ class Application:
     def attend(self):
         """Serve somebody at the board: a button that is held, and whether anybody has said yes."""
         if not self.client.consent or pressed():  # or there is no need of the module
-            text = beside("consent").attend(self.client, BUTTON, LED, feed)
+            was_up = _last.pop("released", False)  # once for each press
+            text = beside("consent").attend(self.client, BUTTON, LED, feed, was_up)
             if text:
                 raise NeedsPerson(text)
 
@@ -421,7 +430,7 @@ def sleep(ms, board=None):
     if "up" in _last:
         _last["up"] += ms // 1000
     if hasattr(machine, "DEEPSLEEP_RESET"):
-        if BUTTON is not None and hasattr(esp32, "wake_on_ext0"):
+        if released() and hasattr(esp32, "wake_on_ext0"):  # a button that is stuck would wake it at once
             esp32.wake_on_ext0(button(), esp32.WAKEUP_ALL_LOW)
         if board is not None:
             beside("station").keep(machine, board.due, _last)

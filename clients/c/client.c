@@ -28,11 +28,43 @@ static bool enter(struct hushmote *client) {
     return true;
 }
 
-static int leave(struct hushmote *client, int code) {
-    client->busy = 0;
-    if (client->config->unlock != NULL)
-        client->config->unlock(client->config->context);
+/* Write an answer that is newer than so many noes, or is the last of them. */
+static int answer(struct hushmote *client, enum hushmote_consent consent, uint32_t noes) {
+    int code = hm_prepare(client, consent);
+    if (consent == HUSHMOTE_NO)
+        client->next_bytes_used = hm_unsent_at(client);
+    code = hm_commit(client, code);
+    if (code == HUSHMOTE_OK) {
+        client->answered = noes;
+        client->error = HUSHMOTE_OK;
+    }
     return code;
+}
+
+/* End a call: write a no that came during it, then let the next call come. */
+static int leave(struct hushmote *client, int code) {
+    const struct hushmote_config *config = client->config;
+    uint32_t noes;
+    do {
+        noes = client->noes;
+        if (noes != client->tried_noes) {
+            int failure = noes == client->answered ? HUSHMOTE_OK : answer(client, HUSHMOTE_NO, noes);
+            client->tried_noes = noes;
+            if (failure != HUSHMOTE_OK)
+                client->error = (int8_t)failure;
+        }
+        client->busy = 0;
+        if (config->unlock != NULL)
+            config->unlock(config->context);
+        /* A no that came after the look at it, but before the release, has left itself to this call. */
+    } while (noes != client->noes && enter(client));
+    return code;
+}
+
+/* End a call that writes: a no that could not be written before is tried again. */
+static int leave_writing(struct hushmote *client, int code) {
+    client->tried_noes = client->answered;
+    return leave(client, code);
 }
 
 /* --- Names ---------------------------------------------------------------------------------------------------- */
@@ -368,7 +400,7 @@ static int report_of(struct hushmote *client, const char *name, const struct hus
 
 int hushmote_report(struct hushmote *client, const char *name, struct hushmote_reading reading,
                     uint8_t report[HUSHMOTE_REPORT_BYTES]) {
-    return enter(client) ? leave(client, report_of(client, name, &reading, report)) : 0;
+    return enter(client) ? leave_writing(client, report_of(client, name, &reading, report)) : 0;
 }
 
 static int unsent(const struct hushmote *client, unsigned at, uint8_t report[HUSHMOTE_REPORT_BYTES]) {
@@ -396,7 +428,7 @@ static int sent(struct hushmote *client, const uint8_t *report, size_t bytes) {
 }
 
 int hushmote_sent(struct hushmote *client, const uint8_t *report, size_t bytes) {
-    return enter(client) ? leave(client, sent(client, report, bytes)) : HUSHMOTE_BUSY;
+    return enter(client) ? leave_writing(client, sent(client, report, bytes)) : HUSHMOTE_BUSY;
 }
 
 /* --- Consent and status --------------------------------------------------------------------------------------- */
@@ -409,19 +441,18 @@ enum hushmote_consent hushmote_consent(const struct hushmote *client) {
 
 int hushmote_set_consent(struct hushmote *client, bool yes) {
     uint32_t noes;
-    int code;
+    int code = HUSHMOTE_OK;
+    if (client->config == NULL) /* it did not begin */
+        return HUSHMOTE_BUSY;
     if (!yes)
         client->noes++;
     noes = client->noes;
     if (!enter(client))
-        return HUSHMOTE_BUSY;
-    code = hm_prepare(client, yes ? HUSHMOTE_YES : HUSHMOTE_NO);
-    if (!yes)
-        client->next_bytes_used = hm_unsent_at(client);
-    code = hm_commit(client, code);
-    if (code == HUSHMOTE_OK)
-        client->answered = noes; /* not a no that is said during the commit */
-    return leave(client, code);
+        return yes ? HUSHMOTE_BUSY : HUSHMOTE_OK; /* the call that is under way writes the no */
+    if (yes && noes == client->noes) /* no no has come since */
+        code = answer(client, HUSHMOTE_YES, noes);
+    leave_writing(client, HUSHMOTE_OK);
+    return yes || client->noes == client->answered ? code : client->error;
 }
 
 int hushmote_status(struct hushmote *client, struct hushmote_status *status) {

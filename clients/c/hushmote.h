@@ -246,6 +246,7 @@ struct hushmote {
     int8_t locked, error; /* codes; 0 where all is well */
     volatile uint8_t busy;
     volatile uint32_t noes, answered; /* noes since the start, and how many when the flash last took an answer */
+    uint32_t tried_noes;              /* how many when a no was last tried */
     uint64_t seen[2], tried; /* fingerprints of what the slots held last, and of the last record written */
     struct hushmote_random random;
 };
@@ -288,7 +289,9 @@ int hushmote_unsent(struct hushmote *client, unsigned at, uint8_t report[HUSHMOT
 int hushmote_sent(struct hushmote *client, const uint8_t *report, size_t bytes);
 
 /* Whether this board takes part. Only somebody at the board sets it (or the network, where the policy says so). A no
-   drops what was not sent, and silences the client at once even where it cannot be written. */
+   drops what was not sent, and silences the client at once even where it cannot be written; then the next calls of
+   hushmote_report() and hushmote_sent() try again. One that comes during another call, as from an interrupt, is
+   HUSHMOTE_OK: that call writes it before it ends. A yes that comes so is HUSHMOTE_BUSY. */
 enum hushmote_consent hushmote_consent(const struct hushmote *client);
 int hushmote_set_consent(struct hushmote *client, bool yes);
 

@@ -209,6 +209,17 @@ def read(path: Path) -> Policy:
         raise PolicyError(f"{path}: its {_NAME} must be plain values of {names}") from None
 
 
+def has_pin(path: Path, name: str) -> bool | None:
+    """Return whether a firmware's Python file sets a name, such as BUTTON, to a pin; None if it does not say.
+
+    Raises PolicyError if the file cannot be read.
+    """
+    found = [] if path.suffix == ".json" else _assignments(read_text(path), name)
+    if len(found) != 1 or not isinstance(found[0].value, ast.Constant):
+        return None
+    return found[0].value.value is not None
+
+
 def read_text(path: Path) -> str:
     """Return a file's text; raises PolicyError if it cannot be read."""
     try:

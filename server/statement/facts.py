@@ -65,13 +65,16 @@ class FleetQuestion:
 class Consent:
     """How boards come to take part: asked, or by a yes that the owner has already, for a reason.
 
-    network: the policy lets the server start a board. each: each new question needs a yes of its own.
+    network: the policy lets the server start a board. each: each question needs a yes of its own. button,
+    light: whether the firmware has one; None if it does not say.
     """
 
     given: bool = False
     because: str = ""
     network: bool = False
     each: bool = False
+    button: bool | None = None
+    light: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,7 @@ def read(
         policy,
         firmware.name if firmware != flash.EXAMPLE else "device/main.py of this package",
         policies.guarantee_of(policy),
-        consent_of(folder, policy),
+        consent_of(folder, policy, firmware),
         () if folder is None else folder.fleet.hosts,
         board_contents(firmware, [q.version for q in questions if q.asked]),
         at,
@@ -192,10 +195,13 @@ def _check(question: FleetQuestion, policy: Policy, firmware: Path) -> None:
         )
 
 
-def consent_of(folder: FleetFolder | None, policy: Policy) -> Consent:
-    """How boards come to take part; where nothing is said they ask, and are silent until then."""
+def consent_of(folder: FleetFolder | None, policy: Policy, firmware: Path) -> Consent:
+    """Return how boards come to take part; where nothing is said they ask, and are silent until then."""
     because = "" if folder is None else folder.fleet.consent
-    return Consent(bool(because), because, policy.consent_from == "network", policy.ask == "each")
+    button, light = (policies.has_pin(firmware, name) for name in ("BUTTON", "LED"))
+    return Consent(
+        bool(because), because, policy.consent_from == "network", policy.ask == "each", button, light
+    )
 
 
 def board_contents(firmware: Path, asked: Sequence[Version]) -> tuple[BoardFile, ...]:

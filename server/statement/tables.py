@@ -87,6 +87,8 @@ def _of_fleet(of: FleetFacts, questions: Sequence[Mapping[str, str]]) -> dict[st
         "carried": _carried(of),
         "obtaining": " ".join(obtaining),
         "withdrawing": withdrawing,
+        "stop": words.stop(of.consent.button),
+        "confirmed": words.confirmed(of.consent.light),
         "kept": each("{name} {keep}"),
         "epsilons": each("{name}: ε = {epsilon}", "; "),
         "purposes": each("{name}: {purpose}"),

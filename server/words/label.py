@@ -113,17 +113,33 @@ def kept(names: Sequence[str], until: datetime.date | None, now: bool, keep: str
     return f"{', '.join(names)} {are} {last if now else 'asked no more'}. The counts are kept {keep}."
 
 
-def consent(given: bool, because: str, network: bool, each: bool) -> list[str]:
-    """How a device comes to take part; the last sentence: how to stop it."""
-    said = ["The device sends nothing until somebody at it says yes."]
+def stop(button: bool | None) -> str:
+    """Return how to stop a device; button: whether its firmware has one, None if that is unknown."""
+    if button is None:
+        return f"To stop it, say no at the device {maker('how: its button or switch')}."
+    if button:
+        return "To stop it, hold its button for 3 seconds."
+    return "It has no button. To stop it, connect a computer to it and enter no() at its prompt."
+
+
+def confirmed(light: bool | None) -> str:
+    """Return how a device shows that it was stopped; light: as button of stop()."""
+    shown = {True: "Three short flashes of its light. ", False: "", None: f"{maker('what it shows')} "}[light]
+    return f"{shown}Its `status()` says that consent is no."
+
+
+def consent(
+    given: bool, because: str, network: bool, each: bool, button: bool | None, light: bool | None
+) -> list[str]:
+    """Return how a device comes to take part; the last sentences: how to stop it."""
+    sentences = ["The device sends nothing until somebody at it says yes."]
     if given:
-        said = [f"The device was set up with your yes: {because.rstrip('.')}."]
+        sentences = [f"The device was set up with your yes: {because.rstrip('.')}."]
     if network:
-        said.append("The owner may also start it over the network.")
+        sentences.append("The owner may also start it over the network.")
     if each:
-        said.append("Each new question needs a yes of its own.")
-    stop = "To stop it, say no at the device: hold its button for 3 seconds, or use the switch that it has."
-    return [*said, f"{stop} {STOPPED}"]
+        sentences.append("Each question needs a yes of its own, and another one if it changes or tells more.")
+    return [*sentences, f"{stop(button)} {STOPPED}"]
 
 
 def _lower(text: str) -> str:

@@ -150,6 +150,39 @@ const jobs = {
     delete crypto.getRandomValues; // which "stick" put before its own
     return { answers, records: storage.folder ? null : [...kept.records] };
   },
+  /** A life, [step, argument, ...], with restarts; what each step answers, and the status after it. */
+  async life(settings, consent, steps) {
+    const storage = new Memory({});
+    await Client.provision(storage, { consent, deviceId: settings.deviceId });
+    let client = await Client.open({ ...settings, storage });
+    const noAtWrite = (call) => {
+      const [write, said] = [storage.write, []];
+      storage.write = (...record) => {
+        storage.write = write;
+        said.push(client.setConsent(false));
+        return storage.write(...record);
+      };
+      return call().finally(() => ((storage.write = write), Promise.all(said)));
+    };
+    const own = {
+      restart: async () => void (client = await Client.open({ ...settings, storage })),
+      enroll: async (payload) => void (await client.enroll(payload)),
+      sent: async () => {
+        const [report] = await client.unsent();
+        if (report) await client.sent(report);
+      },
+      reportThenNo: (name, value) => noAtWrite(() => client.report(name, value)),
+      yesThenNo: () => noAtWrite(() => client.setConsent(true)),
+    };
+    const answers = [];
+    for (const [step, ...values] of steps) {
+      const answer = await (async () => (own[step] ?? client[step].bind(client))(...values))().catch((e) => e.name);
+      const { consent: now, pending, sum, squares, experiments } = await client.status();
+      const lines = Object.values(experiments).map(({ state, reports, left }) => [state, reports, left]);
+      answers.push([answer ?? null, now, pending, sum, squares, lines]);
+    }
+    return answers;
+  },
   /** Messages that come at once to the node of Node-RED: what each sends, warns of and fails with. */
   async node(config, messages) {
     const found = messages.map(() => []);

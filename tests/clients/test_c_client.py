@@ -9,7 +9,7 @@ import os
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import pytest
@@ -545,14 +545,6 @@ def test_calls_from_callbacks_and_other_threads_do_nothing():
     assert set(found) == {"entropy", "read", "write"}
     made.during = lambda where: None
     assert len(made.outbox()) == 1
-    # A no from an interrupt is heard at once, though it cannot be written then.
-    made.during = lambda where: made.c.hushmote_set_consent(made.client, False)
-    assert made.report("e", True) is None  # it is made and debited, and not handed over
-    made.consent = True  # and somebody says no meanwhile
-    made.during = lambda where: None
-    assert (made.consent, made.outbox(), made.report("e", True)) == (False, [], None)
-    made.consent = True
-    assert len(made.outbox()) == 2
 
     # A lock that another thread holds.
     held = [False, []]
@@ -568,7 +560,90 @@ def test_calls_from_callbacks_and_other_threads_do_nothing():
     assert (made.outbox(), made.busy()) == ([], True)
     assert held[1][-1] == "lock"
     held[0] = False
-    assert (len(made.outbox()), made.busy()) == (3, False)
+    assert (len(made.outbox()), made.busy()) == (2, False)
+
+
+class TestNoDuringAnotherCall:
+    """The call that is under way writes it: after a restart nothing is left to send."""
+
+    CALLS: ClassVar = {
+        "report": (lambda made: made.report("e", True), 2),
+        "sent": (lambda made: made.sent(made.outbox()[0]), 1),
+        "yes": (lambda made: setattr(made, "consent", True), 1),
+        "no": (lambda made: setattr(made, "consent", False), 1),
+    }
+
+    @pytest.mark.parametrize("call", CALLS)
+    def test_is_in_flash_before_the_call_ends(self, call: str):
+        run, spent = self.CALLS[call]
+        made = started(fresh_slots(), 2)
+        assert made.report("e", True) is not None
+
+        def no(where: str) -> None:
+            if where == "write":
+                made.during = lambda where: None
+                assert made.c.hushmote_set_consent(made.client, False) == 0
+                assert made.consent is False
+
+        made.during = no
+        assert run(made) is None  # a report is made and debited, and not handed over
+        for client in (made, started(dict(made.storage.slots), 3)):
+            assert (client.consent, client.outbox(), client.report("e", True)) == (False, [], None)
+            assert client.status()["sum"] == spent * EPSILON
+            client.consent = True
+            assert client.outbox() == []  # what the no dropped stays dropped
+            assert client.report("e", True) is not None
+
+    def test_is_written_when_it_comes_just_before_the_lock_is_released(self):
+        made = started(fresh_slots(), 2)
+        free, left = [True], [1]
+
+        def unlock(_context: Any) -> None:
+            free[0] = not left  # another thread says no while this one still holds the lock
+            if left:
+                left.pop()
+                assert made.c.hushmote_set_consent(made.client, False) == 0
+                free[0] = True
+
+        made.callbacks += [LOCK(lambda _: free[0]), UNLOCK(unlock)]
+        made.config.lock, made.config.unlock = map(pointer, made.callbacks[2:])
+        assert made.report("e", True) is not None  # it was handed over before the no
+        again = started(dict(made.storage.slots), 3)
+        assert (again.consent, again.outbox()) == (False, [])
+
+    def test_another_thread_leaves_it_to_the_call_that_holds_the_lock(self):
+        made = started(fresh_slots(), 2)
+        held = [False]
+        made.callbacks += [LOCK(lambda _: not held[0]), UNLOCK(lambda _: None)]
+        made.config.lock, made.config.unlock = map(pointer, made.callbacks[2:])
+        assert made.report("e", True) is not None
+        held[0] = True
+        assert made.c.hushmote_set_consent(made.client, False) == 0
+        assert NAMES[made.c.hushmote_set_consent(made.client, True)] == "BUSY"
+        assert started(dict(made.storage.slots), 3).consent is True
+        held[0] = False
+        assert made.status()["consent"] is False  # any call that ends
+        assert started(dict(made.storage.slots), 3).consent is False
+
+    def test_is_tried_again_by_the_next_report_and_by_no_look(self):
+        made = started(fresh_slots(), 2)
+        assert made.report("e", True) is not None
+        writes = []
+
+        def fails(where: str) -> None:
+            if where == "write":
+                writes.append(where)
+                raise OSError
+
+        made.during = fails
+        with pytest.raises(Refused, match="STORAGE"):
+            made.consent = False
+        assert (made.status()["consent"], made.outbox(), len(writes)) == (False, [], 1)
+        made.during = lambda where: None
+        assert made.status()["error"] == "STORAGE"
+        assert started(dict(made.storage.slots), 3).consent is True
+        assert (made.report("e", True), made.status()["error"]) == (None, None)
+        assert started(dict(made.storage.slots), 3).consent is False
 
 
 def test_a_source_that_is_stuck_or_missing_spends_nothing():

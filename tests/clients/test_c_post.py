@@ -6,9 +6,11 @@ import contextlib
 import json
 import math
 import re
+import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -307,3 +309,55 @@ def test_over_tls_it_talks_to_the_fleet_s_broker_alone(program: Path, tmp_path: 
             assert "; 1 waiting" in process.stdout.read()
             assert process.wait(WAIT_S) == 3
         assert counted(store) == 1
+
+
+@pytest.mark.broker
+class TestNoDuringRun:
+    """`no` reaches a process that has the folder, which holds its lock."""
+
+    @pytest.fixture
+    def waiting(self, program: Path, tmp_path: Path) -> Iterator[tuple[Post, subprocess.Popen[str]]]:
+        """A device whose broker is away, with a report that waits, and its process."""
+        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+            device = Post(program, tmp_path / "c", broker.port).ready()
+            device("run", "0", text="temp 21.4\n")
+            until(lambda: counted(store) == 1, "the experiment has come")
+            broker.terminate()
+            with device.running() as process:
+                assert process.stdin
+                assert process.stdout
+                process.stdin.write("temp 21.4\n")
+                assert "report 2" in process.stdout.readline()
+                yield device, process
+            broker.start()
+
+    def test_it_ends_within_a_second(self, waiting: tuple[Post, subprocess.Popen[str]]):
+        device, process = waiting
+        since = time.monotonic()
+        assert device("no") == ""
+        process.wait(WAIT_S)
+        assert time.monotonic() - since < 1
+        assert process.stdout
+        assert "consent: no; 0 waiting" in process.stdout.read()
+        assert "consent: no; 0 waiting" in device("status")
+        device("yes")
+        assert "consent: yes; 0 waiting" in device("status")
+
+    def test_is_kept_where_the_process_hangs_and_is_killed(self, waiting: tuple[Post, subprocess.Popen[str]]):
+        device, process = waiting
+        process.send_signal(signal.SIGSTOP)
+        said = device("no", status=1)
+        assert "the no is kept, but the client that runs has not obeyed it yet" in said
+        process.kill()
+        process.wait(WAIT_S)
+        assert "consent: no; 0 waiting" in device("status")
+        assert not (device.folder / "no").exists()
+
+    def test_takes_the_folder_of_a_process_that_ends(self, waiting: tuple[Post, subprocess.Popen[str]]):
+        device, process = waiting
+        process.send_signal(signal.SIGSTOP)
+        killer = threading.Timer(1, process.kill)
+        killer.start()
+        assert device("no") == ""
+        killer.join()
+        assert "consent: no; 0 waiting" in device("status")

@@ -48,7 +48,7 @@ external_components:
 sensor:
   - {{platform: template, name: Room, id: room, lambda: "return 21.4;", update_interval: 1s}}
 switch:
-  - {{platform: template, name: Hold, id: hold, optimistic: true}}
+  - {{platform: template, name: Hold, id: hold, optimistic: true, restore_mode: {hold}}}
   - {{platform: template, name: Mark, optimistic: true}}
 text_sensor:
   - {{platform: template, id: mode, lambda: 'return {{"eco"}};', update_interval: 1s}}
@@ -79,7 +79,7 @@ def write(folder: Path, port: int, name: str = "desk", **changes: object) -> int
     device = f"provision device {name} --for esphome --fleet home --master-key master.key"
     hushmote(*device.split(), "--broker", f"mqtt://127.0.0.1:{port}", cwd=folder)
     values = {"name": name, "api_port": free_port(), "components": COMPONENTS, "reading": "room"}
-    values |= {"consent_from": "network", "sum": 16 * REPORTS * len(SENSED)} | changes
+    values |= {"hold": "ALWAYS_OFF", "consent_from": "network", "sum": 16 * REPORTS * len(SENSED)} | changes
     (folder / f"{name}.yaml").write_text(YAML.format(**values))
     return int(str(values["api_port"]))
 
@@ -183,7 +183,8 @@ def test_a_host_firmware_reports_what_it_senses_after_a_yes_until_its_budget_is_
 @needs_esphome_build
 def test_only_the_button_says_yes_and_a_no_drops_what_waits(tmp_path: Path):
     with MosquittoBroker() as broker:
-        api_port = write(tmp_path, broker.port, "hall", consent_from="board", sum=16 * 12)
+        stuck = {"hold": "ALWAYS_ON"}  # down from power-up, until it is released
+        api_port = write(tmp_path, broker.port, "hall", consent_from="board", sum=16 * 20, **stuck)
         firmware = build(tmp_path, "hall")
         with (
             counting(tmp_path, broker, asked("room_temp", 99)) as store,
@@ -194,8 +195,14 @@ def test_only_the_button_says_yes_and_a_no_drops_what_waits(tmp_path: Path):
             device.turn("Takes part", True)
             device.lives("Room", 2)
             assert device.last("Takes part") is False
+            device.lives("Room", 5)
+            assert device.last("Takes part") is False  # it was never pressed
+            device.turn("Hold", False)
+            device.wait("Button", False)
             device.turn("Hold", True)
             device.wait("Takes part", True)
+            device.lives("Room", 4)
+            assert device.last("Takes part") is True  # once for each press
             device.turn("Hold", False)
             until(lambda: numbers(store, "hall"), device.log)
             broker.terminate()
@@ -212,10 +219,10 @@ def test_only_the_button_says_yes_and_a_no_drops_what_waits(tmp_path: Path):
             assert device.last("Takes part") is False
             device.turn("Hold", True)
             device.wait("Takes part", True)
-            until(lambda: 12 in numbers(store, "hall"), device.log)
+            until(lambda: 20 in numbers(store, "hall"), device.log)
             device.wait("Left", 0)
         assert not numbers(store, "hall") & set(range(before + 1, dropped + 1))
-        assert numbers(store, "hall") >= set(range(dropped + 1, 13))
+        assert numbers(store, "hall") >= set(range(dropped + 1, 21))
 
 
 @needs_esphome_build

@@ -469,21 +469,59 @@ def test_a_no_that_cannot_be_kept_is_silent_all_the_same(word, at):
 
 
 def test_a_report_that_was_under_way_when_somebody_said_no_is_not_handed_over():
-    report, status = play([["reportThenNo"], ["status"]], {"records": FRESH}, payloads=[E])["answers"]
-    assert (report, status["consent"], status["sum"], status["pending"]) == (None, False, "1000000", 0)
+    life = play([["reportThenNo"], ["status"]], {"records": FRESH}, payloads=[E])
+    again = play([["status"], ["unsent"]], {"records": life["records"]})["answers"]  # a restart
+    for status in (life["answers"][1], again[0]):
+        assert (status["consent"], status["sum"], status["pending"]) == (False, "1000000", 0)
+    assert (life["answers"][0], again[1]) == (None, [])
+
+
+NO_TOPIC = "set msg.provision = true, or msg.consent to true or false: a topic no longer does it"
 
 
 def test_in_node_red_only_a_topic_decides_whether_there_is_a_report_one_message_at_a_time(tmp_path):
     config = {"fleet": "home", "experiments": "e, f", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
     asked, sent = "hushmote/v1/home/experiment/", ["hushmote/v1/home/report/"]
-    messages = [("hushmote/provision", None, []), ("hushmote/consent", True, []), (asked + "e", E, [])]
+    messages = [("hushmote/provision", None, [NO_TOPIC]), ("hushmote/consent", True, [NO_TOPIC])]
+    messages += [({"provision": True}, None, []), ({"consent": True}, None, []), (asked + "e", E, [])]
     messages += [(asked + "f", E.replace(b'"e"', b'"f"'), []), (asked + "f", b"", []), ("f", True, [])]
     messages += [("e", True, sent), ("", "?", ["e takes a bool, or null", *sent]), (sent[0] + "x", b"", [])]
     strays = ("E", "hushmote/consnet", asked[:-1], "hushmote/v1/other/report/b")
     messages += [(stray, True, [f"the topic {stray} is none of e, f"]) for stray in strays]
     messages += [("e", True, sent), ("e", True, sent), ("e", True, [])]  # of a budget of 4
-    found = ask([["node", config, [{"topic": topic, "payload": x} for topic, x, _ in messages]]])[0]
-    assert found == [answers for *_, answers in messages]
+    own = [topic if isinstance(topic, dict) else {"topic": topic} for topic, *_ in messages]
+    sent = [{**fields, "payload": x} for fields, (_, x, _) in zip(own, messages, strict=True)]
+    assert ask([["node", config, sent]])[0] == [answers for *_, answers in messages]
+
+
+def test_in_node_red_no_message_from_mqtt_says_yes(tmp_path):
+    """As an MQTT-in node makes them, of a broker on this machine, in MQTT 3.1.1 and 5."""
+    config = {"fleet": "home", "experiments": "e", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
+    refused = "a message from MQTT can say no, but neither yes nor provision"
+    mqtt = {"qos": 0, "retain": False, "_msgid": "f2a1"}
+    shapes = (mqtt, mqtt | {"_topic": "t", "contentType": "text/plain"}, {"qos": 2}, {"retain": True})
+    messages: list[tuple[dict[str, Any], list[str]]] = []
+    for shape in shapes:
+        messages += [
+            (shape | {"topic": "hushmote/provision", "payload": None}, [NO_TOPIC]),
+            (shape | {"topic": "hushmote/consent", "payload": True}, [NO_TOPIC]),
+            (shape | {"topic": "e", "payload": None, "provision": True}, [refused]),
+            (shape | {"topic": "e", "payload": True, "consent": True}, [refused]),
+        ]
+    report = ["hushmote/v1/home/report/"]
+    messages += [
+        ({"provision": True, "consent": True}, []),
+        (mqtt | {"topic": "hushmote/v1/home/experiment/e", "payload": E}, []),
+        (mqtt | {"topic": "e", "payload": True}, report),
+        (mqtt | {"consent": False}, []),
+        ({"topic": "e", "payload": True}, []),
+        (mqtt | {"consent": True}, [refused]),
+        ({"topic": "e", "payload": True}, []),
+        ({"consent": "yes"}, ["consent is true or false"]),
+        ({"consent": True}, []),
+        ({"topic": "e", "payload": True}, report),
+    ]
+    assert ask([["node", config, [fields for fields, _ in messages]]])[0] == [said for _, said in messages]
 
 
 def test_names_that_objects_have_are_names_like_others():

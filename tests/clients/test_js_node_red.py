@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from experiments import number_json
+from paho.mqtt import publish
 from running import WAIT_S, running, until
 
 from hushmote.device.ldp_client import Experiment
@@ -32,7 +33,8 @@ def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
     """Readings by HTTP and experiments by MQTT go to the node; what MQTT out has done comes back."""
     mqtt = {"broker": "broker", "qos": "", "retain": "", "topic": ""}
     read = (
-        "msg.topic = msg.payload.topic; msg.payload = msg.payload.value; return [msg, {...msg, payload: ''}];"
+        "const {topic, value, ...own} = msg.payload; Object.assign(msg, own, {topic, payload: value});"
+        "return [msg, {...msg, payload: ''}];"
     )
     nodes: list[dict[str, Any]] = [
         {"id": "post", "type": "http in", "url": "/take", "method": "post", "wires": [["read"]]},
@@ -40,7 +42,7 @@ def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
         {"id": "answer", "type": "http response", "wires": []},
         mqtt
         | {"id": "asked", "type": "mqtt in", "datatype": "buffer", "wires": [["hushmote"]]}
-        | {"topic": "hushmote/v1/trial/experiment/+", "qos": "1"},
+        | {"topic": "#", "qos": "1"},  # whatever anybody publishes
         {"id": "hushmote", "type": "hushmote", "wires": [["out"]], "folder": str(ledger)}
         | {"fleet": "trial", "experiments": "room", "epsilon": "1", "sum": "8", "device": ""},
         mqtt | {"id": "out", "type": "mqtt out", "wires": []},
@@ -68,8 +70,8 @@ def node_red(folder: Path, port: int) -> Iterator[None]:
         process.communicate()
 
 
-def take(port: int, value: Any, topic: str = "room") -> None:
-    body = json.dumps({"topic": topic, "value": value}).encode()
+def take(port: int, value: Any, topic: str = "room", **own: bool) -> None:
+    body = json.dumps({"topic": topic, "value": value, **own}).encode()
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/take", body, {"Content-Type": "application/json"}
     )
@@ -102,9 +104,14 @@ def test_readings_are_counted_once_each_through_a_broker_that_leaves_and_a_kill(
         with running(store, broker):
             with node_red(tmp_path, port):
                 take(port, 0.5)  # nobody has said yes
-                take(port, None, "hushmote/provision")
+                take(port, None, provision=True)
                 until(lambda: (ledger / "ledger.2").exists(), "it is provisioned")
-                take(port, True, "hushmote/consent")
+                for topic in ("hushmote/consent", "room"):
+                    body = json.dumps({"consent": True})
+                    publish.single(topic, body, 1, hostname=broker.host, port=broker.port)
+                take(port, 0.5)
+                assert record()["consent"] is None
+                take(port, None, consent=True)
                 until(lambda: record()["consent"], "it takes part")
 
                 def reported(number: int) -> bool:

@@ -15,11 +15,19 @@ from typing import Any
 import pytest
 from enumeration import POLICY, BranchingRng, MemoryStorage, distribution, memory
 from experiments import experiment_json
+from failing_storage import FailingStorage, PowerCut, newest_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushmote.device import ldp_client
-from hushmote.device.ldp_client import Client, ExperimentRefused, LedgerError, SettingsError, provision
+from hushmote.device.ldp_client import (
+    Client,
+    EntropyError,
+    ExperimentRefused,
+    LedgerError,
+    SettingsError,
+    provision,
+)
 from hushmote.server.wire import keys
 
 EPSILON = 1_000_000
@@ -593,7 +601,7 @@ def test_a_call_from_within_a_call_spends_nothing_and_returns_nothing():
         inner.append(client.report("e", True))
         inner.append(client.sent(waiting))
         with pytest.raises(LedgerError, match="another call is under way"):
-            client.consent = True
+            client.consent = True  # a yes: it must be said again
 
     waiting = b""
     storage.then = calls
@@ -687,62 +695,156 @@ def test_without_threads_a_call_inside_a_call_comes_to_nothing_too(monkeypatch):
     assert client.status()["sum"] == 3 * EPSILON
 
 
-def test_opting_out_while_a_call_is_under_way_is_refused_and_silences_at_once():
-    storage = CallsBack()
+def fresh_slots():
+    storage = memory()
     provision(storage, consent=True)
-    client = asked(budget("sum", 30 * EPSILON), storage=storage)
+    return storage.slots
 
-    def no():
-        with pytest.raises(LedgerError, match="another call is under way"):
+
+class TestNoDuringAnotherCall:
+    """The call that holds the lock writes it: after a restart nothing is left to send."""
+
+    @staticmethod
+    def interrupted(call):
+        """Return the client, interrupted by a no in its first write, one after a restart, and the answer."""
+        storage = CallsBack()
+        provision(storage, consent=True)
+        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        assert client.report("e", True) is not None
+
+        def no():
+            del storage.then
+            client.consent = False  # raises nothing
+            assert (client.consent, client.outbox()) == (False, [])
+
+        storage.then = no
+        answer = call(client)
+        again = asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots))
+        return client, again, answer
+
+    @pytest.mark.parametrize(
+        ("call", "spent"),
+        [
+            (lambda client: client.report("e", True), 2),
+            (lambda client: client.sent(client.outbox()[0]), 1),
+            (lambda client: setattr(client, "consent", True), 1),
+            (lambda client: setattr(client, "consent", False), 1),
+        ],
+    )
+    def test_is_in_flash_before_the_call_ends(self, call, spent):
+        for client in self.interrupted(call)[:2]:
+            assert (client.consent, client.outbox(), client.report("e", True)) == (False, [], None)
+            assert client.status()["sum"] == spent * EPSILON
+            client.consent = True
+            assert client.outbox() == []  # what the no dropped stays dropped
+            assert client.report("e", True) is not None
+
+    def test_report_is_not_handed_over(self):
+        assert self.interrupted(lambda client: client.report("e", True))[2] is None
+
+    def test_is_written_after_a_report_that_failed(self):
+        storage = memory()
+        provision(storage, consent=True)
+        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        rng = client.rng
+
+        class SaysNo:
+            bernoulli = rng.bernoulli
+
+            def below(self, n):
+                client.consent = False
+                raise EntropyError("no more")
+
+        client.rng = SaysNo()
+        with pytest.raises(EntropyError):
+            client.report("e", True)
+        assert asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).consent is False
+
+    def test_is_written_when_it_comes_just_before_the_lock_is_released(self):
+        storage = memory()
+        provision(storage, consent=True)
+        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+
+        class Lock:
+            """Says no when the call has looked for one, and still holds the lock."""
+
+            def __init__(self, lock):
+                self.lock, self.noes = lock, 1
+                self.acquire = lock.acquire
+
+            def release(self):
+                if self.noes:
+                    self.noes -= 1
+                    client.consent = False
+                self.lock.release()
+
+        client._lock = Lock(client._lock)
+        assert client.report("e", True) is not None  # it was handed over before the no
+        assert client._lock.acquire(False)
+        assert asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).outbox() == []
+
+    def test_wins_over_a_yes_that_has_only_begun(self):
+        storage = memory()
+        provision(storage)
+        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+
+        class Lock:
+            """Lets a whole no come before the yes has the lock."""
+
+            def __init__(self, lock):
+                self.lock, self.noes = lock, 1
+                self.release = lock.release
+
+            def acquire(self, wait):
+                if self.noes:
+                    self.noes -= 1
+                    client.consent = False
+                return self.lock.acquire(wait)
+
+        client._lock = Lock(client._lock)
+        client.consent = True
+        assert client.consent is False
+        answers = [newest_record({0: record})["consent"] for record in storage.slots.values()]
+        assert True not in answers  # not for a moment
+
+    def test_is_tried_again_by_the_next_call_where_it_cannot_be_written(self):
+        storage = FailingStorage(fresh_slots(), "raise", 99)
+        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        assert client.report("e", True) is not None
+        storage.at = writes = len(storage.writes)
+        with pytest.raises(LedgerError, match="storage failed"):
             client.consent = False
+        assert asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).consent is True
+        assert len(storage.writes) == writes + 1
+        assert (client.report("e", True), client.consent) == (None, False)
+        again = asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots))
+        assert (again.consent, again.outbox(), client.status()["error"]) == (False, [], None)
 
-    storage.then = no
-    assert client.report("e", True) is None  # it is made and debited, and not handed over
-    assert (client.consent, client.report("e", True), client.outbox()) == (False, None, [])
-    client.consent = True  # and somebody says no meanwhile
-    assert (client.consent, client.report("e", True), client.outbox()) == (False, None, [])
-    assert client.status()["sum"] == EPSILON
-    del storage.then
-    client.consent = False
-    client.consent = True
-    assert client.report("e", True) is not None
+    @pytest.mark.parametrize("fault", ["cut-before", "cut-after", "torn-cut"])
+    @pytest.mark.parametrize("at", [0, 1])
+    def test_power_cut_leaves_a_whole_answer(self, fault, at):
+        storage = FailingStorage(fresh_slots(), fault, 99)
+        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        storage.at = len(storage.writes) + at
+        rng = client.rng
 
+        class SaysNo:
+            bernoulli = rng.bernoulli
 
-class Interrupted(Client):
-    """Whose count of noes meets an interrupt, once, just after it was read."""
+            def below(self, n):
+                client.consent = False
+                return rng.below(n)
 
-    then: Any = None
-
-    @property
-    def _noes(self):
-        count, then, self.then = self.__dict__["_noes"], self.then, None
-        if then:
-            then()
-        return count
-
-    @_noes.setter
-    def _noes(self, count):
-        self.__dict__["_noes"] = count
-
-
-def test_a_yes_takes_back_no_no_that_comes_while_it_counts():
-    """A report is under way, so both are refused; the no silences all the same."""
-    storage = CallsBack()
-    provision(storage, consent=True)
-    client = asked(budget("sum", 30 * EPSILON), storage=storage)
-    client.__class__ = Interrupted
-
-    def say(answer: bool):
-        with pytest.raises(LedgerError, match="another call is under way"):
-            client.consent = answer
-
-    def yes():
-        client.then = lambda: say(False)
-        say(True)
-
-    storage.then = yes
-    assert client.report("e", True) is None
-    assert (client.consent, client.outbox()) == (False, [])
+        client.rng = SaysNo()
+        with pytest.raises(PowerCut):
+            client.report("e", True)
+        again = asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots))
+        done = fault == "cut-after"
+        assert again.consent is (None if again.status()["locked"] else not (at and done))
+        assert again.status()["locked"] is None or fault == "torn-cut"
+        assert again.status()["sum"] <= EPSILON
+        if again.consent is False:
+            assert again.outbox() == []
 
 
 def test_two_threads_hand_out_no_more_than_the_budget():

@@ -1,5 +1,10 @@
 """Nothing leaves a board before somebody said yes, and what it would send can be read before."""
 
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,9 +95,8 @@ def test_only_true_and_false_are_answers(answer: Any):
 
 @pytest.mark.parametrize("fault", ["raise", "lost", "torn"])
 def test_a_yes_that_the_flash_did_not_take_is_none(fault: str):
-    slots: dict[int, bytes] = {}
-    provision(memory(slots))
-    client = Client(POLICY, FailingStorage(slots, fault, 0), device_id="board-1")
+    client = Client(POLICY, FailingStorage(slots_of(board()), fault, 0), device_id="board-1")
+    assert client.status()["locked"] is None
     client.enroll(experiment_json(name="room_temp", **TEMPERATURE))
     with pytest.raises(LedgerError):
         client.consent = True
@@ -112,77 +116,271 @@ def test_the_network_stops_a_board_and_starts_one_only_where_the_policy_says_so(
     assert open_to_it.consent is True
 
 
-def test_a_question_that_is_new_waits_for_a_yes_of_its_own(tmp_path: Any):
-    slots = slots_of(board())
-    client = Client(POLICY | {"ask": "each"}, memory(slots), device_id="board-1", fleet="home")
-    client.consent = True
-    kept = KeptExperiments(client, str(tmp_path))
-    asked = experiment_json(name="room_temp", **TEMPERATURE)
-    kept.put_aside("room_temp", asked)
-    assert kept.consider() == ("room_temp", "nobody has said yes to it: agree(name) says it")
-    assert client.report("room_temp", 21.4) is None
-    assert list(kept.asking) == ["room_temp"]
-    kept.agree("room_temp")
-    assert client.report("room_temp", 21.4) is not None
-    # A version of a question that somebody said yes to is no new question; one that was withdrawn is.
-    for at_any_time in (kept, KeptExperiments(client, str(tmp_path))):
-        at_any_time.take("room_temp", experiment_json(name="room_temp", **TEMPERATURE | {"g": 5}))
-        at_any_time.take("room_temp", b"")
-        with pytest.raises(ExperimentRefused, match="nobody has said yes to it"):
-            at_any_time.take("room_temp", asked)
-    # Nor is a yes to one that is then refused a yes to the next.
-    kept.take("room_temp", b"")
-    for payload in (experiment_json(name="room_temp", epsilon=5_000_000), asked):
+class TestQuestion:
+    """With "ask": "each" a yes applies to one question, before and after a restart."""
+
+    ROOM = TEMPERATURE | {"name": "room_temp", "epsilon": 1_000_000, "window": "day"}
+    WAITS = "nobody has said yes to it: agree(name) says it"
+
+    @pytest.fixture
+    def start(self, tmp_path: Path) -> Callable[..., KeptExperiments]:
+        slots = slots_of(board())
+
+        def make(**policy: Any) -> KeptExperiments:
+            """A board's start."""
+            policy = POLICY | {"ask": "each"} | policy
+            client = Client(policy, memory(slots), device_id="board-1", fleet="home")
+            client.consent = True
+            return KeptExperiments(client, str(tmp_path))
+
+        return make
+
+    def asks(self, kept: KeptExperiments, fields: dict[str, Any]) -> bool:
+        """Hand over a retained message; whether it waits for a yes, else it is in force."""
+        payload = experiment_json(**fields)
         kept.put_aside("room_temp", payload)
-        assert kept.consider() == ("room_temp", "nobody has said yes to it: agree(name) says it")
-        if payload != asked:
-            with pytest.raises(ExperimentRefused, match="epsilon"):
-                kept.agree("room_temp")
-    # The same bytes may be asked about again.
-    kept.take("room_temp", b"")
-    kept.put_aside("room_temp", asked)
-    kept.consider()
-    assert list(kept.asking) == ["room_temp"]
+        why = kept.consider()[1]
+        assert why in (None, self.WAITS)
+        assert list(kept.asking) == ["room_temp"] * (why is not None)
+        if why is None:
+            exp = kept._client._experiments["room_temp"]
+            assert exp.digest == hashlib.sha256(payload).digest()[:4]
+        return why is not None
+
+    def agreed(self, start: Any, fields: dict[str, Any] | None = None) -> KeptExperiments:
+        kept = start()
+        assert self.asks(kept, fields or self.ROOM)
+        kept.agree("room_temp")
+        return kept
+
+    def test_waits_for_a_yes_of_its_own(self, start: Any):
+        kept = start()
+        assert self.asks(kept, self.ROOM)
+        assert kept._client.report("room_temp", 21.4) is None
+        kept.agree("room_temp")
+        assert kept._client.report("room_temp", 21.4) is not None
+
+    @pytest.mark.parametrize("restart", [False, True])
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"epsilon": 4_000_000},
+            {"epsilon": 1_000_001},
+            {"low": -1},
+            {"high": 40_001},
+            {"bins": 101},
+            {"bins": 99},
+            {"missing": 1},
+            {"mechanism": "grr", "g": None},
+            {"type": "choice", "labels": ["a", "b", "c"], "low": None, "high": None, "bins": None},
+            {"type": "bool", "mechanism": "rr", "low": None, "high": None, "bins": None, "g": None},
+        ],
+    )
+    def test_change_of_it_asks_again(self, start: Any, change: dict[str, Any], restart: bool):
+        kept = self.agreed(start)
+        changed = {k: v for k, v in (self.ROOM | change).items() if v is not None}
+        kept = start() if restart else kept
+        assert self.asks(kept, changed)
+        # The old one goes on; of the new one nothing is sent, after a restart as well.
+        for again in (kept, start()):
+            assert again._client._experiments["room_temp"].epsilon == 1_000_000
+            assert self.asks(again, changed)
+        assert not self.asks(kept, self.ROOM)  # it is published again: nothing waits any more
+        assert self.asks(kept, changed)
+        kept.agree("room_temp")
+        assert not self.asks(start(), changed)
+        assert self.asks(start(), self.ROOM) == ("epsilon" not in change)  # a yes applies to one question
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"epsilon": 999_999},
+            {"epsilon": 1_000, "g": 2},
+            {"every": 90},
+            {"window": "hour"},
+            {"budget": {"rule": "count", "cap": 3}},
+            {"g": 5},
+        ],
+    )
+    def test_other_version_of_it_asks_nothing(self, start: Any, change: dict[str, Any]):
+        kept = self.agreed(start)
+        assert not self.asks(kept, self.ROOM | change)
+        assert not self.asks(start(), self.ROOM | change)
+        assert not self.asks(start(), self.ROOM)  # the yes was to this epsilon
+
+    def test_labels_are_part_of_it(self, start: Any):
+        labels = {"name": "room_temp", "type": "choice", "mechanism": "grr", "epsilon": 1_000_000}
+        kept = self.agreed(start, labels | {"labels": ["home", "away"]})
+        for changed in (["home"], ["away", "home"], ["home", "away", "asleep"], ["home,away"]):
+            assert self.asks(kept, labels | {"labels": changed})
+
+    def test_withdrawn_one_is_asked_about_again(self, start: Any):
+        for kept in (self.agreed(start), start()):
+            kept.take("room_temp", b"")
+            assert self.asks(kept, self.ROOM)
+            assert self.asks(start(), self.ROOM)
+            kept.agree("room_temp")
+
+    def test_yes_to_a_refused_one_is_no_yes(self, start: Any):
+        kept = start()
+        assert self.asks(kept, self.ROOM | {"epsilon": 5_000_000})
+        with pytest.raises(ExperimentRefused, match="epsilon"):
+            kept.agree("room_temp")
+        assert self.asks(kept, self.ROOM)
+        assert self.asks(start(epsilon=5_000_000), self.ROOM | {"epsilon": 5_000_000})
+
+    def test_yes_applies_to_what_was_shown(self, start: Any):
+        kept = start()
+        assert self.asks(kept, self.ROOM)
+        shown = kept.asking["room_temp"]
+        assert self.asks(kept, self.ROOM | {"epsilon": 4_000_000})
+        with pytest.raises(ExperimentRefused, match=r"^another question waits now$"):
+            kept.agree("room_temp", shown)
+        kept.agree("room_temp", kept.asking["room_temp"])
+
+    def test_yes_outlasts_a_policy_without_the_name(self, start: Any, tmp_path: Path):
+        self.agreed(start)
+        start(experiments=("door",))
+        assert [path.name for path in tmp_path.iterdir()] == ["room_temp.yes"]
+        assert not self.asks(start(), self.ROOM)
+        start(experiments=("door",))
+        assert self.asks(start(), self.ROOM | {"epsilon": 1_000_001})
+
+    def test_policy_that_begins_to_ask_asks_about_what_is_known(self, start: Any):
+        kept = start(ask="once")
+        kept.take("room_temp", experiment_json(**self.ROOM))
+        again = start()
+        assert again._client.report("room_temp", 21.4) is None
+        assert list(again.asking) == ["room_temp"]
+        again.agree("room_temp")
+        assert start()._client.report("room_temp", 21.4) is not None
+
+    def test_power_cut_and_damage_ask_again(self, start: Any, tmp_path: Path):
+        """Of both files, cut at each byte or with a bit changed: never a question that got no yes."""
+        self.agreed(start)
+        for path in (tmp_path / "room_temp", tmp_path / "room_temp.yes"):
+            whole = path.read_bytes()
+            damaged = [whole[:size] for size in range(len(whole))]
+            damaged += [whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in range(len(whole))]
+            for data in damaged:
+                path.write_bytes(data)
+                kept = start()
+                assert "room_temp" not in kept._client._experiments
+                assert self.asks(kept, self.ROOM) == (path.suffix == ".yes")
+            path.write_bytes(whole)
+        assert start()._client.report("room_temp", 21.4) is not None
+
+    def test_another_fleet_or_name_has_no_yes(self, start: Any, tmp_path: Path):
+        self.agreed(start)
+        (tmp_path / "room_temp.yes").rename(tmp_path / "door.yes")
+        assert self.asks(start(), self.ROOM)
+
+    def test_without_a_folder_a_yes_lasts_until_the_restart(self, start: Any):
+        kept = KeptExperiments(start()._client, None)
+        assert self.asks(kept, self.ROOM)
+        kept.agree("room_temp")
+        assert not self.asks(kept, self.ROOM | {"every": 9})
+        kept.take("room_temp", b"")
+        assert self.asks(kept, self.ROOM)
+
+    @pytest.mark.parametrize(
+        ("text", "same"),
+        [
+            (
+                b'{ "bins":8, "name":"r", "labels":["b","a"], "epsilon":1, "every":2, "budget":{}, "g":3}',
+                True,
+            ),
+            (b'{"labels":["b","a"],"bins":8,"name":"r","epsilon":1}', True),
+            (b'{"labels":["a","b"],"bins":8,"name":"r","epsilon":1}', False),
+            (b'{"labels":["b","a"],"bins":8,"name":"r","epsilon":1,"group":{"name":"f"}}', False),
+            (b'{"labels":["b","a"],"bins":8,"name":"r","epsilon":1,"of":[{"missing":1}]}', False),
+        ],
+    )
+    def test_digest_is_of_sorted_fields(self, text: bytes, same: bool):
+        expected = hashlib.sha256(b'{"bins":8,"labels":["b","a"],"name":"r"}').digest()[:8]
+        asked = consent.question(json.loads(text))
+        assert (asked[:8] == expected) == same
+        assert asked[8:] == bytes((0, 0, 0, 1))
+
+    @pytest.mark.parametrize(
+        "fields", [{}, {"epsilon": "1"}, {"epsilon": 1, "x": None}, {"epsilon": 1, "x": [{}, [None]]}]
+    )
+    def test_fields_that_no_experiment_has_are_refused(self, fields: dict[str, Any]):
+        with pytest.raises(ExperimentRefused):
+            consent.question(fields)
 
 
-class Button:
-    """A pin that is down for so many looks after each time that it was up."""
+class TestButton:
+    """A board's button, by looks at its pin 20 ms apart: 1 is up, 0 is down."""
 
-    def __init__(self, *down: int) -> None:
-        self.looks = [x for n in down for x in (*[0] * n, 1)]
+    HELD = (*[1] * 3, *[0] * 200, 1)
 
-    def value(self) -> int:
-        return self.looks.pop(0) if self.looks else 1
+    @pytest.fixture
+    def attend(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """Serve somebody at a board for so many looks at its pin; returns the answers on the way."""
 
+        class End(Exception):
+            pass
 
-def test_a_button_that_is_held_says_yes_and_held_again_no_and_a_touch_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    passed = 0
-    lit: list[int] = []
+        def run(client: Client, looks: Any, *, released: bool = False, light: Any = None) -> list[Any]:
+            pending, answers, passed = iter(looks), [client.consent], 0
 
-    def sleep_ms(ms: int) -> None:
-        nonlocal passed
-        passed += ms
+            def value() -> int:
+                try:
+                    return next(pending)
+                except StopIteration:
+                    raise End from None
 
-    monkeypatch.setattr(consent, "sleep_ms", sleep_ms)
-    monkeypatch.setattr(consent, "ticks_ms", lambda: passed)
-    client = board()
-    pins = {14: Button(10, 0, 200), 2: type("Light", (), {"value": lambda _, on: lit.append(on)})()}
-    pin = type("Pin", (), {"IN": 0, "OUT": 1, "PULL_UP": 2, "__new__": lambda _, n, *_mode: pins[n]})
-    monkeypatch.setattr(consent, "machine", type("machine", (), {"Pin": pin}))
-    consent.attend(client, 14, 2, lambda: None)  # a touch, nothing, then held
-    assert client.consent is True
-    assert passed >= 3_000
-    assert lit[-1] == 0
-    pins[14] = Button(200, 0, 200)
-    consent.attend(client, 14, 2, lambda: None)  # held: no; then held: yes again, or it would wait on
-    said = capsys.readouterr().out
-    assert said.count("takes part") == 3
-    assert said.count("no longer takes part") == 1
-    client.consent = False
-    told = consent.attend(client, None, None, lambda: None)
-    assert told == "silent, as somebody said no; with a yes it answers room_temp, door: yes() says it"
+            def sleep_ms(ms: int) -> None:
+                nonlocal passed
+                passed += ms
+                if client.consent is not answers[-1]:
+                    answers.append(client.consent)
+
+            pins = {14: type("Pin", (), {"value": staticmethod(value)}), 2: light}
+            pin = type("Pin", (), {"IN": 0, "OUT": 1, "PULL_UP": 2, "__new__": lambda _, n, *_mode: pins[n]})
+            monkeypatch.setattr(consent, "sleep_ms", sleep_ms)
+            monkeypatch.setattr(consent, "ticks_ms", lambda: passed)
+            monkeypatch.setattr(consent, "machine", type("machine", (), {"Pin": pin}))
+            with contextlib.suppress(End):
+                consent.attend(client, 14, light and 2, lambda: None, released)
+            return answers
+
+        return run
+
+    @pytest.mark.parametrize("asked", [None, True, False])
+    def test_stuck_from_power_up_changes_nothing(self, attend: Any, asked: bool | None):
+        client = board()
+        if asked is not None:
+            client.consent = asked
+        assert attend(client, [0] * 20_000) == [asked]
+
+    def test_counts_once_it_was_seen_released(self, attend: Any):
+        assert attend(board(), [0] * 500 + [1] + [0] * 500) == [None, True]
+        assert attend(board(), [0] * 500, released=True) == [None, True]  # seen before a sleep
+
+    def test_touch_says_nothing(self, attend: Any):
+        assert attend(board(), [1, 0, 0, 0, 1] * 50) == [None]
+
+    def test_changes_the_state_once_per_press(self, attend: Any):
+        client = board()
+        client.consent = True
+        assert attend(client, [0] * 20_000, released=True) == [True, False]
+        assert attend(client, [0] * 20_000) == [False]
+        assert attend(client, self.HELD) == [False, True]
+
+    def test_light_tells_the_answer(self, attend: Any, capsys: pytest.CaptureFixture[str]):
+        lit: list[int] = []
+        light = type("Light", (), {"value": lambda _, on: lit.append(on)})()
+        assert attend(board(), self.HELD, light=light) == [None, True]
+        assert lit[-1] == 0
+        assert capsys.readouterr().out.count("takes part") == 1
+
+    def test_is_not_needed(self):
+        client = board()
+        client.consent = False
+        told = consent.attend(client, None, None, lambda: None)
+        assert told == "silent, as somebody said no; with a yes it answers room_temp, door: yes() says it"
 
 
 # --- What would be sent ---------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from enumeration import memory
 from experiments import experiment_json
 from wake_ups import Air, install, provisioned
 
-from hushmote.device import ldp_client, main, station
+from hushmote.device import consent, ldp_client, main, station
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.server.experiments import definition
 
@@ -288,3 +288,59 @@ def test_everything_that_waits_feeds_the_watchdog(tmp_path: Path, monkeypatch: p
     assert air.connections >= 9
     assert not air.on  # nor does the radio stay on while it sleeps
     assert chip.dogs == 1
+
+
+class TestButton:
+    """A board with a button: pin 14 reads `down` from a moment on, or always."""
+
+    @pytest.fixture
+    def chip(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+        def make(chip: Any, is_down: Callable[[], bool]) -> Any:
+            pin = type("Pin", (), {"IN": 0, "OUT": 1, "PULL_UP": 2, "__init__": lambda *_: None})
+            pin.value = lambda _: int(not is_down())  # pyright: ignore[reportAttributeAccessIssue]
+            chip.Pin = pin
+            chip.woken_by = []
+            esp32 = type("esp32", (), {"WAKEUP_ALL_LOW": 0})
+            esp32.wake_on_ext0 = lambda *_: chip.woken_by.append("button")  # pyright: ignore[reportAttributeAccessIssue]
+            monkeypatch.setattr(main, "esp32", esp32)
+            monkeypatch.setattr(main, "BUTTON", 14)
+            monkeypatch.setattr(main, "_last", {})
+            monkeypatch.setattr(consent, "machine", chip)
+            monkeypatch.setattr(consent, "ticks_ms", lambda: chip.now_ms)
+            monkeypatch.setattr(consent, "sleep_ms", chip.pass_ms)
+            return chip
+
+        return make
+
+    @pytest.fixture
+    def answers(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+        given: list[bool] = []
+        turn = consent.turn
+        monkeypatch.setattr(
+            consent, "turn", lambda client, *more: turn(client, *more) or given.append(client.consent)
+        )
+        return given
+
+    def test_stuck_button_stops_no_rp2040(self, chip: Any, life: Any, answers: list[bool]):
+        made = chip(Chip(until_ms=5 * HOUR_MS), lambda: True)
+        assert len(life(made)) >= 3
+        assert answers == []
+
+    def test_stuck_button_wakes_no_esp32(self, chip: Any, life: Any, answers: list[bool]):
+        made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE), lambda: True)
+        assert life(made) == [0]
+        assert (answers, made.woken_by) == ([], [])
+
+    def test_press_says_no_while_an_rp2040_sleeps(self, chip: Any, life: Any, answers: list[bool]):
+        made = chip(Chip(until_ms=5 * HOUR_MS), lambda: made.now_ms > 2 * HOUR_MS)  # and is then stuck
+        life(made)
+        assert answers == [False]
+
+    def test_press_that_wakes_an_esp32_says_no(self, chip: Any, life: Any, answers: list[bool]):
+        asleep = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE), lambda: False)
+        life(asleep)
+        assert asleep.woken_by == ["button"]
+        awake = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: awake.now_ms < HOUR_MS)
+        awake.rtc = asleep.rtc
+        life(awake)
+        assert answers == [False]

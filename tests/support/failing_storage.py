@@ -25,10 +25,13 @@ class FailingStorage(MemoryStorage):
         self.keep = keep
         self.forever = forever
         self.writes: list[tuple[int, bytes]] = []
+        self.dead = False  # after a power cut
 
     def write(self, slot: int, data: bytes) -> None:
         self.writes.append((slot, bytes(data)))
         count = len(self.writes) - 1
+        if self.dead:
+            raise PowerCut
         if self.fault is None or not (count == self.at or (self.forever and count > self.at)):
             super().write(slot, data)
             return
@@ -41,6 +44,7 @@ class FailingStorage(MemoryStorage):
         if self.fault in ("raise", "raise-after", "torn"):
             raise OSError(5)
         if self.fault != "lost":
+            self.dead = True
             raise PowerCut
 
 

@@ -21,7 +21,13 @@ static int path_of(const struct hushmote_posix *posix, const char *name, const c
 int hushmote_posix_open(struct hushmote_posix *posix, const char *folder) {
     posix->folder = folder;
     posix->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return posix->lock < 0 || flock(posix->lock, LOCK_EX | LOCK_NB) != 0 ? -1 : 0;
+    if (posix->lock >= 0 && flock(posix->lock, LOCK_EX | LOCK_NB) != 0) {
+        int error = errno;
+        close(posix->lock);
+        posix->lock = -1;
+        errno = error;
+    }
+    return posix->lock < 0 ? -1 : 0;
 }
 
 static long read_file(const struct hushmote_posix *posix, const char *name, uint8_t *data, size_t bytes) {

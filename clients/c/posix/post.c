@@ -4,6 +4,7 @@
 #define _DEFAULT_SOURCE
 #include <errno.h>
 #include <mosquitto.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@
 #define NAMES (sizeof policy_names / sizeof *policy_names)
 #define RECORD_BYTES HUSHMOTE_RECORD_BYTES(64, HUSHMOTE_UNSENT_MAX)
 #define QUIET_MS 2000 /* so long after a connection the broker has brought what there is */
+#define NO "no"       /* a file of the folder: a no for the process that holds the lock, which writes it and removes the file */
+#define NO_MS 5000    /* so long `no` waits for that */
 
 static struct hushmote_experiment experiments[NAMES];
 static struct hushmote_topic topics[NAMES];
@@ -33,7 +36,8 @@ static volatile sig_atomic_t ended;
 
 static const char usage[] =
     "usage: hushmote-post FOLDER provision | yes | no | status | run [SECONDS]\n"
-    "run reads lines \"NAME VALUE\"; a report waits up to SECONDS (30) before it is sent, at random\n";
+    "run reads lines \"NAME VALUE\"; a report waits up to SECONDS (30) before it is sent, at random\n"
+    "no stops a run as well\n";
 
 static int fails(const char *what, const char *why) {
     fprintf(stderr, "hushmote-post: %s: %s\n", what, why);
@@ -255,6 +259,39 @@ static int print_status(void) {
     return status.locked ? 1 : 0;
 }
 
+/* Write a no that another process left: 0, or why it cannot be written; then the file stays. */
+static int obey_no(void) {
+    char path[4096];
+    int code;
+    snprintf(path, sizeof path, "%s/%s", posix.folder, NO);
+    if (access(path, F_OK) != 0)
+        return HUSHMOTE_OK;
+    code = hushmote_set_consent(&client, false);
+    if (code == HUSHMOTE_OK)
+        unlink(path);
+    return code;
+}
+
+/* Open the folder. A no does not wait for the process that has it: it leaves the file, which outlasts a loss of power, and
+   waits until that process has obeyed (1) or has ended. */
+static int open_folder(const char *folder, bool no) {
+    char path[4096];
+    uint32_t since = now_ms();
+    int code = hushmote_posix_open(&posix, folder);
+    if (code == 0 || !no || errno != EWOULDBLOCK)
+        return code;
+    snprintf(path, sizeof path, "%s/%s", folder, NO);
+    if (hushmote_posix_replace(&posix, NO, "", 0) != 0)
+        return -1;
+    while (code != 0 && now_ms() - since < NO_MS) {
+        poll(NULL, 0, 20);
+        if (access(path, F_OK) != 0)
+            return 1;
+        code = hushmote_posix_open(&posix, folder);
+    }
+    return code;
+}
+
 /* Whether readings may be taken: an experiment is known, or the broker has brought all that there is. */
 static bool is_ready(uint32_t now) {
     static uint32_t connects, since;
@@ -281,6 +318,7 @@ static int run(struct hushmote_port *port, long seconds) {
     signal(SIGPIPE, SIG_IGN);
     for (;;) {
         uint32_t now = now_ms();
+        (void)obey_no();
         hushmote_reporter_tick(&reporter, now);
         (void)hushmote_status(&client, &status);
         if (ended || status.consent != HUSHMOTE_YES || (!open && !has_line() && status.pending == 0))
@@ -322,8 +360,13 @@ int main(int count, char **arguments) {
         fputs(usage, stderr);
         return 2;
     }
-    if (hushmote_posix_open(&posix, arguments[1]) != 0)
-        return fails(arguments[1], errno == EWOULDBLOCK ? "another client uses this folder" : strerror(errno));
+    code = open_folder(arguments[1], strcmp(command, "no") == 0);
+    if (code > 0)
+        return 0;
+    if (code != 0)
+        return fails(arguments[1], errno != EWOULDBLOCK        ? strerror(errno)
+                                   : strcmp(command, "no") == 0 ? "the no is kept, but the client that runs has not obeyed it yet"
+                                                                : "another client uses this folder");
     wrong = read_settings(&config);
     if (wrong != NULL)
         return fails(arguments[1], wrong);
@@ -332,6 +375,8 @@ int main(int count, char **arguments) {
         return code == HUSHMOTE_OK ? 0 : fails(arguments[1], hushmote_text(code));
     }
     code = hushmote_begin(&client, &config);
+    if (code == HUSHMOTE_OK && obey_no() != HUSHMOTE_OK && command[0] == 'y')
+        return fails(arguments[1], "a no from before cannot be written");
     if (code == HUSHMOTE_OK && (strcmp(command, "yes") == 0 || strcmp(command, "no") == 0)) {
         code = hushmote_set_consent(&client, command[0] == 'y');
         return code == HUSHMOTE_OK ? 0 : fails(arguments[1], hushmote_text(code));

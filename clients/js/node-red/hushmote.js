@@ -8,6 +8,9 @@ const words = ({ locked, consent, pending, experiments }) => {
   return { fill: 'green', text: `${states.join(', ')}; ${pending} wait` };
 };
 
+/** Whether an MQTT-in node made it, at first: that sets both. */
+const fromMqtt = (msg) => 'qos' in msg || 'retain' in msg;
+
 module.exports = function register(RED) {
   function Hushmote(config) {
     RED.nodes.createNode(this, config);
@@ -40,12 +43,20 @@ module.exports = function register(RED) {
       for (const report of await client.unsent()) send(message(client, report));
     };
 
-    const take = async ({ topic = '', payload }, send) => {
+    /* Properties of their own, which no MQTT-in node sets: else whoever may publish at the broker says yes. */
+    const decide = async ({ client, provision }, msg) => {
+      if (msg.consent !== false && fromMqtt(msg)) throw new Error('a message from MQTT can say no, but neither yes nor provision');
+      if (msg.provision === true) await provision();
+      if ('consent' in msg) await client.setConsent(msg.consent);
+    };
+
+    const take = async (msg, send) => {
+      const { topic = '', payload } = msg;
       const { client, provision } = await opened;
-      if (topic === 'hushmote/provision') {
-        await provision();
-      } else if (topic === 'hushmote/consent') {
-        await client.setConsent(payload);
+      if ('consent' in msg || 'provision' in msg) {
+        await decide({ client, provision }, msg);
+      } else if (topic === 'hushmote/provision' || topic === 'hushmote/consent') {
+        throw new Error('set msg.provision = true, or msg.consent to true or false: a topic no longer does it');
       } else if (topic.startsWith(`${at}/experiment/`)) {
         if (!Buffer.isBuffer(payload)) throw new Error('the MQTT-in node must give a Buffer');
         const name = topic.slice(at.length + 12);

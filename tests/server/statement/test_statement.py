@@ -73,7 +73,7 @@ def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(
     )
     stop = label["How do I stop it?"]
     assert "sends nothing until somebody at it says yes" in stop
-    assert "say no at the device" in stop
+    assert "It has no button. To stop it, connect a computer to it" in stop  # as the example
     assert "stops before its next answer" in stop
     assert stop.endswith("what is kept of your device: heating@example.org.")
 
@@ -105,17 +105,57 @@ def test_the_label_tells_what_is_asked_today_from_whatever_may_be_asked_later():
 def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path: Path):
     folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
     asks_first = facts.Consent()
-    assert facts.consent_of(folder, POLICY) == facts.consent_of(None, POLICY) == asks_first
+    unknown = tmp_path / "policy.json"  # of a firmware in C, say
+    assert facts.consent_of(folder, POLICY, unknown) == facts.consent_of(None, POLICY, unknown) == asks_first
     signed = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",), consent="forms of study 7"))
-    given = facts.consent_of(signed, POLICY)
+    given = facts.consent_of(signed, POLICY, unknown)
     assert given == facts.Consent(True, "forms of study 7")
     said = words.consent(**vars(given))
     assert said[0] == "The device was set up with your yes: forms of study 7."
     anyhow = dataclasses.replace(POLICY, consent_from="network", ask="each")
-    network = " ".join(words.consent(**vars(facts.consent_of(None, anyhow))))
+    network = " ".join(words.consent(**vars(facts.consent_of(None, anyhow, unknown))))
     assert "sends nothing until somebody at it says yes" in network
     assert "The owner may also start it over the network." in network
-    assert "Each new question needs a yes of its own." in network
+    assert "Each question needs a yes of its own, and another one if it changes or tells more." in network
+
+
+class TestHowToStop:
+    """The label and the tables name a button and a light only where the firmware has them."""
+
+    def stop(self, text: str, folder: Path, suffix: str = ".py") -> tuple[str, str]:
+        path = folder / f"main{suffix}"
+        path.write_text(text)
+        given = facts.consent_of(None, POLICY, path)
+        return words.consent(**vars(given))[-1], words.confirmed(given.light)
+
+    def test_example_has_no_button(self):
+        given = facts.consent_of(None, POLICY, flash.EXAMPLE)
+        assert (given.button, given.light) == (False, False)
+        assert words.consent(**vars(given))[-1].startswith(
+            "It has no button. To stop it, connect a computer to it and enter no() at its prompt."
+        )
+        assert words.confirmed(given.light) == "Its `status()` says that consent is no."
+
+    def test_firmware_with_a_button(self, tmp_path: Path):
+        stop, shown = self.stop("BUTTON = 14  # a pin\nLED = 'LED'\n", tmp_path)
+        assert stop.startswith("To stop it, hold its button for 3 seconds. The device stops")
+        assert shown == "Three short flashes of its light. Its `status()` says that consent is no."
+
+    @pytest.mark.parametrize("text", ["", "BUTTON = pin()\n", "if rp2:\n    BUTTON = 14\n"])
+    def test_firmware_that_does_not_say_leaves_it_to_the_maker(self, tmp_path: Path, text: str):
+        stop, shown = self.stop(text, tmp_path)
+        assert stop.startswith("To stop it, say no at the device [For the maker: how: its button or switch].")
+        assert shown.startswith("[For the maker: what it shows] ")
+        assert "button for" not in stop
+
+    def test_policy_alone_leaves_it_to_the_maker(self, tmp_path: Path):
+        assert "[For the maker: how" in self.stop("{}", tmp_path, ".json")[0]
+
+    def test_tables_say_the_same(self, store: Store, tmp_path: Path):
+        ask(store)
+        made = json.dumps(statement(store, tmp_path))
+        assert "button, held" not in made
+        assert "its light" not in made
 
 
 # --- The numbers

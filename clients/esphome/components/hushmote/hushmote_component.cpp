@@ -265,16 +265,21 @@ void Hushmote::report_(Question &question) {
   }
 }
 
-/* Somebody holds the button: that turns a yes into a no, and anything else into a yes. */
+/* Somebody holds the button: that turns a yes into a no, and anything else into a yes. A press begins only after the
+   button was seen released: one that reads "down" from power-up is stuck, or lacks `inverted: true`. */
 void Hushmote::attend_() {
-  bool down = this->yes_button_ != nullptr && this->yes_button_->has_state() && this->yes_button_->state;
-  if (down && !this->pressed_) {
+  if (this->yes_button_ == nullptr || !this->yes_button_->has_state())
+    return;
+  if (!this->yes_button_->state) {
+    this->released_ = true;
+    this->pressed_ = false;
+  } else if (this->released_) {
+    this->released_ = false;
+    this->pressed_ = true;
     this->pressed_ms_ = millis();
-    this->turned_ = false;
   }
-  this->pressed_ = down;
-  if (down && !this->turned_ && millis() - this->pressed_ms_ >= HOLD_MS) {
-    this->turned_ = true;
+  if (this->pressed_ && millis() - this->pressed_ms_ >= HOLD_MS) {
+    this->pressed_ = false; /* once for each press */
     this->say(hushmote_consent(&this->client_) != HUSHMOTE_YES, true);
   }
 }

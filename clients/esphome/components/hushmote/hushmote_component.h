@@ -136,7 +136,7 @@ class Hushmote : public Component {
   text_sensor::TextSensor *last_report_{nullptr};
   uint32_t pressed_ms_{0};
   int shown_locked_{0};
-  bool pressed_{false}, turned_{false}, consent_given_{false};
+  bool released_{false}, pressed_{false}, consent_given_{false};
 };
 
 }  // namespace esphome::hushmote_client

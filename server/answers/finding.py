@@ -66,6 +66,7 @@ class FindingChange:
     before     the value before it, back to the change before
     size       by how much it changed, with its interval low to high
     chance     that a year of looks at an unchanging fleet shows as clear a change
+    text       the change in words: "Up from 6% before 8 Nov"
     windows    those that `before` rests on
     """
 
@@ -75,6 +76,7 @@ class FindingChange:
     low: float
     high: float
     chance: float
+    text: str = ""
     windows: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -92,6 +94,7 @@ class Finding:
     since       the day from which on nothing has changed; None if that is not known yet
     detectable  the smallest change since then that would have been reported in 4 of 5 cases
     series      its value in each window, or each few of them, oldest first
+    is_difference  whether the value is what holds in one case of a pair less what holds in another
     """
 
     question: str
@@ -107,6 +110,7 @@ class Finding:
     since: datetime.date | None = None
     detectable: float | None = None
     series: tuple[TrendRow, ...] = ()
+    is_difference: bool = False
 
     @property
     def enough(self) -> bool:
@@ -155,8 +159,9 @@ class Findings:
 
     windows     that the values rest on
     enough      whether any question has an answer
-    sentence    all answers; if there is none, how many reports one takes
-    histograms  the sums of windows that the sentence tells of, besides `windows`
+    lines       the answers, a line for each; if there is none, how many reports one takes; then when the last
+                report came, if that is some time ago
+    sentence    the same as one text
     """
 
     fleet: str
@@ -166,7 +171,12 @@ class Findings:
     windows: tuple[str, ...]
     findings: tuple[Finding, ...]
     enough: bool
-    sentence: str
+    lines: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The lines as one text."""
+        return " ".join(self.lines)
 
     @property
     def histograms(self) -> tuple[tuple[str, ...], ...]:
@@ -214,8 +224,8 @@ def find(
     parts = [one.sentence for one in findings if one.enough or not enough]
     if silent_since := _silent_since(there, facts.at):
         parts.append(sentences.last_report(silent_since, facts.at, write))
-    name, purpose, sentence = selection.experiment, visible(newest.purpose), " ".join(dict.fromkeys(parts))
-    return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, sentence)
+    name, purpose, lines = selection.experiment, visible(newest.purpose), tuple(dict.fromkeys(parts))
+    return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, lines)
 
 
 def change_sentences(
@@ -398,7 +408,7 @@ class _Asker:
         """Return the finding with its value, dates and changes; head: its sentence begins with the value."""
         when = f", {self._dates}" if self._dates else ""
         finding = replace(head, value=row.value, low=row.low, high=row.high)
-        finding = replace(finding, sentence=f"{head.sentence}{when}.")
+        finding = replace(finding, sentence=sentences.ended(f"{head.sentence}{when}"))
         finding = self._with_change(finding, row, unit, answer)
         return replace(finding, series=self._series(again)) if self.wants_series else finding
 
@@ -414,11 +424,10 @@ class _Asker:
                 sentences.level(change.before, row, unit, self.write),
                 sentences.level(row.value, row, unit, self.write) if agrees else "",
                 day,
-                change.chance,
                 sentences.size(change.size, unit, self.write),
-                self.write,
             )
-            return replace(finding, sentence=f"{finding.sentence} {text}", change=change)
+            sentence = f"{finding.sentence} {text} ({sentences.certainty(change.chance, self.write)})."
+            return replace(finding, sentence=sentence, change=replace(change, text=text))
         since, detectable = outcome.since, outcome.detectable
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(self.whole.newest.experiment)))
         if since is None or detectable is None or detectable > WIDEST * scale:
@@ -521,10 +530,10 @@ class _Asker:
         differs = chance < 1 - CONFIDENCE
         named = [(one.name, one) for one in both.rows]
         text = sentences.pair(named, title, unit, self._dates, chance if differs else 1.0, self.write)
-        ends = {"value": row.value, "low": row.low, "high": row.high}
         finding = replace(
-            none, title=row.name, sentence=text, quantity=less.quantity, unit=unit or "", **ends
+            none, title=f"{title}: {row.name}", sentence=text, quantity=less.quantity, unit=unit or ""
         )
+        finding = replace(finding, value=row.value, low=row.low, high=row.high, is_difference=True)
         finding = self._with_case_change(finding, ask, cases, both.rows, unit)
         if not self.wants_series:
             return finding
@@ -544,7 +553,9 @@ class _Asker:
             one = self._with_change(replace(finding, sentence=""), rows[last], unit, answers[last])
             text = one.sentence.strip()
             sentence = f"{finding.sentence} With {cases[last]}: {text[:1].lower()}{text[1:]}"
-            return replace(finding, sentence=sentence, change=one.change)
+            assert one.change is not None  # its scan has one
+            words_of = f"With {cases[last]}: {one.change.text[:1].lower()}{one.change.text[1:]}"
+            return replace(finding, sentence=sentence, change=replace(one.change, text=words_of))
         days = [scan.since for scan in scans if scan.since is not None]
         if len(days) < len(scans):
             return finding
@@ -564,7 +575,8 @@ class _LinearScale:
         before = self.series.level(start, last.first) if self.series else None
         windows = self.days.windows_of(start, last.first)
         since = self.days.day(last.first)
-        return FindingChange(since, before or 0.0, last.size, last.low, last.high, last.chance, windows)
+        ends = last.size, last.low, last.high
+        return FindingChange(since, before or 0.0, *ends, last.chance, windows=windows)
 
     def detectable(self, scan: Scan) -> float | None:
         return scan.detectable
@@ -586,7 +598,8 @@ class _QuantileScale:
         edge = int(np.argmin(np.abs(before.cdf()[:-1] - self.level))) + 1
         size, low, high = (_shift(before, edge, step) for step in (last.size, last.high, last.low))
         value = moments.BinQuantile(before, self.level).value
-        return FindingChange(self.days.day(last.first), value, size, low, high, last.chance, windows)
+        since = self.days.day(last.first)
+        return FindingChange(since, value, size, low, high, last.chance, windows=windows)
 
     def detectable(self, scan: Scan) -> float | None:
         if scan.detectable is None or self.edge is None:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from .answers import Change, Interval, begun, digits, reading, scaled
+from .answers import Change, Interval, digits, reading, scaled
 from .numbers import ENGLISH, Numbers, counted, two_digits
 
 CERTAIN = 1e-4
@@ -50,6 +50,11 @@ def dates(period: Span | None, now: datetime.datetime, write: Numbers = ENGLISH)
     return text
 
 
+def ended(text: str) -> str:
+    """Return a text with a full stop, unless it ends with a day such as "27. Nov." that has one."""
+    return text if text.endswith(".") else f"{text}."
+
+
 def day(date: datetime.date, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
     """Return a day, with its year unless that is this year."""
     return write.days(date, date, date.year != now.year)
@@ -63,22 +68,33 @@ def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
         unit: Of a reading; None of a share.
         write: How numbers are written.
     """
+    value, interval = value_and_interval(of, unit, write)
+    value = f"{value} of devices" if unit is None else value
+    return f"{value} ({interval})" if interval else value
+
+
+def value_and_interval(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> tuple[str, str]:
+    """Return a share or a reading and its interval apart: "24%" and "17 to 30%".
+
+    The interval is "" if the value says it already, as "fewer than 5%" does. Arguments as amount().
+    """
     if unit is not None:
         places = _places(of.low, of.high)
         value, low, high = (write.number(x, places) for x in (of.value, of.low, of.high))
-        with_unit = reading(of.value, unit, write, places)
-        return f"{with_unit} ({low} to {high})" if low != high else f"{value} {unit}".rstrip()
+        if low == high:
+            return f"{value} {unit}".rstrip(), ""
+        return reading(of.value, unit, write, places), f"{low} to {high}"
     low, value, high = (100 * min(max(x, 0.0), 1.0) for x in (of.low, of.value, of.high))
     places = _share_places(low, high)
     lowest, highest = round(low, places), round(high, places)
     if lowest <= 0 and highest >= 100:
-        return "any share of devices"
+        return "any share", ""
     if lowest <= 0:
-        return f"fewer than {_percent(_bound(high), write)} of devices"
+        return f"fewer than {_percent(_bound(high), write)}", ""
     if highest >= 100:
-        return f"more than {_percent(100 - _bound(100 - low), write)} of devices"
+        return f"more than {_percent(100 - _bound(100 - low), write)}", ""
     ends = f"{write.number(lowest, places)} to {write.percent(highest / 100, places)}"
-    return f"{write.percent(value / 100, places)} of devices ({ends})"
+    return write.percent(value / 100, places), ends
 
 
 def level(value: float, of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
@@ -122,30 +138,26 @@ def certainty(chance: float, write: Numbers = ENGLISH) -> str:
     return "certain" if chance < CERTAIN else f"about 1 in {two_digits(1 / chance, write)} by chance"
 
 
-def moved(
-    rise: float, before: str, after: str, since: str, chance: float, how_much: str, write: Numbers = ENGLISH
-) -> str:
-    """Return a change in a sentence: "Up from 6% before 8 Nov (certain)."
+def moved(rise: float, before: str, after: str, since: str, how_much: str) -> str:
+    """Return a change in words, without its last full stop: "Up from 6% before 8 Nov".
 
     Args:
         rise: The change; only its sign counts.
         before: The value before, as text.
         after: The value that stands in the same sentence, as text, or "" if it contradicts the change.
         since: The first day after it.
-        chance: Of a false alarm.
         how_much: The size, as text.
     """
-    direction = "up" if rise > 0 else "down"
-    sure = certainty(chance, write)
+    direction = "Up" if rise > 0 else "Down"
     if not after or before == after:
-        return f"{begun(direction)} by about {how_much} around {since} ({sure})."
-    return f"{begun(direction)} from {before} before {since} ({sure})."
+        return f"{direction} by about {how_much} around {since}"
+    return f"{direction} from {before} before {since}"
 
 
 def unchanged(since: str, detectable: str) -> str:
     """Return "No change since 29 Oct; a change of 0.3 °C would have been detected."."""
     noticed = f"; a change of {detectable} would have been detected" if detectable else ""
-    return f"No change since {since}{noticed}."
+    return ended(f"No change since {since}{noticed}")
 
 
 def leading(names: Sequence[str], chance: float, first: str) -> str:
@@ -183,7 +195,7 @@ def pair(
         f"{amount(row, unit, write).replace(' of devices', '')} with {name}" for name, row in cases
     )
     verdict = f"They differ ({certainty(chance, write)})" if chance < 1 else "They may be the same"
-    return f"{of}: {texts}{f', {when}' if when else ''}. {verdict}."
+    return f"{ended(f'{of}: {texts}' + (f', {when}' if when else ''))} {verdict}."
 
 
 def compared(
@@ -208,17 +220,17 @@ def compared(
     texts = f"{name}: {after}, {sides[1]}, compared with {before}, {sides[0]}"
     if by.p_adjusted >= 1 - confidence:
         between = f"{low} to {high} {of}".rstrip()
-        return f"{texts}. The difference ({between}) may be chance."
+        return f"{ended(texts)} The difference ({between}) may be chance."
     ends = sorted((abs(by.low), abs(by.high)))
     low, high = (write.number(x * scale, places) for x in ends)
     direction = "Up" if by.value > 0 else "Down"
     sure = certainty(by.p_adjusted, write)
-    return f"{texts}. {direction} {size(by.value, unit, write)} ({low} to {high}, {sure})."
+    return f"{ended(texts)} {direction} {size(by.value, unit, write)} ({low} to {high}, {sure})."
 
 
 def last_report(date: datetime.date, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
     """Return when the last report came, if none has come for some time."""
-    return f"Last report {day(date, now, write)}."
+    return ended(f"Last report {day(date, now, write)}")
 
 
 def too_few(
@@ -255,7 +267,7 @@ def too_few(
     wait = (needed - reports) / a_day
     then = (now + datetime.timedelta(days=wait)).date()
     by = "today" if then == now.date() else f"by {then:%A}" if wait < 6 else f"by {day(then, now, write)}"
-    return f"{text}; at this rate, {by}."
+    return ended(f"{text}; at this rate, {by}")
 
 
 def _round(count: float) -> int:

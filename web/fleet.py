@@ -154,7 +154,7 @@ class FleetView:
             if not known:
                 return
         if period == self._period:  # which a reader may have changed meanwhile
-            self._tiles[e.fleet, e.name].find(known)
+            self._tiles[e.fleet, e.name].find(known, series=series)
 
     def _build(self, seen: StoreOverview, absent: str) -> None:
         self._tiles.clear()

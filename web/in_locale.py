@@ -14,10 +14,21 @@ _NUMBERS = re.compile(
     r"(?<![\w.,=-])(\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d{4,})(?![\w-]|[.,]\d)"
 )
 
+_PERCENT = re.compile(r"(?<=\d)[ \u00a0]?%")
+
 
 def in_locale(text: str, reader: Reader) -> str:
-    """The text with its days and numbers as the reader writes them; numbers keep all their digits."""
-    return _NUMBERS.sub(lambda match: _written(match[1], reader), text)
+    """Return a text with its days, numbers and percent signs as the reader writes them.
+
+    Numbers keep all their digits.
+    """
+    text = _NUMBERS.sub(lambda match: _written(match[1], reader), text)
+    return percent_signs(text, reader)
+
+
+def percent_signs(text: str, reader: Reader) -> str:
+    """Return a text whose numbers are the reader's already, with the reader's percent signs."""
+    return _PERCENT.sub(reader.percent_sign, text)
 
 
 def _written(number: str, reader: Reader) -> str:

@@ -27,6 +27,12 @@ class Reader:
             share, pattern.replace("0", f"0.{'0' * digits}" if digits else "0"), self.locale
         )
 
+    @property
+    def percent_sign(self) -> str:
+        """The percent sign behind a number, with a space if the locale has one."""
+        behind = str(self.locale.percent_formats[None].pattern).rpartition("0")[2]
+        return behind or "%"
+
     def day(self, day: datetime.date) -> str:
         """A day, such as Nov 21, 2026."""
         return format_date(day, "medium", self.locale)

@@ -1,16 +1,18 @@
-"""A tile of the first view: an experiment's question, what is known, how it went, and what is wrong."""
+"""A tile of the first view: an experiment's question, its answer and change, and what is wrong."""
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from nicegui import ui
 
 from ..server.answers.finding import Finding, Findings, reports_a_day
-from ..server.answers.periods import start_of
-from ..server.answers.rows import WIDEST, TrendRow
+from ..server.answers.periods import completed, start_of
+from ..server.answers.rows import CONFIDENCE, WIDEST, Row
 from ..server.overview.fleets import ExperimentOverview
-from ..server.words.numbers import counted
+from ..server.words import findings as words
+from ..server.words.numbers import Numbers, counted
 from .budget.answer import ExperimentSupply
 from .frame import heading, sentence, skeleton, tag
 from .period import query_of
@@ -20,6 +22,48 @@ _QUIET_DAYS = 2  # without a report, after which something may be wrong
 _NEARLY_SPENT = 0.1  # of the devices can still report
 _SPENT = "spent: no device that has reported can report again"
 _WIDTH, _HEIGHT = 100, 30  # of a spark line, in its own units
+_ARROWS = {"up": "▲", "down": "▼"}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The answer to an experiment's first question, in the parts that a tile shows.
+
+    value      as text: "24%", "21.3 °C", "more than 95%"
+    of         the question's title: "24 °C and above"
+    direction  "up", "down" or ""
+    change     "Up from 15% before 13 Nov", "No change since 29 Oct", or "" if that is not known
+    badge      "certain" or "likely", or "" without a change
+    certainty  the same exactly: "about 1 in 40 by chance"
+    dates      of the value, with its interval: "21 to 27 Nov, 95% interval 17 to 30%"
+    """
+
+    value: str
+    of: str
+    direction: str
+    change: str
+    badge: str
+    certainty: str
+    dates: str
+
+
+def headline(of: Finding, now: datetime.datetime, write: Numbers) -> Headline | None:
+    """Return the parts of a finding, or None if there are too few reports."""
+    if of.value is None or of.low is None or of.high is None:
+        return None
+    points = of.is_difference and of.quantity == "share"
+    scale = 100 if points else 1
+    row = Row(of.title, *(scale * x for x in (of.value, of.low, of.high)))
+    unit = "points" if points else of.unit if of.quantity == "reading" else None
+    value, interval = words.value_and_interval(row, unit, write)
+    interval = f"{write.percent(CONFIDENCE, 0)} interval {interval}" if interval else ""
+    dates = ", ".join(filter(None, [words.dates(of.period, now, write), interval]))
+    if of.change is None:
+        since = "" if of.since is None else f"No change since {words.day(of.since, now, write)}"
+        return Headline(value, of.title, "", since, "", "", dates)
+    badge = "certain" if of.change.chance < words.CERTAIN else "likely"
+    certainty = words.certainty(of.change.chance, write)
+    return Headline(value, of.title, of.direction, of.change.text, badge, certainty, dates)
 
 
 class Tile:
@@ -35,11 +79,20 @@ class Tile:
                 self._title = ui.link("", self._address)
             self._name = tag("p", "").classes("faint")
             self._waiting = skeleton(2)
-            self._finding = tag("p", "").classes("tile-finding")
+            with tag("p", "").classes("tile-answer") as self._answer:
+                self._value = tag("strong", "").classes("tile-value")
+                self._of = tag("span", "").classes("tile-of")
+            with tag("p", "").classes("tile-change") as self._change:
+                self._arrow = tag("span", "").props('aria-hidden="true"')
+                self._change_text = tag("span", "")
+                self._badge = tag("span", "").classes("tile-badge").props('role="note" tabindex="0"')
+            self._dates = tag("p", "").classes("tile-dates faint")
             self._spark = ui.html("", sanitize=False).classes("spark")  # it holds numbers alone
+            self._lines = ui.element("div").classes("tile-lines")
             self._a_day = tag("p", "").classes("tile-last")
             self._came = tag("p", "").classes("faint")
             self._wrong = tag("p", "").classes("warn").props('role="status"')
+        self._show_headline(None)
 
     def show(self, of: ExperimentOverview, today: datetime.date) -> None:
         """Show what the overview says."""
@@ -63,20 +116,60 @@ class Tile:
         self._title.props["href"] = f"{self._address}?{query}" if query else self._address
         self._title.update()
 
-    def find(self, known: Findings | str) -> None:
-        """Show findings, or why there are none."""
+    def find(self, answer: Findings | str, *, series: bool = False) -> None:
+        """Show findings, or why there are none.
+
+        Args:
+            answer: The findings, or a sentence.
+            series: Whether the findings come with their series; without it the spark line stays as it is.
+        """
         self._waiting.set_visibility(False)
-        if isinstance(known, str):
-            self._finding.text, self._a_day.text = known, ""
+        if isinstance(answer, str):
+            self._show_headline(None)
+            self._show_lines([answer])
+            self._a_day.text = ""
             self._spark.set_content("")
             return
-        self._finding.text = known.sentence
-        first = next((one for one in known.findings if one.series), None)
-        if first or known.windows != self._windows:  # after a commit the line before stays until the new one
-            self._spark.set_content(spark(first) if first else "")
-        self._windows = known.windows
-        a_day = round(reports_a_day(known.windows, known.reports, datetime.datetime.now(datetime.UTC)))
+        now = datetime.datetime.now(datetime.UTC)
+        first = next((one for one in answer.findings if one.enough), None)
+        self._show_headline(headline(first, now, self._reader) if first else None)
+        self._show_lines(answer.lines)
+        if series or answer.windows != self._windows:
+            self._spark.set_content(spark(first) if first and series else "")
+        self._windows = answer.windows
+        # Of a day that has just begun there is no rate.
+        ended = completed(answer.windows, now)
+        a_day = round(reports_a_day(answer.windows, answer.reports, now)) if ended else 0
         self._a_day.text = f"{self._number(a_day)} reports a day" if a_day else ""
+
+    def _show_headline(self, of: Headline | None) -> None:
+        """Show the number and the change, or neither."""
+        self._answer.set_visibility(of is not None)
+        self._change.set_visibility(of is not None and bool(of.change))
+        self._badge.set_visibility(of is not None and bool(of.badge))
+        self._dates.text = of.dates if of else ""
+        if of is None:
+            return
+        self._value.text, self._of.text = of.value, of.of
+        self._arrow.text, self._change_text.text = _ARROWS.get(of.direction, ""), of.change
+        self._change.classes(of.direction, remove="up down")
+        self._badge.text = of.badge
+        exact = of.badge if of.certainty == of.badge else f"{of.badge}: {of.certainty}"
+        self._badge.props["title"] = self._badge.props["aria-label"] = exact
+        self._badge.classes(of.badge, remove="certain likely")
+        self._badge.update()
+
+    def _show_lines(self, lines: Sequence[str]) -> None:
+        """Show the sentences; those that are there change in place."""
+        there = list(self._lines)
+        for place, line in zip(there, lines, strict=False):
+            assert isinstance(place, ui.label)
+            place.text = line
+        for place in there[len(lines) :]:
+            self._lines.remove(place)
+        with self._lines:
+            for line in lines[len(there) :]:
+                tag("p", line)
 
     def spend(self, supply: ExperimentSupply) -> None:
         """Mark a budget of which little is left; one report of each device is not little, but all."""
@@ -107,23 +200,33 @@ class Tile:
 
 
 def spark(of: Finding) -> str:
-    """A finding's series as SVG, a line in the band of its intervals; empty where fewer than two tell."""
-    rows = [r for r in of.series if of.quantity == "reading" or r.high - r.low <= WIDEST]
-    if len(rows) < 2:
+    """Return a finding's series as SVG: a line in the band of its intervals.
+
+    One value alone, which may be that of the period, is a point on its interval. Rows that tell too little
+    are left out.
+    """
+    rows: list[Row] = [r for r in of.series if of.quantity == "reading" or r.high - r.low <= WIDEST]
+    if not rows and of.value is not None and of.low is not None and of.high is not None:
+        rows = [Row(of.title, of.value, of.low, of.high)]
+    if not rows:
         return ""
     low, high = min(r.low for r in rows), max(r.high for r in rows)
     scale = (_HEIGHT - 4) / ((high - low) or 1)
 
     def point(at: int, value: float) -> str:
-        return f"{_WIDTH * at / (len(rows) - 1):.2f},{_HEIGHT - 2 - (value - low) * scale:.2f}"
+        x = _WIDTH * at / (len(rows) - 1) if len(rows) > 1 else _WIDTH / 2
+        return f"{x:.2f},{_HEIGHT - 2 - (value - low) * scale:.2f}"
 
-    def points(end: str, order: Sequence[tuple[int, TrendRow]]) -> str:
+    def points(end: str, order: Sequence[tuple[int, Row]]) -> str:
         return " ".join(point(at, getattr(row, end)) for at, row in order)
 
     along = list(enumerate(rows))
-    band = f"{points('high', along)} {points('low', along[::-1])}"
-    last = point(len(rows) - 1, rows[-1].value)
+    last = f'<path d="M{point(len(rows) - 1, rows[-1].value)}h0"/>'
+    if len(rows) > 1:
+        band = f"{points('high', along)} {points('low', along[::-1])}"
+        drawn = f'<polygon points="{band}"/><polyline points="{points("value", along)}"/>{last}'
+    else:
+        drawn = f'<polyline points="{point(0, low)} {point(0, high)}"/>{last}'
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
-        f'<polygon points="{band}"/><polyline points="{points("value", along)}"/><path d="M{last}h0"/></svg>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'
     )

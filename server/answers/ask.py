@@ -12,9 +12,12 @@ from ...device.ldp_client import Experiment
 from ..errors import UsageError
 from ..experiments.asking import OF_VALUES, require
 from ..experiments.asks import Ask, asks_of
+from ..experiments.units import bin_edges
 from ..mechanisms.views.factors import parts_of
 from ..plain import plain
 from ..words import findings as sentences
+from ..words.answers import bins
+from ..words.numbers import ENGLISH, Numbers
 from ..words.which import which_reports
 from . import second_epsilon
 from .answer import Answer, Answers, Frame
@@ -24,7 +27,7 @@ from .guide import NOISY, Guide, guide, half_width
 from .pair_tables import NO_QUESTION, PairQuestion
 from .periods import Period, completed, period_of, usual
 from .query import Facts, Selection, WeighBy
-from .rows import CONFIDENCE, ChangeRow, Kind, quantile_name
+from .rows import CONFIDENCE, ChangeRow, Kind, Row, quantile_name
 from .second_epsilon import Shuffling, TwoEpsilons
 from .texts import MOST_SHOWN
 
@@ -209,33 +212,49 @@ def _own_texts(facts: Facts, selection: Selection) -> tuple[str, ...]:
     return tuple(facts.selected(selection).newest.asked.splitlines())
 
 
-def compared(facts: Facts, answers: Answers, question: EstimateQuestion) -> str:
+def comparison(facts: Facts, question: EstimateQuestion, write: Numbers = ENGLISH) -> str:
+    """Return the headline of a comparison; it is of what the experiment's file asks by default."""
+    question = _completed(facts, question)
+    return compared(facts, answered(facts, question)[1], question, write)
+
+
+def compared(facts: Facts, answers: Answers, question: EstimateQuestion, write: Numbers = ENGLISH) -> str:
     """Return the first change in a sentence: what it is, what it was, and how sure that is."""
-    table = next((one for one in answers if one.kind == "change" and one.rows), None)
-    if table is None or question.against is None:
+    tables = [one for one in answers if one.kind == "change" and one.rows]
+    if not tables or question.against is None:
         return ""
-    names = [quantile_name(q) for q in question.quantiles[:1] if not question.ranges]
-    if names:
-        table = next((one for one in answers if any(row.name in names for row in one.rows)), table)
+    by_quantile = question.quantiles and not question.ranges
+    table = tables[-1] if by_quantile else tables[0]
     rows = [row for row in table.rows if isinstance(row, ChangeRow)]
-    named = [row for row in rows if row.name in names]
-    # Of a histogram nobody chose a row: the one that is surest to have changed is the first sentence.
-    row = named[0] if named else rows[0] if question.ranges else min(rows, key=lambda one: one.p)
+    if by_quantile:
+        name = quantile_name(question.quantiles[0])
+        rows = [row for row in rows if row.name == name] or rows
+    # Of a histogram nobody asked for a row: the one that is surest to have changed is told.
+    row = rows[0] if question.ranges or by_quantile else min(rows, key=lambda one: one.p)
     one_fleet = question.against.fleet == question.selection.fleet
     sides = [
         (question.against, question.before),
         (question.selection, question.period),
     ]
-    before, after = (_side(facts, selection, period, one_fleet) for selection, period in sides)
+    before, after = (_side(facts, selection, period, one_fleet, write) for selection, period in sides)
     unit = None if table.quantity == "share" else table.unit
-    return sentences.compared(row, row.name, (before, after), unit, question.confidence)
+    name = _title(row, facts.selected(question.selection).newest.experiment, table.unit, write)
+    return sentences.compared(row, name, (before, after), unit, question.confidence, write)
 
 
-def _side(facts: Facts, selection: Selection, wanted: Period | None, one_fleet: bool) -> str:
+def _title(row: Row, experiment: Experiment, unit: str, write: Numbers = ENGLISH) -> str:
+    """Return what a row is of, with the unit: "24 °C and above"."""
+    if row.lower is None or row.upper is None:
+        return row.name
+    edges = bin_edges(experiment)
+    return bins(row.lower, row.upper, (float(edges[0]), float(edges[-1])), unit, write)
+
+
+def _side(facts: Facts, selection: Selection, wanted: Period | None, one_fleet: bool, write: Numbers) -> str:
     """Return the fleet, version and dates of one side of a comparison, as far as they may differ."""
     parts = [] if one_fleet else [f"fleet {selection.fleet}"]
     parts += [f"version {selection.version}"] if selection.version else []
-    dates = sentences.dates(period_of(selection.windows, wanted), facts.at)
+    dates = sentences.dates(period_of(selection.windows, wanted), facts.at, write)
     return ", ".join(filter(None, [*parts, dates])) or "all reports"
 
 
@@ -311,7 +330,9 @@ def _with_changes(
         else:
             asks[name] = Ask(texts[number] if number < len(texts) else name, "share")
     changes = change_sentences(facts, question.selection, asks, question.unit)
-    lines = [f"{name}: {text[:1].lower()}{text[1:]}" for name, text in changes.items()]
+    experiment = facts.selected(question.selection).newest.experiment
+    titles = {row.name: _title(row, experiment, table.unit) for row in table.rows}
+    lines = [f"{titles[name]}: {text[:1].lower()}{text[1:]}" for name, text in changes.items()]
     return replace(table, note="\n".join(filter(None, [table.note, *lines])))
 
 

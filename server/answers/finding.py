@@ -74,6 +74,7 @@ class FindingChange:
     chance     that a year of looks at an unchanging fleet shows as clear a change
     earlier    the day of the previous change, or None
     windows    those that `before` rests on, and those of `after`
+    text       the change in words, without how sure it is: "Up from 6% before 8 Nov"
     """
 
     since: datetime.date
@@ -86,6 +87,7 @@ class FindingChange:
     chance: float
     earlier: datetime.date | None = None
     windows: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class Finding:
     since       the day from which on nothing has changed; None if that is not known yet
     detectable  the smallest change since then that would have been reported in 4 of 5 cases
     series      its value in each window, or each few of them, oldest first
+    is_difference  whether the value is what holds in one case of a pair less what holds in another
     """
 
     question: str
@@ -117,6 +120,7 @@ class Finding:
     since: datetime.date | None = None
     detectable: float | None = None
     series: tuple[TrendRow, ...] = ()
+    is_difference: bool = False
 
     @property
     def enough(self) -> bool:
@@ -167,8 +171,9 @@ class Findings:
 
     windows     that the values rest on
     enough      whether any question has an answer
-    sentence    all answers; if there is none, how many reports one takes
-    histograms  the sums of windows that the sentence tells of, besides `windows`
+    lines       the answers, a line for each; if there is none, how many reports one takes; then when the last
+                report came, if that is some time ago
+    sentence    the same as one text
     """
 
     fleet: str
@@ -178,7 +183,12 @@ class Findings:
     windows: tuple[str, ...]
     findings: tuple[Finding, ...]
     enough: bool
-    sentence: str
+    lines: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The lines as one text."""
+        return " ".join(self.lines)
 
     @property
     def histograms(self) -> tuple[tuple[str, ...], ...]:
@@ -226,8 +236,8 @@ def find(
     parts = [one.sentence for one in findings if one.enough or not enough]
     if last := _silent_since(there, facts.at):
         parts.append(sentences.last_report(last, facts.at, write))
-    name, purpose, sentence = selection.experiment, visible(newest.purpose), " ".join(dict.fromkeys(parts))
-    return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, sentence)
+    name, purpose, lines = selection.experiment, visible(newest.purpose), tuple(dict.fromkeys(parts))
+    return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, lines)
 
 
 def change_sentences(
@@ -431,7 +441,7 @@ class _Asker:
         """Return the finding with its value, dates and changes; head: its sentence begins with the value."""
         when = f", {self._dates}" if self._dates else ""
         finding = replace(head, value=row.value, low=row.low, high=row.high)
-        finding = replace(finding, sentence=f"{head.sentence}{when}.")
+        finding = replace(finding, sentence=sentences.ended(f"{head.sentence}{when}"))
         finding = self._with_change(finding, row, unit, answer)
         return replace(finding, series=self._series(again)) if self.wants_series else finding
 
@@ -439,8 +449,9 @@ class _Asker:
         """Return a finding whose sentence also says whether the answer changed, as far as that is known."""
         outcome = self._scan(answer)
         if (change := outcome.change) is not None:
-            text = self._change_text(change, row, unit)
-            return replace(finding, sentence=f"{finding.sentence} {text}", change=change)
+            text, sentence = self._change_text(change, row, unit)
+            sentence = f"{finding.sentence} {sentence}"
+            return replace(finding, sentence=sentence, change=replace(change, text=text))
         since, detectable = outcome.since, outcome.detectable
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(self.whole.newest.experiment)))
         if since is None or detectable is None or detectable > WIDEST * scale:
@@ -449,23 +460,26 @@ class _Asker:
         text = sentences.unchanged(sentences.day(since, self._facts.at, self.write), size)
         return replace(finding, sentence=f"{finding.sentence} {text}", since=since, detectable=detectable)
 
-    def _change_text(self, change: FindingChange, row: Row, unit: str | None) -> str:
-        """Return a change in a sentence, with the value after it if the period also has days before it."""
+    def _change_text(self, change: FindingChange, row: Row, unit: str | None) -> tuple[str, str]:
+        """Return a change in words, and as a sentence that says how sure it is.
+
+        The value after it is named only if the period shown also has days before it.
+        """
         at, write = self._facts.at, self.write
         day = sentences.day(change.since, at, write)
         sure = sentences.certainty(change.chance, write)
-        size = sentences.size(change.size, unit, write)
         before, after = (sentences.level(x, row, unit, write) for x in (change.before, change.after))
         if before == after or (change.after - change.before) * change.size <= 0:
-            return sentences.moved_by(change.size, size, day, sure)
+            text = sentences.moved_by(change.size, sentences.size(change.size, unit, write), day)
+            return text, f"{text} ({sure})."
         begun = self._period is not None and self._period.first_day >= change.settled
         later = "" if begun else f" to {after} since {sentences.day(change.settled, at, write)}"
         if change.earlier is None:
-            return sentences.moved(change.size, f"{before} before {day}{later} ({sure})")
-        length = datetime.timedelta(days=1)
-        dates = write.days(change.earlier, max(change.since - length, change.earlier), False)
-        levels = f"{before} ({dates}){later} ({sure})" if later else f"{before} ({dates}; {sure})"
-        return sentences.moved(change.size, levels)
+            text = sentences.moved(change.size, f"{before} before {day}{later}")
+            return text, f"{text} ({sure})."
+        final = max(change.since - datetime.timedelta(days=1), change.earlier)
+        text = sentences.moved(change.size, f"{before} ({write.days(change.earlier, final, False)}){later}")
+        return text, f"{text} ({sure})." if later else f"{text[:-1]}; {sure})."
 
     def change_sentence(self, ask: Ask) -> str:
         """Return whether the answer of a question changed, or "" if that is not known."""
@@ -568,10 +582,10 @@ class _Asker:
         differs = chance < 1 - CONFIDENCE
         named = [(one.name, one) for one in both.rows]
         text = sentences.pair(named, title, unit, self._dates, chance if differs else 1.0, self.write)
-        ends = {"value": row.value, "low": row.low, "high": row.high}
         finding = replace(
-            none, title=row.name, sentence=text, quantity=less.quantity, unit=unit or "", **ends
+            none, title=f"{title}: {row.name}", sentence=text, quantity=less.quantity, unit=unit or ""
         )
+        finding = replace(finding, value=row.value, low=row.low, high=row.high, is_difference=True)
         finding = self._with_case_change(finding, ask, cases, both.rows, unit)
         if not self.wants_series:
             return finding
@@ -591,7 +605,9 @@ class _Asker:
             one = self._with_change(replace(finding, sentence=""), rows[last], unit, answers[last])
             text = one.sentence.strip()
             sentence = f"{finding.sentence} With {cases[last]}: {text[:1].lower()}{text[1:]}"
-            return replace(finding, sentence=sentence, change=one.change)
+            assert one.change is not None  # its scan has one
+            words_of = f"With {cases[last]}: {one.change.text[:1].lower()}{one.change.text[1:]}"
+            return replace(finding, sentence=sentence, change=replace(one.change, text=words_of))
         days = [scan.since for scan in scans if scan.since is not None]
         if len(days) < len(scans):
             return finding

@@ -189,7 +189,7 @@ class ExperimentReader:
     def _question(
         self, facts: Facts, windows: str | Sequence[str], version: str, *, last: str = "", **how: Any
     ) -> EstimateQuestion:
-        there = tuple(facts.selected(Selection(self.name, self.fleet)).there)
+        there = tuple(facts.selected(Selection(self.name, self.fleet, (), version)).there)
         named = (windows,) if isinstance(windows, str) else tuple(windows)
         if named:
             chosen = periods.chosen(named, there)

@@ -173,13 +173,6 @@ def chance(p: float, write: Numbers = ENGLISH) -> str:
     return f"chance alone: {often(p, write).replace(' time in', ' in')}"
 
 
-def trend(name: str, p: float, confidence: float, write: Numbers) -> str:
-    """Whether windows differ by more than chance makes them. p: how often it does."""
-    if p < 1 - confidence:
-        return f"{name} changed in this time; {chance(p, write)}."
-    return f"{name}: no change that chance alone would not make."
-
-
 def change(of: Change, name: str, unit: str | None, confidence: float, rows: int, write: Numbers) -> str:
     """Mean rose by 7.66 °C, between 6.12 and 9.21: from 18.03 to 25.69; how often chance does as much.
 

@@ -49,6 +49,11 @@ def dates(period: Span | None, now: datetime.datetime, write: Numbers = ENGLISH)
     return text
 
 
+def ended(text: str) -> str:
+    """Return a text with a full stop, unless it ends with a day such as "27. Nov." that has one."""
+    return text if text.endswith(".") else f"{text}."
+
+
 def _hours(period: Span, now: datetime.datetime, write: Numbers) -> str:
     """Return a period of hours: "27 Nov, 08:00 to 20:00 UTC", "27 Nov 22:00 to 28 Nov 03:00 UTC"."""
     first, last = (day(date, now, write) for date in (period.first_day, period.last_day))
@@ -71,22 +76,33 @@ def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
         unit: Of a reading; None of a share.
         write: How numbers are written.
     """
+    value, interval = value_and_interval(of, unit, write)
+    value = f"{value} of devices" if unit is None else value
+    return f"{value} ({interval})" if interval else value
+
+
+def value_and_interval(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> tuple[str, str]:
+    """Return a share or a reading and its interval apart: "24%" and "17 to 30%".
+
+    The interval is "" if the value says it already, as "fewer than 5%" does. Arguments as amount().
+    """
     if unit is not None:
         places = _places(of.low, of.high)
         value, low, high = (write.number(x, places) for x in (of.value, of.low, of.high))
-        with_unit = reading(of.value, unit, write, places)
-        return f"{with_unit} ({low} to {high})" if low != high else f"{value} {unit}".rstrip()
+        if low == high:
+            return f"{value} {unit}".rstrip(), ""
+        return reading(of.value, unit, write, places), f"{low} to {high}"
     low, value, high = (100 * min(max(x, 0.0), 1.0) for x in (of.low, of.value, of.high))
     places = _share_places(low, high)
     lowest, highest = round(low, places), round(high, places)
     if lowest <= 0 and highest >= 100:
-        return "any share of devices"
+        return "any share", ""
     if lowest <= 0:
-        return f"at most {_percent(_bound(high), write)} of devices"
+        return f"at most {_percent(_bound(high), write)}", ""
     if highest >= 100:
-        return f"at least {_percent(100 - _bound(100 - low), write)} of devices"
+        return f"at least {_percent(100 - _bound(100 - low), write)}", ""
     ends = f"{write.number(lowest, places)} to {write.percent(highest / 100, places)}"
-    return f"{write.percent(value / 100, places)} of devices ({ends})"
+    return write.percent(value / 100, places), ends
 
 
 def level(value: float, of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
@@ -132,19 +148,19 @@ def certainty(chance: float, write: Numbers = ENGLISH) -> str:
 
 
 def moved(rise: float, levels: str) -> str:
-    """Return a change in a sentence: "Up from 6% before 8 Nov (certain)."; rise: only its sign counts."""
-    return f"{'Up' if rise > 0 else 'Down'} from {levels}."
+    """Return a change in words: "Up from 6% before 8 Nov"; rise: only its sign counts."""
+    return f"{'Up' if rise > 0 else 'Down'} from {levels}"
 
 
-def moved_by(rise: float, size: str, day: str, sure: str) -> str:
+def moved_by(rise: float, size: str, day: str) -> str:
     """Return a change by its size, where the levels before and after do not show it."""
-    return f"{'Up' if rise > 0 else 'Down'} by about {size} around {day} ({sure})."
+    return f"{'Up' if rise > 0 else 'Down'} by about {size} around {day}"
 
 
 def unchanged(since: str, detectable: str) -> str:
     """Return "No change since 29 Oct; a change of 0.3 °C would have been detected."."""
     noticed = f"; a change of {detectable} would have been detected" if detectable else ""
-    return f"No change since {since}{noticed}."
+    return ended(f"No change since {since}{noticed}")
 
 
 def leading(names: Sequence[str], chance: float, first: str) -> str:
@@ -182,7 +198,7 @@ def pair(
         f"{amount(row, unit, write).replace(' of devices', '')} with {name}" for name, row in cases
     )
     verdict = f"They differ ({certainty(chance, write)})" if chance < 1 else "No clear difference yet"
-    return f"{of}: {texts}{f', {when}' if when else ''}. {verdict}."
+    return f"{ended(f'{of}: {texts}' + (f', {when}' if when else ''))} {verdict}."
 
 
 def compared(
@@ -207,17 +223,17 @@ def compared(
     texts = f"{name}: {after}, {sides[1]}, compared with {before}, {sides[0]}"
     if by.p_adjusted >= 1 - confidence:
         between = f"{low} to {high} {of}".rstrip()
-        return f"{texts}. No clear difference ({between})."
+        return f"{ended(texts)} No clear difference ({between})."
     ends = sorted((abs(by.low), abs(by.high)))
     low, high = (write.number(x * scale, places) for x in ends)
     direction = "Up" if by.value > 0 else "Down"
     sure = certainty(by.p_adjusted, write)
-    return f"{texts}. {direction} {size(by.value, unit, write)} ({low} to {high}, {sure})."
+    return f"{ended(texts)} {direction} {size(by.value, unit, write)} ({low} to {high}, {sure})."
 
 
 def last_report(window: Span, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
     """Return when the last report came; window: the day or the hour that it came in."""
-    return f"Last report {dates(window, now, write)}."
+    return ended(f"Last report {dates(window, now, write)}")
 
 
 def all_erased(reports: int, write: Numbers = ENGLISH) -> str:
@@ -259,7 +275,7 @@ def too_few(
     wait = (needed - reports) / a_day
     then = (now + datetime.timedelta(days=wait)).date()
     by = "today" if then == now.date() else f"by {then:%A}" if wait < 6 else f"by {day(then, now, write)}"
-    return f"{text}; at this rate, {by}."
+    return ended(f"{text}; at this rate, {by}")
 
 
 def _round(count: float) -> int:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 VIEWS = (
     ("fleet", "/", "Median: "),
     ("experiment", "/experiment/simulated/room_temp", "°C"),
-    ("labels", "/experiment/visitors/breakfast", "Most common is "),
+    ("labels", "/experiment/visitors/breakfast", " is most common"),
     ("budget", "/budget", "can still send"),
     ("plan", "/plan", "Take one report"),
     ("board", "/board/", "ε"),

@@ -484,8 +484,8 @@ def test_readings_of_ones_own_are_taken_in_turn_and_mistakes_are_said(page: Boar
     page.says("crowd-said", "200 of 200")
     page.says("compared", "intervals hold the truth")
     cells = [row.text.split() for row in page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")]
-    truth = {row[0]: row[-2] for row in cells}
-    assert (truth["12"], truth["18"], truth["20"]) == ("50.0", "50.0", "0.0")
+    truth = {row[0]: row[-1] for row in cells}
+    assert (truth["12"], truth["18"], truth["20"]) == ("50.0%", "50.0%", "0.0%")
 
 
 def test_few_reports_are_said_to_be_few(page: BoardPage):

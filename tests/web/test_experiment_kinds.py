@@ -5,14 +5,17 @@ from collections.abc import Iterator
 import pytest
 from accessibility import barriers
 from browser import Browser, paged
+from experiments import number_json
 from filled import fill
 from kinds import TEXT, WINDOWS, WORDS, fill_kinds
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from hushmote.server.answers.rows import Row
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 from hushmote.server.words.answers import digits
+from hushmote.server.words.findings import value_and_interval
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +25,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         fill_kinds(opened)
         payload = TEXT.replace(b'"firmware"', b'"listed"')
         fill(opened, "home", payload, WINDOWS, asked="\n".join(WORDS))
+        number = number_json(16, name="door", low=0, high=16_000, missing=1, epsilon=2_000_000)
+        shares = [0.0] * 16 + [0.136]
+        shares[3:7] = [0.216] * 4
+        fill(opened, "home", number, WINDOWS, shares, "min")
     return url
 
 
@@ -40,7 +47,7 @@ def test_a_mean_is_the_headline_and_its_trend_the_picture(store: str, page: str,
     assert browser.text_of("mean").startswith(
         f"Mean: {row.value:.{places}f} min, between {row.low:.{places}f}"
     )
-    browser.until(lambda: "chance alone" in browser.text_of("trend"), "no trend")
+    browser.until(lambda: browser.text_of("trend").startswith("Nov 19, 2026 to Nov 21, 2026"), "no trend")
     assert not browser.driver.find_elements(By.ID, "share")
     assert "hushmote estimate delay --fleet home" in browser.text_of("command-estimate")
     assert "--trend" in browser.text_of("command-trend")
@@ -75,7 +82,7 @@ class TestTexts:
         with StoreReader(store) as reader:
             estimate = reader.fleet("home").experiment("firmware").estimate()
         row = estimate.candidates(["1.0.0", "9.9.9"]).rows[0]
-        value = f"{row.value * 100:.{digits(row.low * 100, row.high * 100)}f} %"
+        value = f"{row.value * 100:.{digits(row.low * 100, row.high * 100)}f}%"
         assert value in browser.text_of("tables")
         assert {"1.0.0", "9.9.9"} <= set(bars(browser))
         browser.until(lambda: "ranges=1.0.0&ranges=9.9.9" in browser.driver.current_url)
@@ -94,11 +101,48 @@ class TestTexts:
         browser.open(f"{page}/experiment/home/listed")
         browser.until(lambda: "2.0.0-rc1" in browser.text_of("tables"), "no answer")
         field = browser.find("textarea[aria-label='Texts to look for, one on each line']")
-        assert field.get_property("value").splitlines() == list(WORDS)
+        assert str(field.get_property("value")).splitlines() == list(WORDS)
         assert "--range" not in browser.text_of("command-ask")
         assert "--candidates" not in browser.text_of("command-ask")
         assert not barriers(browser)
         assert not browser.errors()
+
+
+class TestMissing:
+    def test_is_a_share_of_all_devices(self, store: str, page: str, browser: Browser):
+        browser.open(f"{page}/experiment/home/door")
+        browser.until(lambda: browser.text_of("missing"), "no share")
+        with StoreReader(store) as reader:
+            estimate = reader.fleet("home").experiment("door").estimate()
+        assert estimate.missing is not None
+        assert abs(estimate.missing.value - 0.136) < 0.05
+        value, interval = value_and_interval(estimate.missing, None)
+        assert browser.text_of("missing") == (
+            f"No reading: {value} ({interval}). All other numbers are about devices with a reading."
+        )
+        axis = "return getElement(+document.querySelector('.experiment-chart').id.slice(1)).chart.getOption()"
+        bars = browser.until(lambda: browser.script(f"return ({axis[7:]}).series[0].data.length"))
+        assert bars == 16  # none of them is of missing readings
+        assert not barriers(browser)
+        assert not browser.errors()
+
+
+class TestHeadline:
+    @pytest.mark.parametrize("name", ["room", "delay"])
+    def test_has_the_number_of_the_tables(self, store: str, page: str, browser: Browser, name: str):
+        browser.open(f"{page}/experiment/home/{name}")
+        with StoreReader(store) as reader:
+            first = reader.fleet("home").experiment(name).finding.findings[0]
+        row = Row(first.title, *(x or 0.0 for x in (first.value, first.low, first.high)))
+        value, interval = value_and_interval(row, "min")
+        browser.until(lambda: f": {value} ({interval})" in browser.text_of("finding"), "no headline")
+        place = "readings" if name == "room" else "mean"
+        browser.until(lambda: value.split()[0] in browser.text_of(place), "another number")
+        if name == "room":
+            tiles = browser.driver.find_elements(By.CSS_SELECTOR, "#readings li")
+            assert [tile.text.splitlines() for tile in tiles if tile.text.startswith("Median")] == [
+                ["Median", value, interval]
+            ]
 
 
 class TestParts:

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from babel import Locale
 from designs import bell, choice_payload, number_payload
+from filled import fill
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.answers.answer import Answers
+from hushmote.server.answers.answer import Answer, Answers
 from hushmote.server.answers.ask import FINE, answered
+from hushmote.server.answers.finding import find
 from hushmote.server.answers.query import Facts, Kept, Selected, Selection
 from hushmote.server.answers.rows import ChangeRow, Row
 from hushmote.server.answers.store_reader import StoreReader
@@ -24,6 +26,7 @@ from hushmote.server.store.versions import Description
 from hushmote.server.words import answers as words
 from hushmote.simulator import vectorised
 from hushmote.web.experiment import charts, files, sentences
+from hushmote.web.experiment.asking import Asking, BothEpsilons
 from hushmote.web.experiment.choices import (
     BEFORE,
     Choices,
@@ -36,6 +39,7 @@ from hushmote.web.experiment.choices import (
     typed_texts,
 )
 from hushmote.web.experiment.opening import with_opening
+from hushmote.web.live import LiveStore
 from hushmote.web.period import EXPLICIT, USUAL
 from hushmote.web.reader import Reader
 
@@ -121,7 +125,10 @@ def test_sentences_are_in_the_readers_numbers(store):
         experiment = described(reader, "home", "temp").newest.experiment
     row = Row("18 to 22", 0.41234, 0.40123, 0.42345, None, 18.0, 22.5)
     name = sentences.span(row, experiment, "°C", GERMAN)
-    assert words.share(row, name, GERMAN) == "18 to 22,5 °C: 41,2 % of the fleet, between 40,1 % and 42,3 %"
+    assert (
+        words.share(row, name, GERMAN)
+        == "18 to 22,5 °C: 41,2\xa0% of the fleet, between 40,1\xa0% and 42,3\xa0%"
+    )
     first, last = replace(row, lower=-4.0), replace(row, upper=28.0)
     assert sentences.span(first, experiment, "°C", ENGLISH) == "below 22.5 °C"
     assert sentences.span(last, experiment, "°C", ENGLISH) == "18 °C and above"
@@ -147,19 +154,83 @@ def test_sentences_are_in_the_readers_numbers(store):
     )
 
 
-def test_a_label_stays_what_it_is_where_a_sentence_begins(store):
-    url, grow = store
-    for day in DAYS[:2]:
-        grow("mode", day, 1000)
-    choices = Choices(ranges=("a",), since=DAYS[:1])
-    with StoreReader(url) as reader:
-        of = described(reader, "home", "mode")
-        (trend,) = shown("trend", choices, of)
-        (change,) = shown("change", choices, of)
-    assert sentences.trend(trend, ENGLISH)[0].startswith("a: no change that chance alone would not make.")
-    (row,) = change.rows
-    assert isinstance(row, ChangeRow)
-    assert sentences.change(row, "a", change, ENGLISH).startswith("a ")
+class TestTrend:
+    def trend(self, url: str, name: str, **chosen: Any) -> Answer:
+        with StoreReader(url) as reader:
+            return shown("trend", Choices(**chosen), described(reader, "home", name))[0]
+
+    def test_is_the_lines_of_the_note(self, store):
+        url, grow = store
+        for day in DAYS[:2]:
+            grow("temp", day, 1000)
+        answer = self.trend(url, "temp")
+        assert sentences.trend(answer, ENGLISH) == []  # two days are too few for a scan
+        note = "mean: up from 21.5 °C before 13 Nov (about 1 in 1,200 by chance).\nmean of 15%"
+        lines = sentences.trend(replace(answer, note=note), GERMAN)
+        assert lines == [
+            "Mean: up from 21,5 °C before 13 Nov (about 1 in 1.200 by chance).",
+            "Mean of 15\xa0%",
+        ]
+
+    def test_a_label_stays_what_it_is_where_a_line_begins(self, store):
+        url, grow = store
+        for day in DAYS[:2]:
+            grow("mode", day, 1000)
+        answer = replace(self.trend(url, "mode", ranges=("a",)), note="a: no change since 1 Jan.")
+        assert sentences.trend(answer, ENGLISH) == ["a: no change since 1 Jan."]
+        with StoreReader(url) as reader:
+            of = described(reader, "home", "mode")
+            (change,) = shown("change", Choices(ranges=("a",), since=DAYS[:1]), of)
+        (row,) = change.rows
+        assert isinstance(row, ChangeRow)
+        assert sentences.change(row, "a", change, ENGLISH).startswith("a ")
+
+
+class TestEpsilons:
+    def both(self, url: str, windows: tuple[str, ...], compared: tuple[Selection, ...] = ()) -> BothEpsilons:
+        with StoreReader(url) as reader:
+            asking = Asking(LiveStore(url))
+            selection = Selection("temp", "home", windows)
+            return asking._both(Facts(reader.store), selection, compared)
+
+    def test_once_covers_both_sides_of_a_comparison(self, store):
+        url, grow = store
+        for day in DAYS:
+            grow("temp", day, 1000)
+        one = self.both(url, DAYS[1:]).once
+        both = self.both(
+            url, DAYS[1:], (Selection("temp", "home", DAYS[1:]), Selection("temp", "home", DAYS[:1]))
+        )
+        assert one.histogram is not None
+        assert both.once.histogram is not None
+        assert both.once.histogram > one.histogram
+        assert both.once.reports == one.reports + 1000
+        assert both.every_day.reports == 3000
+
+    def test_once_covers_the_days_before_a_change(self, tmp_path):
+        url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        today = datetime.datetime.now(datetime.UTC).date()
+        days = tuple(f"{today - datetime.timedelta(ago)}" for ago in range(41, 1, -1))
+        rise = {w: np.eye(8)[1 if n < 33 else 6] for n, w in enumerate(days)}
+        with Store(url) as opened:
+            payload = number_payload(8, 2, 0, 8_000, "temp")
+            fill(opened, "home", payload, dict.fromkeys(days, 900), rise, asked="5:")
+            (before,) = find(Facts(opened), Selection("temp", "home", days[-7:])).histograms
+        assert len(before) > 30
+        assert self.both(url, days[-7:]).once.reports == (7 + len(before)) * 900
+
+    def test_is_a_dash_for_a_running_window(self, store):
+        url, grow = store
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        for day in (DAYS[0], today):
+            grow("temp", day, 1000)
+        both = self.both(url, (DAYS[0], today))
+        lines = sentences.epsilons(both.once, both.every_day, ENGLISH)
+        assert lines[1].startswith("ε for someone who sees this once: –. ")
+        assert lines[2] == "ε for someone who has seen every day: –."
+        both = self.both(url, DAYS[:1])
+        lines = sentences.epsilons(both.once, both.every_day, ENGLISH)
+        assert not [line for line in lines if "–" in line]
 
 
 def test_the_headline_names_its_windows():
@@ -289,6 +360,8 @@ def test_without_a_choice_the_rest_is_compared_with(store):
         )
         for chosen, before, after in cases:
             choices = Choices(ranges=("3:10",), **chosen)
+            if "earlier" in chosen:  # each version over its own windows of the period
+                assert shown("change", replace(choices, windows=DAYS), of) == shown("change", choices, of)
             changed = shown("change", choices, of)
             library = experiment.estimate(**after).change_since(
                 experiment.estimate(**before), "3:10", quantiles=choices.quantiles

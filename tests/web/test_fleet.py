@@ -4,11 +4,15 @@ import contextlib
 import datetime
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from accessibility import barriers
 from babel import Locale
 from boards import experiment, payload_of, reports
 from browser import SWISS, paged
+from designs import choice_payload, number_payload
+from filled import fill
+from kinds import PAIR, put
 from later import away_from_midnight
 from running import running
 
@@ -24,7 +28,7 @@ from hushmote.server.store.store import Store
 from hushmote.server.wire import topics
 from hushmote.simulator.broker import MosquittoBroker
 from hushmote.web.reader import Reader
-from hushmote.web.tile import spark
+from hushmote.web.tile import Headline, headline, spark
 
 TEMP = experiment()
 EVIL = experiment(name="evil", mechanism="rr", type="bool", bins=None, low=None, high=None)
@@ -72,7 +76,8 @@ def test_what_there_is_while_it_grows(browser, store):
             "Nothing monitors the aggregator: start the page with --aggregator URL. No report was thrown"
         )
         swiss = Reader(Locale("de", "CH"))
-        browser.says(find(Facts(store), Selection("temp", "home"), swiss).sentence)
+        for line in find(Facts(store), Selection("temp", "home"), swiss).lines:
+            browser.says(line)
         assert "reports a day" not in browser.text  # today may have begun a minute ago
         before = browser.script("window.same = true; return document.querySelectorAll('#main *').length")
         count(store, ["one-more"])
@@ -121,7 +126,7 @@ def test_a_tile_is_marked_where_something_is_wrong_and_a_spent_budget_is_not_wro
         transaction.write(seen, {(version.id, last.isoformat(), 0): 77}, {})
     with paged(url(store)) as page:
         browser.open(page)
-        browser.says("The budget is nearly spent: 5 % of devices can still report.")
+        browser.says("The budget is nearly spent: 5% of devices can still report.")
         browser.says("The budget of 1 experiment is spent, or nearly.")
         if quiet:
             browser.says(f"No report has come since {Reader(Locale('en', 'US')).day(last)}.")
@@ -136,18 +141,132 @@ def series(*rows):
     return tuple(TrendRow("yes", *row, window="2026-11-21", reports=9) for row in rows)
 
 
-def test_a_spark_line_is_numbers_in_a_band_without_rows_that_tell_nothing():
-    known = Finding("yes", "yes", "", series=series((0.2, 0.1, 0.3), (0.5, 0.1, 0.9), (0.4, 0.3, 0.5)))
-    drawn = spark(known)
-    assert 'polyline points="0.00,21.50 100.00,8.50"' in drawn  # of two: the middle one is 80 points wide
-    assert 'polygon points="0.00,15.00 100.00,2.00 100.00,15.00 0.00,28.00"' in drawn
-    assert spark(replace(known, series=known.series[:2])) == ""
-    assert 'points="0.00' in spark(replace(known, quantity="reading", series=known.series[:2]))
+class TestSpark:
+    answer = Finding("yes", "yes", "", series=series((0.2, 0.1, 0.3), (0.5, 0.1, 0.9), (0.4, 0.3, 0.5)))
+
+    def test_is_a_line_in_a_band_without_wide_intervals(self):
+        drawn = spark(self.answer)
+        assert 'polyline points="0.00,21.50 100.00,8.50"' in drawn  # of two: the middle one is 80 points wide
+        assert 'polygon points="0.00,15.00 100.00,2.00 100.00,15.00 0.00,28.00"' in drawn
+        readings = replace(self.answer, quantity="reading", series=self.answer.series[:2])
+        assert 'points="0.00' in spark(readings)
+
+    def test_is_a_point_on_its_interval_for_one_value(self):
+        drawn = spark(replace(self.answer, series=self.answer.series[:2]))
+        assert '<polyline points="50.00,28.00 50.00,2.00"/><path d="M50.00,15.00h0"/>' in drawn
+        first_day = replace(self.answer, series=(), value=0.2, low=0.1, high=0.3)
+        assert spark(first_day) == drawn
+        assert spark(replace(first_day, value=None)) == ""
 
 
 def test_reports_a_day_are_over_all_days_between():
-    assert reports_a_day(("2026-11-01", "2026-11-04T05", "2026-11-10"), 104) == 10.4
-    assert reports_a_day(("all",), 104) == 0
+    at = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
+    assert reports_a_day(("2026-11-01", "2026-11-04T05", "2026-11-10"), 104, at) == 10.4
+    assert reports_a_day(("all",), 104, at) == 0
+
+
+TODAY = datetime.datetime.now(datetime.UTC).date()
+PAST = [f"{TODAY - datetime.timedelta(ago)}" for ago in range(41, 1, -1)]  # also once a midnight has passed
+
+
+def fill_answers(store):
+    """Add a number that rose a week ago, steady labels, a pair, and an experiment with few reports."""
+    rise = {w: np.eye(8)[1 if n < 33 else 6] for n, w in enumerate(PAST)}
+    temp = number_payload(8, 2, 0, 8_000, "rise")
+    fill(store, "home", temp, dict.fromkeys(PAST, 900), rise, "°C", asked="5:\nmean")
+    labels = np.array([5, 3, 1, 1]) / 10
+    fill(store, "home", choice_payload(["tea", "milk", "none"], 2), dict.fromkeys(PAST, 900), labels)
+    fill(store, "home", number_payload(64, 1, 0, 8_000, "few"), {PAST[-1]: 3})
+    held = [("1.0", True), ("1.0", False), ("1.1", False), ("1.2", False)] * 200
+    put(store, "home", PAIR, dict.fromkeys(PAST[-3:], held))
+
+
+class TestHeadline:
+    @pytest.fixture
+    def answers(self, tmp_path):
+        """Return the first finding of an experiment by its name."""
+        with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
+            fill_answers(store)
+            yield lambda name: find(Facts(store), Selection(name, "home"), series=True).findings[0]
+
+    def parts(self, finding: Finding, language: str = "en") -> Headline:
+        parts = headline(finding, datetime.datetime.now(datetime.UTC), Reader(Locale(language)))
+        assert parts is not None
+        return parts
+
+    def test_has_number_change_and_certainty(self, answers):
+        finding = answers("rise")
+        parts = self.parts(finding)
+        assert (parts.value, parts.of) == ("more than 95%", "5 °C and above")
+        assert parts.direction == "up"
+        assert parts.change.startswith("Up from 0% before ")
+        assert (parts.badge, parts.certainty) == ("certain", "certain")
+        unsure = self.parts(replace(finding, change=replace(finding.change, chance=1 / 40)))
+        assert (unsure.badge, unsure.certainty) == ("likely", "about 1 in 40 by chance")
+
+    def test_is_in_the_readers_numbers(self, answers):
+        parts = self.parts(answers("mode"), "de")
+        assert parts.value.endswith("\xa0%")
+        assert ", 95\xa0% interval " in parts.dates
+
+    def test_labels_have_no_arrow_without_a_change(self, answers):
+        finding = answers("mode")
+        parts = self.parts(finding)
+        assert (parts.of, parts.direction, parts.badge) == ("Tea", "", "")
+        assert parts.change.startswith("No change since ")
+        assert len(finding.series) > 10
+
+    def test_a_pair_is_a_difference_in_points(self, answers):
+        finding = answers("crash_by_version")
+        parts = self.parts(finding)
+        assert parts.value.endswith(" points")
+        assert parts.of.startswith("crashed=yes: version=1.0 less version=1.")
+        assert spark(finding).count("<polygon") == 1
+
+    def test_is_none_with_too_few_reports(self, answers):
+        now = datetime.datetime.now(datetime.UTC)
+        assert headline(answers("few"), now, Reader(Locale("en"))) is None
+
+
+class TestTile:
+    def tile(self, browser, name):
+        return browser.until(
+            lambda: next(t for t in browser.driver.find_elements("css selector", ".tile") if name in t.text)
+        )
+
+    @pytest.mark.parametrize(("width", "dark"), [(1440, False), (360, True)])
+    def test_shows_number_arrow_and_badge(self, browser, tmp_path, width, dark):
+        with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
+            fill_answers(store)
+            findings = find(Facts(store), Selection("rise", "home"), Reader(Locale("en", "US")))
+            with paged(url(store)) as page:
+                browser.resize(width, dark=dark)
+                browser.open(page)
+                for line in findings.lines:
+                    browser.says(line)
+                browser.until(lambda: len(browser.driver.find_elements("css selector", ".spark svg")) == 3)
+                tile = self.tile(browser, "rise of fleet home")
+                assert "more than 95%" in tile.find_element("css selector", ".tile-value").text
+                assert tile.find_element("css selector", ".tile-change.up").text.startswith("▲")
+                badge = tile.find_element("css selector", ".tile-badge")
+                assert (badge.text, badge.get_attribute("title")) == ("certain", "certain")
+                assert badge.accessible_name == "certain"
+                few = self.tile(browser, "few of fleet home")
+                assert not few.find_element("css selector", ".tile-answer").is_displayed()
+                assert "3 reports" in few.find_element("css selector", ".tile-lines").text
+                assert browser.overflow() <= 0
+                assert barriers(browser) == []
+
+    def test_says_when_the_last_report_came(self, browser, tmp_path):
+        with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
+            fill(store, "home", number_payload(8, 2, 0, 8_000, "old"), dict.fromkeys(PAST[:9], 900))
+            (*_, line) = find(Facts(store), Selection("old", "home"), Reader(Locale("en", "US"))).lines
+            assert line.startswith("Last report ")
+            with paged(url(store)) as page:
+                browser.open(page)
+                browser.says(line)
+                browser.open(f"{page}/experiment/home/old")
+                browser.says(line)
 
 
 class TestHealth:

@@ -12,10 +12,11 @@ from hushmote.web.reader import Reader
     ("text", "german"),
     [
         ("Take 41,494 devices of ε = 1.425.", "Take 41.494 devices of ε = 1,425."),
-        ("known to ±2.50% by 2027-03-02, or 10,000,000", "known to ±2,50% by 02.03.2027, or 10.000.000"),
+        ("known to ±2.50% by 2027-03-02, or 10,000,000", "known to ±2,50\xa0% by 02.03.2027, or 10.000.000"),
         ("(8, 1e-06)-LDP, 0.5", "(8, 1e-06)-LDP, 0,5"),
         (text := "to room_1.5 and 12345-a and 2026-99-99 of version=1.2", text),
         ("99 of 1,000.", "99 of 1.000."),
+        ("5 % quantile, 15%", "5\xa0% quantile, 15\xa0%"),
     ],
 )
 def test_numbers_and_days_are_the_readers_and_the_rest_stays(text, german):
@@ -25,6 +26,7 @@ def test_numbers_and_days_are_the_readers_and_the_rest_stays(text, german):
 def test_an_american_reader_reads_what_the_command_line_says():
     text = "Take 41,494 devices of ε = 1.425: ±2.88% of 0.0516 in 10,000"
     assert in_locale(text, Reader(Locale("en", "US"))) == text
+    assert in_locale("5 % quantile", Reader(Locale("en", "US"))) == "5% quantile"
 
 
 @pytest.mark.parametrize("sent", [None, "5", True, [], {}, 10**400, float("nan"), float("inf")])

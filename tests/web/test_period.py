@@ -50,7 +50,7 @@ class TestWindowsOf:
 
     def test_longer_ones_and_spans(self):
         assert windows_of("30d", self.there, AT) == days_until(27, 30)
-        assert windows_of(ALL, self.there, AT) == self.there
+        assert windows_of(ALL, self.there, AT) == days_until(27, 39)
         assert windows_of("2026-11-02..2026-11-04", self.there, AT) == days_until(4, 3)
         assert windows_of("2025-11-02..2025-11-04", self.there, AT) == ()
 
@@ -110,9 +110,15 @@ def page(store: str) -> Iterator[str]:
         yield url
 
 
-def sentence_of(store: str, windows: list[str]) -> str:
+def headline_of(store: str, windows: list[str]) -> str:
+    """Return the lines of the findings, as the page shows them."""
     with Store(store) as opened:
-        return find(Facts(opened), Selection("temp", "home", tuple(windows)), ENGLISH).sentence
+        return "\n".join(find(Facts(opened), Selection("temp", "home", tuple(windows)), ENGLISH).lines)
+
+
+def compared_days(windows: list[str]) -> str:
+    first, last = (datetime.date.fromisoformat(windows[end]) for end in (0, -1))
+    return ENGLISH.days(first, last, {first.year, last.year} != {TODAY.year})
 
 
 def pressed(browser: Browser) -> list[str]:
@@ -123,18 +129,18 @@ def pressed(browser: Browser) -> list[str]:
 class TestFleetView:
     def test_opens_with_the_newest_7_completed_days(self, store, page, browser):
         browser.open(page)
-        browser.says(sentence_of(store, WINDOWS[-7:]))
+        browser.says(headline_of(store, WINDOWS[-7:]))
         assert pressed(browser) == ["7 days"]
         assert barriers(browser) == []
 
     def test_a_button_governs_all_tiles_and_the_address(self, store, page, browser):
         browser.open(page)
         browser.named("30 days").click()
-        browser.says(sentence_of(store, WINDOWS[-30:]))
+        browser.says(headline_of(store, WINDOWS[-30:]))
         browser.until(lambda: browser.driver.current_url.endswith("?period=30d"))
         assert pressed(browser) == ["30 days"]
         browser.open(f"{page}/?period=all")
-        browser.says(sentence_of(store, WINDOWS))
+        browser.says(headline_of(store, WINDOWS))
         assert pressed(browser) == ["all"]
         browser.named("temp", "a").click()
         browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp?period=all"))
@@ -147,7 +153,7 @@ class TestFleetView:
             field = browser.find(f"input[aria-label='{name}']")
             field.send_keys(f"{datetime.date.fromisoformat(day):%m%d%Y}")
         browser.until(lambda: f"period={WINDOWS[2]}..{WINDOWS[8]}" in browser.driver.current_url)
-        browser.says(sentence_of(store, WINDOWS[2:9]))
+        browser.says(headline_of(store, WINDOWS[2:9]))
         days = " to ".join(ENGLISH.day(datetime.date.fromisoformat(day)) for day in (WINDOWS[2], WINDOWS[8]))
         browser.says(f"No report came from {days}.")  # of the other experiment
         assert pressed(browser) == ["custom"]
@@ -159,20 +165,24 @@ class TestFleetView:
 class TestExperimentView:
     def test_one_control_governs_every_part(self, store, page, browser):
         browser.open(f"{page}/experiment/home/temp?period=30d&ranges=5%3A")
-        browser.until(lambda: browser.text_of("finding") == sentence_of(store, WINDOWS[-30:]))
+        browser.until(lambda: browser.text_of("finding") == headline_of(store, WINDOWS[-30:]))
         for place in ("share", "command-estimate"):
             browser.until(lambda place=place: browser.text_of(place), place)
         browser.until(lambda: "30 of 40 windows" in browser.text_of("share"))
         browser.until(
             lambda: f"--window={WINDOWS[-30]}..{WINDOWS[-1]}" in browser.text_of("command-estimate")
         )
-        browser.until(lambda: "ε of this histogram: 0" in browser.text_of("private"))
+        browser.until(lambda: "ε for someone who sees this once: 0" in browser.text_of("private"))
         month = browser.text_of("private")
         browser.named("The time just before, as long").click()
         browser.until(lambda: "against=before" in browser.driver.current_url)
         browser.until(lambda: browser.text_of("change"))
+        browser.until(lambda: ", compared with " in browser.text_of("finding"))
         browser.named("7 days").click()
-        browser.until(lambda: browser.text_of("finding") == sentence_of(store, WINDOWS[-7:]))
+        before, after = (compared_days(WINDOWS[-14:-7]), compared_days(WINDOWS[-7:]))
+        browser.until(lambda: f", {after}, compared with " in browser.text_of("finding"))
+        assert browser.text_of("finding").startswith("5 °C and above: ")
+        assert f", {before}. Up " in browser.text_of("finding")
         browser.until(lambda: "7 of 40 windows" in browser.text_of("share"))
         span = f"--window={WINDOWS[-7]}..{WINDOWS[-1]}", f"--against={WINDOWS[-14]}..{WINDOWS[-8]}"
         browser.until(lambda: all(part in browser.text_of("command-change") for part in span))

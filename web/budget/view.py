@@ -160,7 +160,7 @@ class FleetSection:
         second = " ".join(said for e in budget.experiments for said in e.said[1:2])
         title = "reports a day: dots counted, lines forecast"
         self._fill(self._reports, title, "", reports, first)
-        self._fill(self._able, "devices that can report: today and forecast", " %", able, second, max=100)
+        self._fill(self._able, "devices that can report: today and forecast", "%", able, second, max=100)
 
     def _fill(
         self, drawn: ui.echart, name: str, unit: str, series: list[dict[str, Any]], said: str, **more: Any

@@ -8,8 +8,10 @@ from ...device.ldp_client import Experiment
 from ...server.answers.rows import WIDEST, Row
 from ...server.experiments.units import bin_edges
 from ...server.words import answers as words
+from ...server.words import findings
 from ...server.words.answers import digits
 from ..frame import tag
+from ..in_locale import in_locale
 from ..reader import Reader
 from .controls import Given
 
@@ -39,14 +41,13 @@ def number_tiles(place: ui.element, rows: Iterable[Row], of: Given) -> None:
     place.clear()
     with place:
         for row in (row for row in rows if tells(row, of.experiment)):
-            places = digits(row.low, row.high)
-            low, high = reader.number(row.low, places), words.reading(row.high, unit, reader, places)
             at_most = row.low <= 0 and row.name == _SPREAD
-            value = words.reading(row.high if at_most else row.value, unit, reader, places)
+            value, interval = findings.value_and_interval(row, unit, reader)  # as the headline has it
+            high = findings.level(row.high, row, unit, reader)
             with ui.element("li"):
-                tag("span", words.begun(row.name)).classes("faint")
-                tag("strong", f"at most {value}" if at_most else value)
-                tag("span", "" if at_most else f"{low} to {high}").classes("faint")
+                tag("span", in_locale(words.begun(row.name), reader)).classes("faint")
+                tag("strong", f"at most {high}" if at_most else value)
+                tag("span", "" if at_most else interval).classes("faint")
 
 
 def keyed(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[dict[str, str | int]]:

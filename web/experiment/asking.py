@@ -4,15 +4,15 @@ import datetime
 import functools
 import threading
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...server.answers import second_epsilon
 from ...server.answers.answer import Answers
-from ...server.answers.ask import EstimateQuestion, answered
+from ...server.answers.ask import EstimateQuestion, answered, comparison
 from ...server.answers.finding import Findings, find
 from ...server.answers.query import Facts, Kept, Selected, Selection
-from ...server.answers.second_epsilon import Overview, TwoEpsilons
+from ...server.answers.second_epsilon import TwoEpsilons
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import UsageError
 from ...server.words.numbers import Numbers
@@ -31,10 +31,15 @@ class NoReportsInPeriod(UsageError):
 
 @dataclass(frozen=True)
 class BothEpsilons:
-    """Both ε of what is looked at, and of everything that can be; at: when they were worked out, UTC."""
+    """Both ε of what is shown, for two kinds of readers.
 
-    shown: TwoEpsilons
-    overview: Overview
+    once       for someone who sees it once: of all sums that are shown
+    every_day  for someone who has seen each completed window by itself
+    at         when they were worked out, UTC
+    """
+
+    once: TwoEpsilons
+    every_day: TwoEpsilons
     at: datetime.datetime
 
 
@@ -93,24 +98,54 @@ class Asking:
         work = functools.partial(find, facts, selection, write, series=series)
         return await self.live.ask(("finding", selection, write, series), lambda _: work(), slow=series)
 
-    async def epsilons(self, selection: Selection) -> BothEpsilons:
-        """Both ε, at most EPSILONS_S old."""
+    async def comparison(self, question: EstimateQuestion, write: Numbers) -> str:
+        """Return the headline of a comparison in a reader's numbers; errors as ask()."""
         facts = await self.facts_now()
-        return await self.live.ask(("ε", selection), lambda _: self._both(facts, selection), slow=True)
 
-    def _both(self, facts: Facts, selection: Selection) -> BothEpsilons:
+        def sentence(_: StoreReader) -> str:
+            assert question.against is not None
+            sides = _with_windows(facts, question.selection), _with_windows(facts, question.against)
+            return comparison(facts, replace(question, selection=sides[0], against=sides[1]), write)
+
+        return await self.live.ask(("comparison", question, write), sentence, slow=True)
+
+    async def epsilons(self, selection: Selection, compared: tuple[Selection, ...] = ()) -> BothEpsilons:
+        """Return both ε, at most EPSILONS_S old.
+
+        Args:
+            selection: The reports that are shown.
+            compared: Both sides of the comparison that is shown with them.
+        """
+        facts = await self.facts_now()
+        question = "ε", selection, compared
+        return await self.live.ask(question, lambda _: self._both(facts, selection, compared), slow=True)
+
+    def _both(self, facts: Facts, selection: Selection, compared: tuple[Selection, ...]) -> BothEpsilons:
         # A new window has not ended, whatever is known of the others.
-        key = selection, tuple(facts.selected(replace(selection, windows=(), version="")).there)
+        key = selection, compared, tuple(facts.selected(replace(selection, windows=(), version="")).there)
         with self._lock:
             kept = self._epsilons.get(key)
             if kept is not None and time.monotonic() - kept[0] < EPSILONS_S:
                 return kept[1]
         facts = replace(facts, at=datetime.datetime.now(datetime.UTC))
-        overview = second_epsilon.overview(facts, replace(selection, windows=()))
-        shown = second_epsilon.overview(facts, selection).added_up
-        result = BothEpsilons(shown, overview, facts.at)
+        once = second_epsilon.of_selections(facts, *_sums(facts, selection, compared))
+        every_day = second_epsilon.overview(facts, replace(selection, windows=())).all_windows
+        result = BothEpsilons(once, every_day, facts.at)
         with self._lock:
             self._epsilons[key] = time.monotonic(), result
             while len(self._epsilons) > 100:
                 self._epsilons.pop(next(iter(self._epsilons)))
         return result
+
+
+def _sums(facts: Facts, selection: Selection, compared: Sequence[Selection]) -> tuple[Selection, ...]:
+    """Return the sums of windows that are shown: the period, those before a change, a comparison's sides."""
+    shown = _with_windows(facts, selection)
+    before = [replace(shown, windows=windows) for windows in find(facts, shown).histograms]
+    sides = [_with_windows(facts, side) for side in compared]
+    return tuple(dict.fromkeys([shown, *before, *sides]))
+
+
+def _with_windows(facts: Facts, selection: Selection) -> Selection:
+    """Return a selection that names its windows, all windows if it names none."""
+    return replace(selection, windows=tuple(sorted(selection.windows or facts.selected(selection).there)))

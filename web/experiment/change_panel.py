@@ -7,6 +7,7 @@ from nicegui import ui
 from ...server.answers.answer import Answers
 from ...server.answers.rows import ChangeRow
 from ..frame import heading, tag
+from ..in_locale import in_locale
 from . import charts, sentences
 from .chart import DraggedChart
 from .choices import BEFORE, Choices
@@ -58,6 +59,8 @@ class ChangePanel:
         for answer in answers:
             rows = [row for row in answer.rows if isinstance(row, ChangeRow)]
             names = [sentences.span(row, given.experiment, given.unit, self._reader) for row in rows]
+            if answer.quantity == "reading":  # "5 % quantile"
+                names = [in_locale(name, self._reader) for name in names]
             if answer.quantity == "reading" or choices.ranges:
                 with self._said:
                     for row, name in zip(rows, names, strict=True):

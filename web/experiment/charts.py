@@ -105,7 +105,7 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
         ends |= {"min": answer.rows[0].lower, "max": answer.rows[-1].upper}
     name = shortened(visible(unit), _LABEL)
     x = _axis("value", _numbers(locale), below=True, name=name, **ends)
-    y = _axis("value", _numbers(locale, " %"), min=0)
+    y = _axis("value", _numbers(locale, "%"), min=0)
     return _picture(summary, x, y, series, bottom=44, brush=_BRUSH, tooltip=_told(locale))
 
 
@@ -147,7 +147,7 @@ def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str)
     ]
     names = _axis("category", _NAMES, data=[visible(r.name) for r in rows], inverse=True)
     if share:
-        return _picture(summary, _axis("value", _numbers(locale, " %"), min=0, splitNumber=4), names, series)
+        return _picture(summary, _axis("value", _numbers(locale, "%"), min=0, splitNumber=4), names, series)
     unit = shortened(visible(answer.unit), _LABEL)
     readings = _axis("value", _numbers(locale), below=True, name=unit, splitNumber=4)
     return _picture(summary, readings, names, series, bottom=44)
@@ -188,7 +188,7 @@ def over_time(answer: Answer, summary: str, locale: str) -> Options:
         series.append(_whiskers(whiskers, colour, across=True, name=f"{n}"))
     unit = "" if percent else shortened(visible(answer.unit), _LABEL)
     ends: Options = {"min": 0} if percent and min(r.low for r in answer.rows) <= 0 else {"scale": True}
-    y = _axis("value", _numbers(locale, " %" if percent else ""), name=unit, **ends)
+    y = _axis("value", _numbers(locale, "%" if percent else ""), name=unit, **ends)
     legend = {"show": len(names) > 1, "top": 0, "textStyle": {"color": INK}, **_NAMES}
     legend["data"] = [visible(name) for name in names]
     more = {"brush": _BRUSH, "tooltip": _told(locale, named=True), "legend": legend}

@@ -105,11 +105,15 @@ class Choices:
         if self.earlier and not version:
             others = [digest for digest in of.digests if not digest.startswith(self.earlier)]
             version = others[-1] if others else ""
-        before = {"windows": self.since or self.windows, "version": self.earlier or self.version}
+        before, earlier = self.since or self.windows, self.earlier or self.version
+        if self.earlier:
+            looked_at, before = (
+                _with_reports(of, *side) for side in ((looked_at, version), (before, earlier))
+            )
         return replace(
             asked,
             selection=replace(of.selection, windows=looked_at, version=version),
-            against=replace(of.selection, **before),
+            against=replace(of.selection, windows=before, version=earlier),
         )
 
     def query(self) -> str:
@@ -129,6 +133,18 @@ class Choices:
 def _newest(of: Selected) -> tuple[str, ...]:
     windows = tuple(of.there)
     return windows[-NEWEST:] if len(windows) > NEWEST else ()
+
+
+def windows_of_version(of: Selected, version: str) -> tuple[str, ...]:
+    """Return the windows in which a version has reports, oldest first; "" for any version."""
+    ids = {v.id for v in of.versions if v.experiment.digest.hex().startswith(version)}
+    return tuple(window for window, counts in of.there.items() if ids & counts.keys())
+
+
+def _with_reports(of: Selected, windows: tuple[str, ...], version: str) -> tuple[str, ...]:
+    """Return those windows in which a version has reports; all windows of the version if there are none."""
+    there = windows_of_version(of, version)
+    return (tuple(w for w in windows if w in there) or there) if windows else ()
 
 
 def from_query(query: str) -> Choices:
@@ -309,7 +325,7 @@ def fitting(
     smooth = choices.post == "smooth" and "quantiles" not in can
     return replace(
         choices,
-        windows=() if period != EXPLICIT and len(chosen) == len(windows) else chosen,
+        windows=() if period == USUAL and len(chosen) == len(windows) else chosen,
         period=period,
         since=since,
         against=choices.against if since else "",
@@ -331,7 +347,7 @@ def over_names(can: Set[str], quantiles: Sequence[float]) -> Mapping[str, str]:
         return {SHARE: "the chosen labels"}
     names = {MEAN: "mean"} | ({SHARE: "the chosen range"} if "ranges" in can else {})
     return names | {
-        f"{q:.10g}": "median" if q == 0.5 else f"{q * 100:g} % quantile"
+        f"{q:.10g}": "median" if q == 0.5 else f"{q * 100:g}% quantile"
         for q in quantiles
         if "quantiles" in can
     }

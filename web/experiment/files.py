@@ -19,7 +19,7 @@ from ...server.errors import HushmoteError
 from ...server.experiments.asking import OF_VALUES
 from ..frame import heading
 from ..page import Page
-from .choices import Choices, fitting, from_query
+from .choices import Choices, fitting, from_query, windows_of_version
 from .opening import file_texts, with_opening, without_file_texts
 
 ASKED = ("estimate", "trend", "change")
@@ -103,7 +103,8 @@ def register(page: Page) -> None:
 
 def fitted_to(choices: Choices, of: Selected) -> Choices:
     """The choices, as far as the experiment has them."""
-    return fitting(choices, of.newest.experiment, of.can, tuple(of.there), of.digests, of.facts.at)
+    windows = windows_of_version(of, choices.version) or tuple(of.there)
+    return fitting(choices, of.newest.experiment, of.can, windows, of.digests, of.facts.at)
 
 
 def shown(page: Page, fleet: str) -> bool:

@@ -12,6 +12,7 @@ from ...server.experiments.asking import answers_of, answers_only
 from ...server.plain_text import visible
 from ...server.words import answers as words
 from ..frame import heading, sentence
+from ..in_locale import in_locale
 from . import charts, sentences
 from .answer_table import number_tiles, rows_table, tells, written
 from .chart import DraggedChart
@@ -38,6 +39,7 @@ class MeanPanel:
         self._exact = ui.label().props('id="exact"')
         ui.label("Devices were asked for this mean alone: there is no histogram.").classes("experiment-note")
         self._readings = ui.element("ul").classes("numbers-tiles").props('id="readings"')
+        self._missing = ui.label().props('id="missing"')
 
     def show(self, answer: Answer, when: str) -> None:
         """Show the mean, and what else is known with it; when: the windows, in words."""
@@ -48,6 +50,7 @@ class MeanPanel:
         more = words.begun(words.halved(answer.reports, self._reader))
         self._exact.text = f"{words.sure(answer.confidence, self._reader)} {more}"
         number_tiles(self._readings, others, self._given)
+        self._missing.text = sentence(sentences.missing(answer, self._reader))
 
 
 class AskedPanel:
@@ -133,7 +136,7 @@ class AskedPanel:
         if len(rows) < len(answer.rows):
             ui.label(sentences.WIDE).classes("experiment-note")
         for note in answer.notes:
-            ui.label(visible(note)).classes("experiment-note")
+            ui.label(in_locale(visible(note), self._reader)).classes("experiment-note")
 
 
 def _heading_of(answer: Answer) -> str:

@@ -9,15 +9,17 @@ from ...server.answers.answer import Answer
 from ...server.answers.guide import half_width
 from ...server.answers.query import Selected
 from ...server.answers.rows import ChangeRow, Row
-from ...server.answers.second_epsilon import Overview, TwoEpsilons
+from ...server.answers.second_epsilon import TwoEpsilons
 from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.units import bin_edges
 from ...server.overview.fleets import days_left
 from ...server.plain_text import visible
 from ...server.results.result import LIVE
 from ...server.words import answers as words
+from ...server.words import findings
 from ...server.words.epsilon import belief, own_reports, rounded_up
 from ...server.words.numbers import Numbers, counted
+from ..in_locale import in_locale, percent_signs
 from ..period import EXPLICIT, phrase_of
 from ..reader import Reader
 from .choices import Choices, ends
@@ -29,6 +31,7 @@ BEFOREHAND = (
 WIDE = "Numbers that these reports tell too little about are not shown."
 ANEW = "and anew when reports come, at most once a minute"
 WATCHING = f"Watching live: {LIVE}."
+_EVERY_DAY = "ε for someone who has seen every day"
 _MOST_LEFT_OUT = 5  # that are named
 _COUNTED_DAYS = 3650  # of a last day that is further away, its date is said
 
@@ -75,6 +78,15 @@ def not_available(chosen: Mapping[str, Any], fitted: Choices, reader: Reader) ->
     return ""
 
 
+def missing(answer: Answer, reader: Reader) -> str:
+    """Return the share of devices without a reading, or "" if the experiment does not count them."""
+    if answer.missing is None:
+        return ""
+    value, interval = findings.value_and_interval(answer.missing, None, reader)
+    share = f"{value} ({interval})" if interval else value
+    return f"no reading: {share}. All other numbers are about devices with a reading."
+
+
 def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
     """How sure this is: of the share that was selected, of single bars, and what would halve that."""
     bars = half_width(histogram)
@@ -88,12 +100,10 @@ def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
     return f"{known} {words.begun(words.halved(histogram.reports, reader))}"
 
 
-def trend(answer: Answer, reader: Numbers) -> list[str]:
-    """A sentence for each statistic: whether windows differ by more than chance makes them."""
-    return [
-        words.trend(_begun(visible(name), answer), p, answer.confidence, reader)
-        for name, p in answer.p_values
-    ]
+def trend(answer: Answer, reader: Reader) -> list[str]:
+    """Return a sentence for each statistic of a trend whose changes are known, and other notes."""
+    lines = (in_locale(visible(line), reader) for line in answer.note.splitlines())
+    return [_begun(line, answer) for line in lines]
 
 
 def _begun(name: str, answer: Answer) -> str:
@@ -101,28 +111,33 @@ def _begun(name: str, answer: Answer) -> str:
     return words.begun(name) if answer.quantity == "reading" else name
 
 
-def change(row: ChangeRow, name: str, answer: Answer, reader: Numbers) -> str:
+def change(row: ChangeRow, name: str, answer: Answer, reader: Reader) -> str:
     """How a share or a reading changed, and how often chance does as much."""
     unit = None if answer.quantity == "share" else answer.unit
-    return words.change(row, _begun(name, answer), unit, answer.confidence, len(answer.rows), reader)
+    text = words.change(row, _begun(name, answer), unit, answer.confidence, len(answer.rows), reader)
+    return percent_signs(text, reader)
 
 
-def epsilons(overview: Overview, shown: TwoEpsilons, reader: Numbers) -> list[str]:
-    """Both ε with whom each holds against; shown: of the histogram that is looked at."""
-    known = belief(shown.report)
-    one = f"ε of a report: {_epsilon(shown.report, reader)}. It holds against everybody. {known}"
-    both = (
-        f"ε of this histogram: {_epsilon(shown.histogram, reader)} at δ = {shown.delta:g}, "
-        f"{own_reports(shown.own, reader)}. It holds {LIMITS}, for someone who sees this one histogram, once."
-    )
-    if shown.histogram is None:
-        both = f"ε of this histogram: –. {WATCHING}"
-    each = _epsilon(overview.all_windows.histogram, reader)
-    every = (
-        f"ε of all ended windows: {each}. It holds for someone who has seen each window's histogram "
-        "after its end, as this page lets you."
-    )
-    return [one, both, every]
+def epsilons(once: TwoEpsilons, every_day: TwoEpsilons, reader: Reader) -> list[str]:
+    """Return the ε of a report, and of what the page shows for two kinds of readers, with their assumptions.
+
+    Args:
+        once: Of all sums that are shown.
+        every_day: Of each completed window by itself.
+        reader: How numbers are written.
+    """
+    known = in_locale(belief(once.report), reader)
+    lines = [f"ε of a report: {_epsilon(once.report, reader)}. It holds against everybody. {known}"]
+    if once.histogram is None:
+        return [*lines, f"ε for someone who sees this once: –. {WATCHING}", f"{_EVERY_DAY}: –."]
+    return [
+        *lines,
+        f"ε for someone who sees this once: {_epsilon(once.histogram, reader)} at δ = {once.delta:g}, "
+        f"{own_reports(once.own, reader)}. It holds {LIMITS}, for this period, the time before each change "
+        "and what the period is compared with.",
+        f"{_EVERY_DAY}: {_epsilon(every_day.histogram, reader)}, {own_reports(every_day.own, reader)}. It "
+        "also holds for the picture over time, which shows each window.",
+    ]
 
 
 def _epsilon(nats: float | None, reader: Numbers) -> str:

@@ -10,6 +10,7 @@ from ...server.experiments.units import UnitsError, bin_edges, index_names
 from ...server.plain_text import visible
 from ...server.words import answers as words
 from ..frame import heading, sentence
+from ..in_locale import in_locale
 from . import charts, sentences
 from .answer_table import keyed, number_tiles, rows_table, tells, written
 from .chart import CHOSEN, DraggedChart, Ends
@@ -49,6 +50,7 @@ class SharesPanel:
                 self._exact = ui.label().props('id="exact"')
                 self._beforehand = ui.label(sentences.BEFOREHAND).classes("experiment-note")
         self._readings = ui.element("ul").classes("numbers-tiles").props('id="readings"')
+        self._missing = ui.label().props('id="missing"')
         self._note = ui.label().classes("experiment-note")
         self._table()
 
@@ -157,7 +159,9 @@ class SharesPanel:
             options = charts.named_bars(histogram, choices.ranges, summary, self._reader.tag)
             self._chart.show(options, None, charts.rows_height(len(histogram.rows)))
         outside = any(note.startswith(OUTSIDE) for note in histogram.notes)
-        self._note.text = f"{histogram.note} {OUTSIDE if outside else ''}".strip()
+        self._missing.text = sentence(sentences.missing(histogram, self._reader))
+        note = f"{histogram.note} {OUTSIDE if outside else ''}".strip()
+        self._note.text = in_locale(note, self._reader)
         rows = [row for answer in readings for row in answer.rows]
         number_tiles(self._readings, rows, self._given)
         self._fill()

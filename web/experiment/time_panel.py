@@ -77,7 +77,8 @@ class TimePanel:
         """Show a trend over the newest windows; the chosen ones are marked."""
         verdict = " ".join(sentences.trend(answer, self._reader))
         windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
-        self._said.text = f"{words.period(windows, self._windows, self._reader)}: {verdict}"
+        period = words.period(windows, self._windows, self._reader)
+        self._said.text = f"{words.begun(period)}. {verdict}".strip()
         if answer.quantity == "share":
             answer = replace(answer, rows=tuple(filter(tells, answer.rows)))
         self._shown = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]

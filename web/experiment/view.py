@@ -247,19 +247,34 @@ class ExperimentView:
             self._show_rest()
 
     async def _show_finding(self) -> None:
-        """Say what is known of the chosen windows, the first question's answer first."""
+        """Show the headline: the comparison if one was asked for, otherwise the findings."""
         choices = self._choices
         windows = choices.windows or tuple(self._of.there if self._of else ())  # without any it takes its own
         selection = replace(self._selection, windows=windows, version=choices.version)
         try:
-            known = await self._ask.finding(selection, self._reader)
+            lines = await self._comparison() if choices.compares else ()
+            lines = lines or (await self._ask.finding(selection, self._reader)).lines
         except HushmoteError as e:
-            lines = [sentence(await self._page.live.trouble(e))]
-        else:
-            told = [one.sentence for one in known.findings]
-            lines = list(dict.fromkeys(told)) if known.enough else [known.sentence]
+            lines = (sentence(await self._page.live.trouble(e)),)
         if any(lines) and self._still(choices):
             self._say(self._areas.finding, lines)
+
+    async def _comparison(self) -> tuple[str, ...]:
+        """Return the comparison that was asked for in a sentence; nothing if the experiment has none."""
+        question = self._change_question()
+        if question is not None:
+            with contextlib.suppress(HushmoteError):  # the comparison below says it, the store's the findings
+                question = replace(question, ranges=self._choices.ranges, quantiles=())
+                headline = await self._ask.comparison(question, self._reader)
+                return (visible(headline),) if headline else ()
+        return ()
+
+    def _change_question(self) -> EstimateQuestion | None:
+        """Return the comparison that the view shows, or None."""
+        of = self._of
+        if of is None or not self._choices.compares or not of.can & OF_VALUES:
+            return None
+        return files.question("change", self._choices, of)
 
     async def _show_main(self, choices: Choices) -> None:
         """Show what the experiment answers first: its shares, its mean, texts or a pair's tables."""
@@ -371,11 +386,14 @@ class ExperimentView:
 
     async def _show_private(self) -> None:
         try:
-            both = await self._ask.epsilons(self._question("estimate").selection)
+            selection = self._question("estimate").selection
+            change = self._change_question()
+            compared = (change.selection, change.against) if change and change.against else ()
+            both = await self._ask.epsilons(selection, compared)
         except HushmoteError as e:
             lines = [sentence(await self._page.live.trouble(e))]
         else:
-            lines = sentences.epsilons(both.overview, both.shown, self._reader)
+            lines = sentences.epsilons(both.once, both.every_day, self._reader)
             lines.append(f"Worked out at {self._reader.time(both.at)} UTC, {sentences.ANEW}.")
         if any(lines) and not self._client.is_deleted:
             self._say(self._private, lines)

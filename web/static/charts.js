@@ -6,14 +6,25 @@ Object.assign(window.hushmote, (() => {
   const FAINT = 0.35; // opacity
   const BLUE = "var(--accent)";
 
-  const written = (locale, shape, behind = "") => (v) => (+v).toLocaleString(locale, shape) + behind;
+  // A percent sign as the locale has it: behind a space in German, none in English.
+  const percent = (locale) => {
+    const parts = new Intl.NumberFormat(locale, { style: "percent" }).formatToParts(1);
+    return parts.slice(parts.findLastIndex((part) => part.type === "integer") + 1).map((part) => part.value).join("");
+  };
+  const after = (locale, behind) => (behind === "%" ? percent(locale) : behind);
+
+  const written = (locale, shape, behind = "") => {
+    const end = after(locale, behind);
+    return (v) => (+v).toLocaleString(locale, shape) + end;
+  };
 
   // An axis's labels, and a tooltip's values, as numbers of a locale, such as de-CH.
   const digits = (locale, behind) => written(locale, { maximumSignificantDigits: 6 }, behind);
 
   function numbers(locale, behind) {
     const shape = (v) => ({ maximumSignificantDigits: 3, notation: Math.abs(v) >= 1e6 ? "compact" : "standard" });
-    return (v) => new Intl.NumberFormat(locale, shape(v)).format(v) + behind;
+    const end = after(locale, behind);
+    return (v) => new Intl.NumberFormat(locale, shape(v)).format(v) + end;
   }
 
   function day(locale) {
@@ -36,10 +47,11 @@ Object.assign(window.hushmote, (() => {
   // What is told of a bar, a point or a window where a mouse rests: as text of vectors, never as HTML.
   function told(locale, named) {
     const w = written(locale, { maximumSignificantDigits: 4 });
+    const p100 = written(locale, { maximumSignificantDigits: 4 }, "%");
     return (p) => {
       const v = Array.isArray(p.value) ? p.value : [p.value];
-      if (v.length > 4) return `${w(v[0])} to ${w(v[1])}: ${w(v[2])} %, between ${w(v[3])} and ${w(v[4])} %`;
-      return named ? `${p.name}: ${w(v[0])}` : `${w(v[0])}: ${w(v[1])} %`;
+      if (v.length > 4) return `${w(v[0])} to ${w(v[1])}: ${p100(v[2])}, between ${w(v[3])} and ${p100(v[4])}`;
+      return named ? `${p.name}: ${w(v[0])}` : `${w(v[0])}: ${p100(v[1])}`;
     };
   }
 

@@ -58,7 +58,7 @@ def test_a_comparison_without_a_range_is_of_what_the_file_asks(reader: StoreRead
     shares, readings = reply.answers
     assert [row.name for row in shares.rows] == ["18 and above"]
     assert readings.rows[-1].name == "median"
-    assert reply.headline.startswith("18 and above: ")
+    assert reply.headline.startswith("18 °C and above: ")
     assert ", compared with " in reply.headline
 
 

@@ -514,8 +514,8 @@ class TestInterfaces:
         share, median = reply.answers
         assert reply.findings is not None
         own = [one.sentence.partition(" Up ")[2] for one in reply.findings.findings]
-        assert f"8 and above: up {own[0]}" in share.note
+        assert f"8 °C and above: up {own[0]}" in share.note
         assert re.search(
-            r"^below 4: down from 1\d\.\d% before 13 Nov \(certain\)\.", share.note, re.MULTILINE
+            r"^below 4 °C: down from 1\d\.\d% before 13 Nov \(certain\)\.", share.note, re.MULTILINE
         )
         assert median.note == f"median: up {own[1]}"

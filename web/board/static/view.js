@@ -82,7 +82,7 @@ export function makeView(exp, to) {
 
   /** What is to be said of rows of which some may tell too little. */
   function few(rows, n) {
-    const scatter = rows.length && n < FEW ? `${reports(n)} are too few to say much. Estimates are right on average; those of few reports scatter widely, also below 0 % and above 100 %.` : '';
+    const scatter = rows.length && n < FEW ? `${reports(n)} are too few to say much. Estimates are right on average; those of few reports scatter widely, also below 0% and above 100%.` : '';
     return `${scatter} ${rows.every(tells) ? '' : 'Shares that these reports tell too little about are not shown.'}`.trim();
   }
 

@@ -6,8 +6,8 @@ const format = (options) => {
 };
 export const number = format({ maximumFractionDigits: 3 });
 const tenths = format({ minimumFractionDigits: 1, maximumFractionDigits: 1 });
-export const percent = (share) => `${tenths(100 * share)}\u00a0%`;
-export const roughly = (share) => `${points(100 * share)}\u00a0%`;
+export const percent = (share) => `${tenths(100 * share)}%`;
+export const roughly = (share) => `${points(100 * share)}%`;
 export const points = format({ maximumFractionDigits: 1 });
 export const nats = (micro) => format({ maximumFractionDigits: 6 })(micro / 1e6);
 

@@ -8,6 +8,8 @@ question(fields)                    what a yes applies to under the policy's "as
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false
 
 import hashlib
+import json
+import os
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from . import ldp_client
@@ -108,6 +110,12 @@ def attend(client, button, led, feed, released=False):
     return None
 
 
+def answer(client, value):
+    """Set what somebody said at the prompt."""
+    client.consent = value
+    print("hushmote: " + ("yes: ctrl-D starts the board" if value else "no: this board is silent"))
+
+
 def from_network(client, value):
     """Set consent by what came over the network.
 
@@ -119,6 +127,7 @@ def from_network(client, value):
     client.consent = value
 
 
+_FILE = ".yes"  # no name of an experiment has a dot
 # Fields of an experiment that change nothing about what is asked: how often, what it may cost, how its codes
 # are laid out. Epsilon is compared as a number.
 _NO_QUESTION = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
@@ -146,3 +155,71 @@ def question(fields):
         return digest[:8] + ldp_client.take_int(dict(fields), "epsilon", 0, 0xFFFFFFFF).to_bytes(4, "big")
     except (TypeError, RuntimeError):  # a value that no experiment has
         raise ldp_client.ExperimentRefused("its fields cannot be read")
+
+
+def _question(payload):
+    end = payload.find(b"\x00")
+    try:
+        fields = json.loads(payload if end < 0 else payload[:end])
+    except (ValueError, TypeError, RuntimeError):  # the last: nested too deep
+        fields = None
+    ldp_client.check(isinstance(fields, dict), "not a JSON object")
+    return question(fields)
+
+
+# What KeptExperiments asks of this file, where the policy has "ask": "each".
+
+
+def load(kept, names):
+    """Read the last yes to each name."""
+    for name in names:
+        try:
+            with open(kept._folder + "/" + name + _FILE, "rb") as f:
+                data = f.read()
+        except OSError:  # there is none
+            continue
+        if len(data) == 16 and kept._seal(name + _FILE, data[:12]) == int.from_bytes(data[12:], "big"):
+            kept._agreed[name] = data[:12]
+
+
+def ask(kept, name, payload):
+    """Let a payload wait in kept.asking, and raise, unless the last yes was to its question and epsilon."""
+    asked, agreed = _question(payload), kept._agreed.get(name, b"")
+    if asked[:8] != agreed[:8] or asked[8:] > agreed[8:]:
+        kept.asking[name] = payload
+        raise ldp_client.ExperimentRefused("nobody has said yes to it: agree(name) says it")
+
+
+def agree(kept, name, payload):
+    """Take the question that waits."""
+    same = payload is None or kept.asking.get(name) == payload
+    ldp_client.check(same, "another question waits now")
+    kept._refused.pop(name, None)
+    kept.take(name, kept.asking.pop(name), True)
+
+
+def taken(kept, name, payload):
+    """Let nothing wait any more, as an experiment is in force; keep the yes to a payload, None for no yes."""
+    if kept.asking.pop(name, None):
+        kept._refused.pop(name, None)  # the same bytes may be asked about again
+    if payload is None:
+        return
+    kept._agreed[name] = data = _question(payload)
+    if kept._folder is None:
+        return
+    try:
+        try:
+            os.mkdir(kept._folder)
+        except OSError:  # it is there; or open() says what is wrong
+            pass
+        with open(kept._folder + "/" + name + _FILE, "wb") as f:
+            f.write(data + kept._seal(name + _FILE, data).to_bytes(4, "big"))
+    except OSError as e:  # full, or worn: asked again after the next start
+        kept.fault = "a yes cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
+
+
+def forget(kept, name):
+    """Forget the last yes to a name: its question was withdrawn."""
+    kept._agreed.pop(name, None)
+    if kept._folder is not None:
+        kept._remove(name + _FILE)

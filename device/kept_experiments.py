@@ -46,17 +46,14 @@ def load_further(names):
     return faults
 
 
-_YES = ".yes"  # no name of an experiment has a dot
-
-
-def _fields(payload):
-    """The fields of an experiment's JSON; none where it cannot be read, which enroll() refuses."""
+def _name_in(payload):
+    """The name in an experiment's JSON; None where it cannot be read, which enroll() refuses."""
     end = payload.find(b"\x00")
     try:
-        fields = json.loads(payload if end < 0 else payload[:end])
-    except (ValueError, TypeError, RuntimeError):  # the last: nested too deep
-        return {}
-    return fields if isinstance(fields, dict) else {}
+        name = json.loads(payload if end < 0 else payload[:end])["name"]
+    except (ValueError, KeyError, TypeError, RuntimeError):  # the last: nested too deep
+        return None
+    return name if isinstance(name, str) else None
 
 
 def beside_ledger(client):
@@ -100,12 +97,12 @@ class KeptExperiments:
         except OSError:  # there is none yet
             return
         names = client.status()["experiments"]
-        for name in names if self._each else ():
-            self._agreed[name] = self._read_file(name + _YES)
+        if self._each:
+            ldp_client._beside("consent").load(self, names)
         for name in files:
             if name in names:
                 self._load(name)
-            elif not name.endswith(_YES):  # no longer in the policy
+            elif not name.endswith(".yes"):  # no longer in the policy
                 self._remove(name)
 
     def take(self, name, payload, agreed=False):
@@ -117,27 +114,25 @@ class KeptExperiments:
         digest = hashlib.sha256(payload).digest()
         if self._last.get(name) == digest:
             self._client._refusals.pop(name, None)  # of another version, meanwhile
-            self._ask_no_more(name)
+            if self._each:
+                ldp_client._beside("consent").taken(self, name, None)
             return
         if payload[:1] <= b"\x00":  # a withdrawal has no JSON: it is empty, or a serial and a signature
             self._client.withdraw(name, payload)
-            for held in (self.known, self.asking, self._refused, self._agreed):
+            for held in (self.known, self.asking, self._refused):
                 held.pop(name, None)
-            if self._each and self._folder is not None:
-                self._remove(name + _YES)
+            if self._each:
+                ldp_client._beside("consent").forget(self, name)
         else:
-            fields = _fields(payload)
-            called = fields.get("name")
-            if isinstance(called, str) and called != name:
+            called = _name_in(payload)
+            if called is not None and called != name:
                 # Else it could take the place of another one, and outlive its own topic.
                 raise ldp_client.ExperimentRefused("it calls itself %s" % called)
-            if not agreed:
-                self._ask(name, payload, fields)
+            if self._each and not agreed:
+                ldp_client._beside("consent").ask(self, name, payload)
             self._enroll(name, payload, False)
-            self._ask_no_more(name)
-            if self._each and agreed:
-                self._agreed[name] = self._question(fields)
-                self._write_file(name + _YES, self._agreed[name])
+            if self._each:
+                ldp_client._beside("consent").taken(self, name, payload if agreed else None)
             self.known[name] = digest
         self._last[name] = digest
         self._write(name, payload)
@@ -147,26 +142,7 @@ class KeptExperiments:
 
         payload: what was shown, which must wait still; None for whatever waits.
         """
-        same = payload is None or self.asking.get(name) == payload
-        ldp_client.check(same, "another question waits now")
-        self._refused.pop(name, None)
-        self.take(name, self.asking.pop(name), True)
-
-    def _question(self, fields):
-        return ldp_client._beside("consent").question(fields)
-
-    def _ask(self, name, payload, fields):
-        """Let a payload wait in asking, and raise, unless the last yes was to its question and epsilon."""
-        if not self._each:
-            return
-        asked, agreed = self._question(fields), self._agreed.get(name, b"")
-        if asked[:8] != agreed[:8] or asked[8:] > agreed[8:]:
-            self.asking[name] = payload
-            raise ldp_client.ExperimentRefused("nobody has said yes to it: agree(name) says it")
-
-    def _ask_no_more(self, name):
-        if self.asking.pop(name, None):
-            self._refused.pop(name, None)  # the same bytes may be asked about again
+        ldp_client._beside("consent").agree(self, name, payload)
 
     def put_aside(self, name, payload):
         """Let a message wait for consider(), in place of an older one; quick, however many come."""
@@ -214,27 +190,22 @@ class KeptExperiments:
         whose = (self._client.fleet + "/" + name).encode() + (self._client._announce_key or b"")
         return binascii.crc32(data, binascii.crc32(whose))
 
-    def _read_file(self, name):
-        """What a file holds before its CRC; nothing where it is missing, damaged or of another fleet."""
+    def _load(self, name):
         try:
             with open(self._folder + "/" + name, "rb") as f:
                 data = f.read()
         except OSError:  # it cannot be read: the broker will bring it again
-            return b""
-        good = len(data) >= 8 and self._seal(name, data[:-4]) == int.from_bytes(data[-4:], "big")
-        return data[:-4] if good else b""
-
-    def _load(self, name):
-        data = self._read_file(name)
-        if not data:
             return
-        payload = data[4:]
+        if len(data) < 8 or self._seal(name, data[:-4]) != int.from_bytes(data[-4:], "big"):
+            return
+        payload = data[4:-4]
         least = int.from_bytes(data[:4], "big")
         if least:
             self._client.serials[name] = least
         if payload[:1] > b"\x00":  # no withdrawal
             try:
-                self._ask(name, payload, _fields(payload))
+                if self._each:
+                    ldp_client._beside("consent").ask(self, name, payload)
                 self._enroll(name, payload, True)
             except ldp_client.LDPError:  # the policy has changed; status() says what does not fit
                 return
@@ -248,13 +219,7 @@ class KeptExperiments:
             self._remove(name)
             return
         least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)
-        if not self._write_file(name, least.to_bytes(4, "big") + payload):
-            self._last.pop(name, None)  # in force until the next start, or kept when it comes again
-
-    def _write_file(self, name, data):
-        """Write a file with its CRC; whether that worked. The flash may be full, or worn."""
-        if self._folder is None:
-            return True
+        data = least.to_bytes(4, "big") + payload
         try:
             try:
                 os.mkdir(self._folder)
@@ -263,9 +228,9 @@ class KeptExperiments:
             with open(self._folder + "/" + name, "wb") as f:
                 f.write(data + self._seal(name, data).to_bytes(4, "big"))
             self.fault = None
-        except OSError as e:
+        except OSError as e:  # full, or worn: in force until the next start, or kept when it comes again
+            self._last.pop(name, None)
             self.fault = "experiments cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
-        return self.fault is None
 
     def _remove(self, name):
         try:

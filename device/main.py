@@ -18,12 +18,11 @@ import sys
 import time
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
-    from . import gap, ldp_client
+    from . import ldp_client
     from .kept_experiments import KeptExperiments, load_further, tidy
     from .mqtt_reporter import Reporter
     from .reporter_base import Brokers, sleep_ms, ticks_diff, ticks_ms
 else:
-    import gap
     import ldp_client
     from kept_experiments import KeptExperiments, load_further, tidy
     from mqtt_reporter import Reporter
@@ -155,17 +154,12 @@ def make_client(settings):
 
 def yes():
     """Somebody at the prompt says yes: this board takes part."""
-    answer(True)
+    beside("consent").answer(make_client(load_settings()), True)
 
 
 def no():
     """Somebody at the prompt says no: what was not sent is dropped, and the board is silent."""
-    answer(False)
-
-
-def answer(value):
-    make_client(load_settings()).consent = value
-    print("hushmote: " + ("yes: ctrl-D starts the board" if value else "no: this board is silent"))
+    beside("consent").answer(make_client(load_settings()), False)
 
 
 _reports = []  # the last 8 reports: the time, and the words on it
@@ -188,17 +182,17 @@ def button():
     return machine.Pin(BUTTON, machine.Pin.IN, machine.Pin.PULL_UP)
 
 
-def released():
-    """Return whether there is a button that is up, and remember that it was."""
-    if BUTTON is None or not button().value():
-        return False
-    _last["released"] = True
-    return True
-
-
 def pressed():
-    """Return whether the button is down and was seen released before; else it is stuck or wired wrongly."""
-    return BUTTON is not None and not released() and "released" in _last
+    """Return whether the button is down and was seen released before; None while it is up.
+
+    One that was never seen released is stuck, or wired the other way round.
+    """
+    if BUTTON is None:
+        return False
+    if button().value():
+        _last["released"] = True
+        return None
+    return "released" in _last
 
 
 def make_mqtt_maker(settings):
@@ -315,7 +309,7 @@ class Application:
             refresh = INTERVAL_S >= REFRESH_S or self.client.rng.bernoulli(
                 INTERVAL_S * ldp_client.ONE // REFRESH_S
             )
-        first, drawn = gap.draw(self.client, calls)
+        first, drawn = beside("gap").draw(self.client, calls)
         self.due = drawn, refresh and first == calls
         return first
 
@@ -430,7 +424,7 @@ def sleep(ms, board=None):
     if "up" in _last:
         _last["up"] += ms // 1000
     if hasattr(machine, "DEEPSLEEP_RESET"):
-        if released() and hasattr(esp32, "wake_on_ext0"):  # a button that is stuck would wake it at once
+        if pressed() is None and hasattr(esp32, "wake_on_ext0"):  # a stuck one would wake it at once
             esp32.wake_on_ext0(button(), esp32.WAKEUP_ALL_LOW)
         if board is not None:
             beside("station").keep(machine, board.due, _last)
@@ -452,10 +446,10 @@ def main():
     """Wake up, then sleep until the next reading; back to the REPL where a person is needed."""
     board = None
     first = not planned()
+    due = beside("station").recall(machine, _last, first)
     if first and START_DELAY_S and not pressed():
         print("hushmote: starts in %d s; ctrl-C stops it" % START_DELAY_S)
         time.sleep(START_DELAY_S)
-    due = beside("station").recall(machine, _last, first)
     while True:
         since = ticks_ms()
         next_s = INTERVAL_S

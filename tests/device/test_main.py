@@ -340,7 +340,7 @@ class TestButton:
         asleep = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE), lambda: False)
         life(asleep)
         assert asleep.woken_by == ["button"]
-        awake = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: awake.now_ms < HOUR_MS)
+        awake = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: awake.now_ms < 4_000)
         awake.rtc = asleep.rtc
         life(awake)
         assert answers == [False]

@@ -29,7 +29,7 @@ _ARROWS = {"up": "▲", "down": "▼"}
 class Headline:
     """The answer to an experiment's first question, in the parts that a tile shows.
 
-    value      as text: "24%", "21.3 °C", "more than 95%"
+    value      as text: "24%", "21.3 °C", "at least 95%"
     of         the question's title: "24 °C and above"
     direction  "up", "down" or ""
     change     "Up from 15% before 13 Nov", "No change since 29 Oct", or "" if that is not known

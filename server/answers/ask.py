@@ -220,17 +220,16 @@ def comparison(facts: Facts, question: EstimateQuestion, write: Numbers = ENGLIS
 
 def compared(facts: Facts, answers: Answers, question: EstimateQuestion, write: Numbers = ENGLISH) -> str:
     """Return the first change in a sentence: what it is, what it was, and how sure that is."""
-    tables = [one for one in answers if one.kind == "change" and one.rows]
-    if not tables or question.against is None:
+    table = next((one for one in answers if one.kind == "change" and one.rows), None)
+    if table is None or question.against is None:
         return ""
-    by_quantile = question.quantiles and not question.ranges
-    table = tables[-1] if by_quantile else tables[0]
+    names = [quantile_name(q) for q in question.quantiles[:1] if not question.ranges]
+    if names:
+        table = next((one for one in answers if any(row.name in names for row in one.rows)), table)
     rows = [row for row in table.rows if isinstance(row, ChangeRow)]
-    if by_quantile:
-        name = quantile_name(question.quantiles[0])
-        rows = [row for row in rows if row.name == name] or rows
-    # Of a histogram nobody asked for a row: the one that is surest to have changed is told.
-    row = rows[0] if question.ranges or by_quantile else min(rows, key=lambda one: one.p)
+    named = [row for row in rows if row.name in names]
+    # Of a histogram nobody chose a row: the one that is surest to have changed is the first sentence.
+    row = named[0] if named else rows[0] if question.ranges else min(rows, key=lambda one: one.p)
     one_fleet = question.against.fleet == question.selection.fleet
     sides = [
         (question.against, question.before),

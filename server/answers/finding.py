@@ -73,8 +73,8 @@ class FindingChange:
     size       by how much it changed, with its interval low to high
     chance     that a year of looks at an unchanging fleet shows as clear a change
     earlier    the day of the previous change, or None
+    text       the change in words, without its certainty: "Up from 6% before 8 Nov"
     windows    those that `before` rests on, and those of `after`
-    text       the change in words, without how sure it is: "Up from 6% before 8 Nov"
     """
 
     since: datetime.date
@@ -86,8 +86,8 @@ class FindingChange:
     high: float
     chance: float
     earlier: datetime.date | None = None
-    windows: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
     text: str = ""
+    windows: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,6 @@ class Findings:
     enough      whether any question has an answer
     lines       the answers, a line for each; if there is none, how many reports one takes; then when the last
                 report came, if that is some time ago
-    sentence    the same as one text
     """
 
     fleet: str
@@ -449,8 +448,9 @@ class _Asker:
         """Return a finding whose sentence also says whether the answer changed, as far as that is known."""
         outcome = self._scan(answer)
         if (change := outcome.change) is not None:
-            text, sentence = self._change_text(change, row, unit)
-            sentence = f"{finding.sentence} {sentence}"
+            text = self._change_text(change, row, unit)
+            line = sentences.with_certainty(text, sentences.certainty(change.chance, self.write))
+            sentence = f"{finding.sentence} {line}"
             return replace(finding, sentence=sentence, change=replace(change, text=text))
         since, detectable = outcome.since, outcome.detectable
         scale = 1.0 if unit is None else float(np.ptp(bin_edges(self.whole.newest.experiment)))
@@ -460,26 +460,21 @@ class _Asker:
         text = sentences.unchanged(sentences.day(since, self._facts.at, self.write), size)
         return replace(finding, sentence=f"{finding.sentence} {text}", since=since, detectable=detectable)
 
-    def _change_text(self, change: FindingChange, row: Row, unit: str | None) -> tuple[str, str]:
-        """Return a change in words, and as a sentence that says how sure it is.
-
-        The value after it is named only if the period shown also has days before it.
-        """
+    def _change_text(self, change: FindingChange, row: Row, unit: str | None) -> str:
+        """Return a change in words, with the value after it if the period also has days before it."""
         at, write = self._facts.at, self.write
         day = sentences.day(change.since, at, write)
-        sure = sentences.certainty(change.chance, write)
+        size = sentences.size(change.size, unit, write)
         before, after = (sentences.level(x, row, unit, write) for x in (change.before, change.after))
         if before == after or (change.after - change.before) * change.size <= 0:
-            text = sentences.moved_by(change.size, sentences.size(change.size, unit, write), day)
-            return text, f"{text} ({sure})."
+            return sentences.moved_by(change.size, size, day)
         begun = self._period is not None and self._period.first_day >= change.settled
         later = "" if begun else f" to {after} since {sentences.day(change.settled, at, write)}"
         if change.earlier is None:
-            text = sentences.moved(change.size, f"{before} before {day}{later}")
-            return text, f"{text} ({sure})."
-        final = max(change.since - datetime.timedelta(days=1), change.earlier)
-        text = sentences.moved(change.size, f"{before} ({write.days(change.earlier, final, False)}){later}")
-        return text, f"{text} ({sure})." if later else f"{text[:-1]}; {sure})."
+            return sentences.moved(change.size, f"{before} before {day}{later}")
+        length = datetime.timedelta(days=1)
+        dates = write.days(change.earlier, max(change.since - length, change.earlier), False)
+        return sentences.moved(change.size, f"{before} ({dates}){later}")
 
     def change_sentence(self, ask: Ask) -> str:
         """Return whether the answer of a question changed, or "" if that is not known."""
@@ -582,10 +577,10 @@ class _Asker:
         differs = chance < 1 - CONFIDENCE
         named = [(one.name, one) for one in both.rows]
         text = sentences.pair(named, title, unit, self._dates, chance if differs else 1.0, self.write)
-        finding = replace(
-            none, title=f"{title}: {row.name}", sentence=text, quantity=less.quantity, unit=unit or ""
-        )
-        finding = replace(finding, value=row.value, low=row.low, high=row.high, is_difference=True)
+        ends = {"value": row.value, "low": row.low, "high": row.high}
+        name, quantity = f"{title}: {row.name}", less.quantity
+        finding = replace(none, title=name, sentence=text, quantity=quantity, unit=unit or "", **ends)
+        finding = replace(finding, is_difference=True)
         finding = self._with_case_change(finding, ask, cases, both.rows, unit)
         if not self.wants_series:
             return finding
@@ -606,8 +601,8 @@ class _Asker:
             text = one.sentence.strip()
             sentence = f"{finding.sentence} With {cases[last]}: {text[:1].lower()}{text[1:]}"
             assert one.change is not None  # its scan has one
-            words_of = f"With {cases[last]}: {one.change.text[:1].lower()}{one.change.text[1:]}"
-            return replace(finding, sentence=sentence, change=replace(one.change, text=words_of))
+            in_words = f"With {cases[last]}: {one.change.text[:1].lower()}{one.change.text[1:]}"
+            return replace(finding, sentence=sentence, change=replace(one.change, text=in_words))
         days = [scan.since for scan in scans if scan.since is not None]
         if len(days) < len(scans):
             return finding
@@ -677,7 +672,7 @@ def _change_of(
     windows = days.windows_of(start, last.first), days.windows_of(last.last, days.days)
     earlier = days.day(start) if len(scan.changes) > 1 else None
     first, settled = days.day(last.first), days.day(last.last)
-    return FindingChange(first, settled, before, after, *sizes, last.chance, earlier, windows)
+    return FindingChange(first, settled, before, after, *sizes, last.chance, earlier, windows=windows)
 
 
 def _shift(of: Estimates, edge: int, step: float) -> float:

@@ -49,11 +49,6 @@ def dates(period: Span | None, now: datetime.datetime, write: Numbers = ENGLISH)
     return text
 
 
-def ended(text: str) -> str:
-    """Return a text with a full stop, unless it ends with a day such as "27. Nov." that has one."""
-    return text if text.endswith(".") else f"{text}."
-
-
 def _hours(period: Span, now: datetime.datetime, write: Numbers) -> str:
     """Return a period of hours: "27 Nov, 08:00 to 20:00 UTC", "27 Nov 22:00 to 28 Nov 03:00 UTC"."""
     first, last = (day(date, now, write) for date in (period.first_day, period.last_day))
@@ -66,6 +61,11 @@ def _hours(period: Span, now: datetime.datetime, write: Numbers) -> str:
 def day(date: datetime.date, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
     """Return a day, with its year unless that is this year."""
     return write.days(date, date, date.year != now.year)
+
+
+def ended(text: str) -> str:
+    """Return a text with a full stop, unless it ends with a day such as "27. Nov." that has one."""
+    return text if text.endswith(".") else f"{text}."
 
 
 def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
@@ -84,7 +84,7 @@ def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
 def value_and_interval(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> tuple[str, str]:
     """Return a share or a reading and its interval apart: "24%" and "17 to 30%".
 
-    The interval is "" if the value says it already, as "fewer than 5%" does. Arguments as amount().
+    The interval is "" if the value says it already, as "at most 5%" does. Arguments as amount().
     """
     if unit is not None:
         places = _places(of.low, of.high)
@@ -155,6 +155,11 @@ def moved(rise: float, levels: str) -> str:
 def moved_by(rise: float, size: str, day: str) -> str:
     """Return a change by its size, where the levels before and after do not show it."""
     return f"{'Up' if rise > 0 else 'Down'} by about {size} around {day}"
+
+
+def with_certainty(change: str, sure: str) -> str:
+    """Return a sentence of a change and its certainty: "Up from 6% (1 to 7 Nov; certain)."."""
+    return f"{change.removesuffix(')')}; {sure})." if change.endswith(")") else f"{change} ({sure})."
 
 
 def unchanged(since: str, detectable: str) -> str:

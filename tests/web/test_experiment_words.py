@@ -215,9 +215,9 @@ class TestEpsilons:
         with Store(url) as opened:
             payload = number_payload(8, 2, 0, 8_000, "temp")
             fill(opened, "home", payload, dict.fromkeys(days, 900), rise, asked="5:")
-            (before,) = find(Facts(opened), Selection("temp", "home", days[-7:])).histograms
-        assert len(before) > 30
-        assert self.both(url, days[-7:]).once.reports == (7 + len(before)) * 900
+            sums = {*find(Facts(opened), Selection("temp", "home", days[-7:])).histograms, days[-7:]}
+        assert max(map(len, sums)) > 30
+        assert self.both(url, days[-7:]).once.reports == sum(map(len, sums)) * 900
 
     def test_is_a_dash_for_a_running_window(self, store):
         url, grow = store

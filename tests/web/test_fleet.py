@@ -197,7 +197,7 @@ class TestHeadline:
     def test_has_number_change_and_certainty(self, answers):
         finding = answers("rise")
         parts = self.parts(finding)
-        assert (parts.value, parts.of) == ("more than 95%", "5 °C and above")
+        assert (parts.value, parts.of) == ("at least 95%", "5 °C and above")
         assert parts.direction == "up"
         assert parts.change.startswith("Up from 0% before ")
         assert (parts.badge, parts.certainty) == ("certain", "certain")
@@ -246,7 +246,7 @@ class TestTile:
                     browser.says(line)
                 browser.until(lambda: len(browser.driver.find_elements("css selector", ".spark svg")) == 3)
                 tile = self.tile(browser, "rise of fleet home")
-                assert "more than 95%" in tile.find_element("css selector", ".tile-value").text
+                assert "at least 95%" in tile.find_element("css selector", ".tile-value").text
                 assert tile.find_element("css selector", ".tile-change.up").text.startswith("▲")
                 badge = tile.find_element("css selector", ".tile-badge")
                 assert (badge.text, badge.get_attribute("title")) == ("certain", "certain")

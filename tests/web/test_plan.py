@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from accessibility import barriers
+from babel import Locale
 from browser import paged
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +22,10 @@ from hushmote.server.planning.devices import PlanError
 from hushmote.server.planning.experiment_file import FileRefused, Named
 from hushmote.server.store.store import Store
 from hushmote.server.words.epsilon import belief
+from hushmote.web.in_locale import in_locale
 from hushmote.web.plan.answer import answered
 from hushmote.web.plan.question import FIELDS, Setting
+from hushmote.web.reader import Reader
 
 NAMED = Named("room", "Is it warm; isn't it?", "me@example.org", datetime.date(2026, 1, 1))
 SMALL = Setting(bins=8)
@@ -249,7 +252,7 @@ def test_sliders_move_the_answer_by_keyboard(page, browser):
     browser.find("input[type=range][aria-label='Devices']").send_keys(Keys.ARROW_RIGHT)
     browser.says("from each of 21,000 devices")
     browser.find("[aria-label='ε, what one report may tell'] input[type=range]").send_keys(Keys.ARROW_LEFT)
-    browser.says(belief(1.95))
+    browser.says(in_locale(belief(1.95), Reader(Locale("en", "US"))))
     browser.find("[aria-label='Work out: Devices']").send_keys(Keys.SPACE)
     browser.until(lambda: "Take one report" not in browser.text, "the answer is still the error")
     error = browser.find("#quantity-error").get_attribute("value")

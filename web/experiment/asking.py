@@ -139,11 +139,11 @@ class Asking:
 
 
 def _sums(facts: Facts, selection: Selection, compared: Sequence[Selection]) -> tuple[Selection, ...]:
-    """Return the sums of windows that are shown: the period, those before a change, a comparison's sides."""
+    """Return the sums of windows that are shown: the period, those around a change, a comparison's sides."""
     shown = _with_windows(facts, selection)
-    before = [replace(shown, windows=windows) for windows in find(facts, shown).histograms]
+    beside = [replace(shown, windows=tuple(sorted(windows))) for windows in find(facts, shown).histograms]
     sides = [_with_windows(facts, side) for side in compared]
-    return tuple(dict.fromkeys([shown, *before, *sides]))
+    return tuple(dict.fromkeys([shown, *beside, *sides]))
 
 
 def _with_windows(facts: Facts, selection: Selection) -> Selection:

@@ -133,8 +133,8 @@ def epsilons(once: TwoEpsilons, every_day: TwoEpsilons, reader: Reader) -> list[
     return [
         *lines,
         f"ε for someone who sees this once: {_epsilon(once.histogram, reader)} at δ = {once.delta:g}, "
-        f"{own_reports(once.own, reader)}. It holds {LIMITS}, for this period, the time before each change "
-        "and what the period is compared with.",
+        f"{own_reports(once.own, reader)}. It holds {LIMITS}, for this period, the times before and "
+        "after a change, and what the period is compared with.",
         f"{_EVERY_DAY}: {_epsilon(every_day.histogram, reader)}, {own_reports(every_day.own, reader)}. It "
         "also holds for the picture over time, which shows each window.",
     ]

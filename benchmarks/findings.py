@@ -2,7 +2,7 @@
 
     python benchmarks/findings.py [--quick] [constant] [rhythm] [steps] [differences]
 
-4,000 fleets, 1,000 of each further kind without a change, with randomized response at ε = 1 and 4,000 reports
+4,000 fleets, 500 of each further kind without a change, with randomized response at ε = 1 and 4,000 reports
 a day if nothing else is said. "constant": fleets in which nothing changes for 365 days, over one question,
 three questions, two versions, a median, a mean, a pair's shares, few and rare answers. "rhythm": day and
 night, weekdays and weekends, for six weeks. "steps": half the width of a day's interval, on seven days; the
@@ -201,7 +201,7 @@ def _ends(count: int, of: int) -> tuple[tuple[float, float, float], tuple[float,
 def constant_rows(options: Options) -> list[dict]:
     """Fleets in which nothing changes, reported to have changed within a year."""
     first, *others = CONSTANT
-    most, fewer = (40, 10) if options.quick else (FLEETS, FLEETS // 4)
+    most, fewer = (40, 10) if options.quick else (FLEETS, FLEETS // 8)
     rows = ever({first: CONSTANT[first]}, most)
     return rows + ever({name: CONSTANT[name] for name in others}, fewer)
 

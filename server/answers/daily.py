@@ -19,6 +19,8 @@ from .query import Selected
 
 _MOST_CODES = 1 << 22
 """Codes of an experiment up to which its days are scanned: a weight of each is held in memory."""
+_FARTHEST, _FEWEST_BESIDE = 0.3, 0.02
+"""Of an edge that stands for a quantile: its share's distance from the level, and the least on a side."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ def scan_quantile(
 
     Returns:
         The scan of the share below, and the edge of its current scan: the number of bins below it, or None
-        before that starts. The edge is the one nearest to the quantile of the scan's first eight days.
+        before that starts. The edge is the one nearest to the quantile of the scan's first eight days. If
+        nearly all readings lie on one side of it, as when all are in one bin, its share below would miss a
+        move to the other side, so there is no scan.
     """
     edges: dict[int, int | None] = {}
 
@@ -129,7 +133,9 @@ def scan_quantile(
             except EstimateError:
                 below = np.zeros(0)
             enough = start + FEWEST_DAYS <= series.days and len(below) > 0
-            edges[start] = 1 + int(np.argmin(np.abs(below - level))) if enough else None
+            nearest = int(np.argmin(np.abs(below - level))) if enough else 0
+            tells = enough and abs(below[nearest] - level) <= _FARTHEST and _within(float(below[nearest]))
+            edges[start] = 1 + nearest if tells else None
         return edges[start]
 
     def days_from(start: int) -> LinearDays | None:
@@ -140,6 +146,10 @@ def scan_quantile(
 
     result = scan(days_from, series.days, questions, series.elapsed)
     return result, edge(result.start)
+
+
+def _within(below: float) -> bool:
+    return _FEWEST_BESIDE <= below <= 1 - _FEWEST_BESIDE
 
 
 def _among_readings(counts: DayCounts, weights: Weights) -> Weights:

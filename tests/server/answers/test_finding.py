@@ -321,6 +321,16 @@ class TestRecentChange:
         assert re.search(r"Down from (49|50)\.\d% \(18 Nov; certain\)\.", only(store, "door").sentence)
 
 
+class TestOneBin:
+    @pytest.mark.parametrize("asked", ["median", "90 %", "10 %"])
+    def test_a_quantile_of_one_bin_is_not_followed(self, store: Store, asked: str):
+        """All readings are in bin 1, then in bin 6: no edge near the quantile tells that they moved."""
+        shares = {day: np.eye(8)[1 if i < 25 else 6] for i, day in enumerate(days(30))}
+        payload = number_json(8, name="room", low=0, high=8_000, epsilon=2_000_000, mechanism="grr")
+        fill(store, "home", payload, dict.fromkeys(days(30), 4000), shares, asked=asked)
+        assert "No change" not in only(store, "room").sentence
+
+
 class TestHours:
     @pytest.mark.parametrize(
         ("first", "final", "text"),

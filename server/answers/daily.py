@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -170,8 +170,3 @@ def _among_readings(counts: DayCounts, weights: Weights) -> Weights:
 def below_edge(experiment: Experiment, bins: int) -> Floats:
     """Return weights of the share of the first so many values, shape (domain, 1)."""
     return (np.arange(experiment.domain) < bins).astype(np.float64)[:, None]
-
-
-def scan_before(selected: Selected, windows: Sequence[str]) -> Selected:
-    """Return the same versions over other windows."""
-    return replace(selected, selection=replace(selected.selection, windows=tuple(windows)))

@@ -171,8 +171,9 @@ const onlyTheCoin = (now) => whyNone(now).startsWith('The coin');
 function whyNone(now) {
   const { state, exp } = now;
   const line = state.experiments[exp.name];
-  if (state.locked || state.error) return lockedWords(state.locked ?? state.error);
-  if (!takesPart(now)) return 'This board does not take part.';
+  if (state.locked) return lockedWords(state.locked);
+  if (!takesPart(now)) return 'This board does not take part.'; // even if the no could not be written
+  if (state.error) return lockedWords(state.error);
   if (!line.left) return 'The budget is spent.';
   if (state.pending >= MOST_UNSENT) return 'The outbox is full.';
   return `The coin said no: it falls before the reading is looked at, and lets 1 reading in ${number(exp.every)} through.`;

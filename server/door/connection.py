@@ -7,10 +7,11 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.client import Client
 from paho.mqtt.reasoncodes import ReasonCode
 
 from ..ingest.link import SUCCESS, Login, MqttLink, Protocol, worst
+from ..ingest.paho_client import Message
 from .retained import Retained
 
 _FLUSH_S = 0.5
@@ -73,9 +74,8 @@ class DoorConnection(MqttLink):
         if self.flush(_FLUSH_S):
             self.client.disconnect()
 
-    def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
-        with contextlib.suppress(UnicodeDecodeError):  # from a topic
-            self.retained.take(message.topic, bytes(message.payload))
+    def _on_message(self, _client: Client, _data: Any, message: Message) -> None:
+        self.retained.take(message.topic, message.payload)
 
     def _on_publish(self, _client: Client, _data: Any, mid: int, reason: ReasonCode, _p: Any) -> None:
         self._acknowledged(mid, reason)

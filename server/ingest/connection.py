@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
+from paho.mqtt.client import Client, MQTTMessageInfo
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -18,6 +18,7 @@ from ..wire.report import MAX_PAYLOAD_BYTES
 from ..wire.topics import is_experiment
 from .link import SUCCESS, Login, MqttLink, Protocol, worst
 from .pacing import Pace
+from .paho_client import Message
 
 NO_TOPIC = "hushmote/v1/none"
 """Nobody subscribes to it: its UNSUBACK comes after all that the broker sends before it reads that."""
@@ -134,17 +135,14 @@ class BrokerConnection(MqttLink):
         if reason.is_failure:
             self.refused[mid] = str(reason).lower()
 
-    def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
-        try:
-            topic = message.topic[:_MAX_TOPIC]
-        except UnicodeDecodeError:
-            topic = ""
+    def _on_message(self, _client: Client, _data: Any, message: Message) -> None:
+        topic = message.topic[:_MAX_TOPIC]
         if message.qos == 0 and is_experiment(topic):
             if topic in self.experiments or len(self.experiments) < _MOST_EXPERIMENTS:
-                self.experiments[topic] = bytes(message.payload[:_EXPERIMENT_BYTES])
+                self.experiments[topic] = message.payload[:_EXPERIMENT_BYTES]
             return
         # Keep one byte too many: it is as malformed as a megabyte, in less memory.
-        self.messages.append((topic, bytes(message.payload[: MAX_PAYLOAD_BYTES + 1])))
+        self.messages.append((topic, message.payload[: MAX_PAYLOAD_BYTES + 1]))
         if message.qos == 1:
             self.mids.append(message.mid)
 

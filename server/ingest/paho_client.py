@@ -1,30 +1,43 @@
 """paho's client for many small messages: it reads ahead, acknowledges in one piece, holds no large packet.
 
-paho asks the kernel three times for every packet and once for every acknowledgement, and keeps a packet of
-up to 256 MB until it is complete. It ends the connection at a message that has U+FEFF in its MQTT 5
-properties, which brokers pass on, and send again to whoever connects again. The methods overridden and called
-here are private to paho, whose major version is bounded; nothing else in Hushmote touches them.
+paho asks the kernel three times for every packet and once for every acknowledgement, builds half a dozen
+objects for each message, and keeps a packet of up to 256 MB until it is complete. It ends the connection at a
+message that has U+FEFF in its MQTT 5 properties, which brokers pass on and send again at the next connection.
+The methods overridden and called here are private to paho, whose major version is bounded; nothing else in
+Hushmote touches them.
 """
 
 import contextlib
 import ssl
 import struct
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import MessageType, MQTTErrorCode
-from paho.mqtt.properties import VariableByteIntegers
 
 _AHEAD_BYTES = 1 << 16
 # The longest topic, the packet id, and more of the payload than any report has. With MQTT 3.1.1 the broker
 # cannot be told a limit: bytes beyond this are read, to reach the next packet, and thrown away.
 _KEPT_BYTES = 1 << 17
 _PUBACK = struct.Struct("!BBH")
+_LENGTH_BYTES = 4  # at most, of MQTT's variable byte integers
+
+
+class Message(NamedTuple):
+    """A message that was received with QoS 0 or 1; mid is 0 with QoS 0, topic "" if it is not UTF-8."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    mid: int
 
 
 class BatchClient(Client):
-    """paho's client, whose loop_read() must be called again as long as `has_more`."""
+    """paho's client, whose loop_read() must be called again as long as `has_more`.
+
+    on_message receives a Message. Subscriptions must not ask for more than QoS 1.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -44,12 +57,15 @@ class BatchClient(Client):
         return self._ahead[self._at - bufsize : self._at]
 
     def _handle_publish(self) -> MQTTErrorCode:
-        if self._protocol == MQTTv5:  # nobody reads the properties: they are cut out
-            packet = self._in_packet["packet"]
-            at = 2 + int.from_bytes(packet[:2], "big") + (2 if self._in_packet["command"] & 6 else 0)
-            length, size = VariableByteIntegers.decode(packet[at : at + 4])
-            packet[at : at + size + length] = b"\0"
-        return super()._handle_publish()
+        try:
+            message = _decode(self._in_packet["command"], self._in_packet["packet"], self._protocol == MQTTv5)
+        except IndexError:
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        if self.on_message is not None:
+            self.on_message(self, self._userdata, message)  # pyright: ignore[reportArgumentType]
+        if message.qos == 1 and not self._manual_ack:
+            return self._send_puback(message.mid)
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _sock_send(self, buf: bytes | bytearray) -> int:
         try:
@@ -66,3 +82,30 @@ class BatchClient(Client):
         packets = b"".join(_PUBACK.pack(MessageType.PUBACK, 2, mid) for mid in mids)
         if packets:
             self._packet_queue(MessageType.PUBACK, packets, 0, 1)
+
+
+def _decode(command: int, packet: bytearray, has_properties: bool) -> Message:
+    """Decode a PUBLISH, skipping its properties, which nobody reads; raises IndexError if it is malformed."""
+    end = 2 + (packet[0] << 8 | packet[1])
+    try:
+        topic = packet[2:end].decode()
+    except UnicodeDecodeError:
+        topic = ""
+    qos, mid, at = command >> 1 & 3, 0, end
+    if qos > 1:
+        raise IndexError("QoS 2")
+    if qos:
+        mid, at = packet[end] << 8 | packet[end + 1], end + 2
+    if has_properties:
+        length = shift = 0
+        for byte in packet[at : at + _LENGTH_BYTES]:
+            length |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                break
+        else:
+            raise IndexError("the properties' length")
+        at += shift // 7 + length
+    if at > len(packet):
+        raise IndexError("the packet ends too soon")
+    return Message(topic, bytes(packet[at:]), qos, mid)

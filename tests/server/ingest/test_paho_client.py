@@ -6,7 +6,8 @@ import socket
 import struct
 import time
 
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 
 from hushmote.server.ingest.paho_client import BatchClient
 
@@ -14,17 +15,19 @@ from hushmote.server.ingest.paho_client import BatchClient
 class Broker:
     """The broker's end of a socket, so that each byte's arrival is chosen here."""
 
-    def __init__(self):
+    def __init__(self, version=MQTTProtocolVersion.MQTTv311, manual_ack=True):
         listener = socket.create_server(("127.0.0.1", 0))
         self.got = []
-        self.client = BatchClient(CallbackAPIVersion.VERSION2, client_id="agg", manual_ack=True)
-        self.client.on_message = lambda _c, _d, m: self.got.append((m.topic, bytes(m.payload), m.mid))
+        callbacks = CallbackAPIVersion.VERSION2
+        self.client = BatchClient(callbacks, client_id="agg", protocol=version, manual_ack=manual_ack)
+        self.client.on_message = lambda _c, _d, m: self.got.append((m.topic, m.payload, m.mid))
         self.client.connect("127.0.0.1", listener.getsockname()[1])
         self.socket, _ = listener.accept()
         listener.close()
         self.socket.settimeout(10)
         self.socket.recv(1000)  # CONNECT
-        self.socket.sendall(b"\x20\x02\x00\x00")
+        five = version == MQTTProtocolVersion.MQTTv5
+        self.socket.sendall(b"\x20\x03\x00\x00\x00" if five else b"\x20\x02\x00\x00")
         self.turn()
 
     def turn(self):
@@ -93,3 +96,74 @@ def test_a_lost_connection_is_noticed_after_what_was_read_ahead():
         pass
     assert rc == MQTTErrorCode.MQTT_ERR_CONN_LOST
     assert [mid for _, _, mid in broker.got] == [1, 2, 3]
+
+
+class TestProperties:
+    """MQTT 5's properties are skipped, whatever they are and however their length is written."""
+
+    @staticmethod
+    def message(properties, length, qos=1):
+        body = b"\x00\x03a/b" + (b"\x00\x07" if qos else b"") + length + properties + b"code"
+        size = len(body)
+        header = bytes((size & 127 | 128, size >> 7 & 127 | 128, size >> 14))
+        return bytes((0x30 | qos << 1,)) + header + body
+
+    @pytest.mark.parametrize(
+        ("size", "length"),
+        [
+            (0, b"\x00"),
+            (127, b"\x7f"),
+            (128, b"\x80\x01"),
+            (16_384, b"\x80\x80\x01"),
+            (5, b"\x85\x80\x80\x00"),
+        ],
+    )
+    @pytest.mark.parametrize("qos", [0, 1])
+    def test_skips_properties_of_any_length(self, size, length, qos):
+        broker = Broker(MQTTProtocolVersion.MQTTv5)
+        broker.socket.sendall(self.message(b"\xef\xbb\xbf\xff\x26"[:size].ljust(size, b"?"), length, qos))
+        end = time.monotonic() + 20
+        while not broker.got:
+            assert time.monotonic() < end
+            assert broker.turn() == MQTTErrorCode.MQTT_ERR_SUCCESS
+        assert broker.got == [("a/b", b"code", 7 if qos else 0)]
+        broker.close()
+
+    @pytest.mark.parametrize(
+        "packet",
+        [
+            b"\x32\x01\x00",  # no topic
+            b"\x32\x04\x00\x09ab",  # a topic that is longer than the packet
+            b"\x32\x05\x00\x02ab\x00",  # half a packet id
+            b"\x32\x06\x00\x02ab\x00\x07",  # no properties' length
+            b"\x32\x08\x00\x02ab\x00\x07\x09x",  # properties longer than the packet
+            b"\x32\x0b\x00\x02ab\x00\x07\xff\xff\xff\xff\x01",  # a length of five bytes
+            b"\x34\x07\x00\x02ab\x00\x07\x00",  # QoS 2, which nobody asks for
+        ],
+    )
+    def test_ends_connection_at_malformed_packet(self, packet):
+        broker = Broker(MQTTProtocolVersion.MQTTv5)
+        broker.socket.sendall(packet)
+        end = time.monotonic() + 20
+        while (rc := broker.turn()) == MQTTErrorCode.MQTT_ERR_SUCCESS:
+            assert time.monotonic() < end
+        assert (rc, broker.got) == (MQTTErrorCode.MQTT_ERR_PROTOCOL, [])
+        broker.close()
+
+
+class TestAcknowledgement:
+    def test_is_automatic_unless_manual(self):
+        broker = Broker(manual_ack=False)
+        broker.socket.sendall(publish("a", b"x", 258))
+        broker.turn()
+        assert broker.socket.recv(4) == b"\x40\x02\x01\x02"
+        broker.close()
+
+
+class TestTopic:
+    def test_is_empty_if_it_is_not_text(self):
+        broker = Broker()
+        broker.socket.sendall(b"\x32\x07\x00\x02\xff\xfe\x00\x01x")
+        broker.turn()
+        assert broker.got == [("", b"x", 1)]
+        broker.close()

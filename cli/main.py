@@ -180,11 +180,13 @@ def _run() -> int:
         status = app(standalone_mode=False) or 0
         print(end="", flush=True)  # now, while a full disk can still be told
     except _UsageMistake as e:
+        if type(e).__name__ == "NoArgsIsHelpError":  # click 8.2 and newer raise the help of a group
+            print(e.format_message(), flush=True)
+            return 0
         if errors := getattr(e.__cause__, "errors", None):  # pydantic's, through which typer refuses values
             e.message = wrong_value(errors()[0])
-        if e.format_message().strip():  # a command without arguments has printed its help instead
-            path = e.ctx.command_path if e.ctx else "hushmote"
-            _complain(e.format_message(), f"Try {path} --help")
+        path = e.ctx.command_path if e.ctx else "hushmote"
+        _complain(e.format_message(), f"Try {path} --help")
         return e.exit_code
     except (HushmoteError, LDPError) as e:
         _complain(str(e))

@@ -33,7 +33,9 @@ def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
 def experiment_add(
     file: ExperimentFile,
     store: StoreUrl = DEFAULT_STORE,
-    fleet: Annotated[str | None, "Name of the fleet; else the only one, or home for the first."] = None,
+    fleet: Annotated[
+        str | None, "Name of the fleet; else the only one that is not simulated, or home for the first."
+    ] = None,
     keyed: Annotated[
         bool | None, "For a new fleet: reports carry tags, or anyone can forge them.", "--keys/--open"
     ] = None,

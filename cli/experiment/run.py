@@ -9,7 +9,7 @@ from ...device.ldp_client import Experiment, Level
 from ...server.accounting.compare import plain_guarantee
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
-from ...server.errors import UsageError
+from ...server.errors import UsageError, the_name
 from ...server.experiments.asking import answers_of
 from ...server.experiments.budget import cap_in_nats
 from ...server.experiments.definition import load
@@ -109,8 +109,9 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
     payload = definition.payload()
     description = definition.description()
     with Store(store) as opened:
-        if fleet is None:
-            fleet = the_fleet(opened, None) if opened.fleets() else "home"
+        if fleet is None:  # never a simulated one, where boards would not find it
+            real = [name for name in opened.fleets() if not name.startswith("sim")]
+            fleet = the_name("fleet", None, real, f"in {opened.where}") if real else "home"
         if keyed is not None:
             opened.add_fleet(fleet, keyed=keyed)
         elif fleet not in opened.fleets():

@@ -56,6 +56,14 @@ def test_a_dearer_version_is_said_to_leave_a_gain_to_forgers(run: Run):
     assert json.loads(run("add", "dear.toml", "--json"))["highest_number"] == 31
 
 
+class TestDefaultFleet:
+    def test_is_never_a_simulated_one(self, run: Run, tmp_path):
+        with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
+            store.add_fleet("simulated", keyed=False)
+        assert "added to fleet home" in run("add", "dear.toml", "--open")
+        assert "added to fleet home" in run("add", "cheap.toml")
+
+
 ROOM = """
 name = "room_temp"
 purpose = "{purpose}"

@@ -115,6 +115,12 @@ def test_a_command_can_be_loaded_and_its_line_of_help_is_its_own(name: str):
     assert " ".join(own.split("\n\n")[0].split()) == line
 
 
+class TestNoArguments:
+    @pytest.mark.parametrize("path", ["", "budget", "experiment", "provision", "store"])
+    def test_prints_help(self, path: str, tmp_path: Path):
+        assert hushmote(*path.split(), cwd=tmp_path) == hushmote(*path.split(), "--help", cwd=tmp_path)
+
+
 def test_the_page_of_help_names_every_command(tmp_path: Path):
     page = hushmote("--help", cwd=tmp_path)
     names = [line.split()[0] for line in page.splitlines() if line.startswith("  ") and line[2:3].isalpha()]

@@ -233,3 +233,11 @@ def test_the_demo_runs_where_nothing_else_is_installed(installed: Path, tmp_path
     shown = json.loads(run(installed, "hushmote", "demo", *arguments, folder=tmp_path))
     assert (shown["reports"], Path(shown["plot"]).suffix) == (200, ".png")
     assert (tmp_path / shown["plot"]).stat().st_size > 10_000
+
+
+class TestEditableInstall:
+    def test_wins_over_a_folder_of_its_name(self, tmp_path: Path):
+        (tmp_path / "hushmote").mkdir()  # as a clone lies in the folder above it
+        code = "import hushmote; print(hushmote.__file__)"
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+        assert done.stdout.strip() == str(ROOT / "hushmote/__init__.py")

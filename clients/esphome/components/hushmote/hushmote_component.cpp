@@ -195,12 +195,8 @@ void Hushmote::setup() {
     return MQTT.publish(&static_cast<Hushmote *>(self)->link_, topic, payload, bytes, retain);
   };
   port.disconnect = [](void *self) { MQTT.disconnect(&static_cast<Hushmote *>(self)->link_); };
-  const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
-  port.spread_ms = times[1];
-  port.backoff_ms = times[2];
-  port.backoff_max_ms = times[3];
-  port.timeout_ms = times[4];
-  port.settle_ms = times[5];
+  hushmote_port_set_times(&port);
+  port.delay_ms = this->delay_ms_;
   this->link_.reporter = &this->reporter_;
 
   if (!this->open_flash_()) {

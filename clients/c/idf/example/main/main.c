@@ -38,12 +38,10 @@ static struct hushmote_port port;
 static float temperature(void) { return 21.4f; } /* of your sensor; NAN where it failed */
 
 static void begin(void) {
-    static const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
     port = hushmote_idf_mqtt;
     port.context = &idf;
     port.read_kept = hushmote_idf_read_kept, port.write_kept = hushmote_idf_write_kept;
-    port.delay_ms = times[0], port.spread_ms = times[1], port.backoff_ms = times[2];
-    port.backoff_max_ms = times[3], port.timeout_ms = times[4], port.settle_ms = times[5];
+    hushmote_port_set_times(&port);
     idf.reporter = &reporter;
     ESP_ERROR_CHECK(hushmote_begin(&client, &config));
     ESP_ERROR_CHECK(hushmote_reporter_begin(&reporter, &client, &port, topics, kept));

@@ -15,6 +15,7 @@
 #include "esphome/components/text_sensor/text_sensor.h"
 #include "esphome/core/component.h"
 #include "esphome/core/preferences.h"
+#include "hushmote_button.h"
 #include "hushmote_port.h"
 
 extern "C" {
@@ -134,10 +135,10 @@ class Hushmote : public Component {
   TakesPart *takes_part_{nullptr};
   binary_sensor::BinarySensor *yes_button_{nullptr};
   text_sensor::TextSensor *last_report_{nullptr};
-  uint32_t pressed_ms_{0};
+  ::hushmote_button button_{};
   uint32_t delay_ms_{0};
   int shown_locked_{0};
-  bool released_{false}, pressed_{false}, consent_given_{false};
+  bool consent_given_{false};
 };
 
 }  // namespace esphome::hushmote_client

@@ -1,14 +1,82 @@
-"""The button that firmware in C shares."""
+"""The samples of the C client's ports, over models in virtual time, and the button that they share."""
 
 from __future__ import annotations
 
 import ctypes
+import re
+import subprocess
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
-from c_core import compiled, needs_gcc
+from c_core import CORE, compiled, needs_gcc
+from power_cuts import CORE_FILES, SUPPORT
 
 pytestmark = needs_gcc
+DEVICE = """
+#define HUSHMOTE_FLEET "home"
+#define HUSHMOTE_DEVICE_ID "k3f9x1"
+#define HUSHMOTE_KEY {0}
+#define HUSHMOTE_ANNOUNCE_KEY {0}
+#define HUSHMOTE_BROKER "broker"
+#define HUSHMOTE_BROKER_PORT 1883
+"""
+HOUR_S = 3600
+FIRST, SECOND, THIRD = (10, 14), (20, 24), (1000, 1004)  # when the button is down, in seconds
+
+
+class Sample:
+    """A port's sample as a program; makes: HUSHMOTE_MAKE_LEDGER."""
+
+    def __init__(self, folder: Path, port: str, makes: bool | None) -> None:
+        model = SUPPORT / f"{port}_model"
+        (folder / "device.h").write_text(DEVICE)
+        names = {"idf": ("nvs", "freertos", "esp_mqtt", "sample"), "zephyr": ("nvs", "sample")}[port]
+        sources = [*CORE_FILES, *(model / f"{name}.c" for name in names), *sorted((CORE / port).rglob("*.c"))]
+        headers = [f"-I{path}" for path in (model, model / "freertos", CORE / port, folder)]
+        flags = ["-std=gnu17", "-Wno-pedantic", "-Wno-strict-prototypes", "-Dmain=sample_main"]
+        flags += [] if makes is None else [f"-DHUSHMOTE_MAKE_LEDGER={int(makes)}"]
+        if port == "idf":
+            flags.remove("-Dmain=sample_main")
+        self._program = compiled(folder / "sample", sources, *flags, *headers)
+
+    def run(self, *presses: tuple[int, int]) -> str:
+        """Return what it prints in an hour."""
+        times = [str(second) for press in presses for second in press]
+        command = [self._program, str(HOUR_S), *times]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def takes_part(printed: str) -> bool:
+    """Return whether a report was printed, or a connection made."""
+    return bool(re.search(r"^[0-9a-f]{20,}$|^connections: [1-9]", printed, re.MULTILINE))
+
+
+@pytest.mark.parametrize("port", ["idf", "zephyr"])
+class TestSamples:
+    def test_makes_no_ledger_by_default(self, tmp_path: Path, port: str):
+        for makes in (None, False):
+            printed = Sample(tmp_path, port, makes).run(FIRST, SECOND, THIRD)
+            assert printed.count("no ledger: build with HUSHMOTE_MAKE_LEDGER=1") == 1
+            assert printed.count("locked: no ledger; provision this board\n") >= 3
+            assert not takes_part(printed)
+
+    def test_makes_the_ledger_and_asks_for_a_yes(self, tmp_path: Path, port: str):
+        sample = Sample(tmp_path, port, makes=True)
+        for presses, takes in (((), False), ((FIRST,), False), ((FIRST, SECOND), True)):
+            assert takes_part(sample.run(*presses)) == takes
+
+    def test_no_ends_it(self, tmp_path: Path, port: str):
+        printed = Sample(tmp_path, port, makes=True).run(FIRST, SECOND, THIRD)
+        if port == "idf":
+            assert printed.endswith("connections: 1, goodbyes: 1\n")
+        else:
+            assert len(re.findall(r"^[0-9a-f]{20,}$", printed, re.MULTILINE)) == 1  # of five
+
+    def test_stuck_button_does_nothing(self, tmp_path: Path, port: str):
+        printed = Sample(tmp_path, port, makes=True).run((0, HOUR_S))
+        assert not takes_part(printed)
+        assert "no ledger: build with" in printed
 
 
 class Button(ctypes.Structure):

@@ -1,6 +1,7 @@
 """Asking first: how somebody at a board says yes or no, and what the network may say.
 
 attend(client, 14, "LED", feed)     the button on a pin is pressed, or nobody has said yes
+offer(kept, 14, "LED", feed)        a question waits for a yes of its own
 from_network(client, False)         a stop that came over the network
 question(fields)                    what a yes applies to under the policy's "ask": "each"
 """
@@ -24,7 +25,9 @@ except ImportError:  # CPython
     machine = None
 
 _HOLD_MS = 3_000
-_ASKS = (80, 120, 80, 1_720)  # on, off, on, off
+_ASKS = (80, 120, 80, 0)  # on, off, on, off
+_LOOKS, _LOOK_MS = 86, 20  # at the button, between two of these
+_OFFERS = 5  # so often it asks about a question that waits
 _YES = (1_000, 0)
 _NO = (120, 120, 120, 120, 120, 0)
 
@@ -74,11 +77,52 @@ def blink(light, pattern, feed):
     light(0)
 
 
+def asks(button, light, feed):
+    """Ask by the light, and watch the button until it is time to ask again; returns whether it was held."""
+    blink(light, _ASKS, feed)
+    for _ in range(_LOOKS):
+        if button.held(feed):
+            return True
+        feed()
+        sleep_ms(_LOOK_MS)
+    return False
+
+
 def turn(client, light, feed):
     """Say no where there was a yes, else yes."""
     client.consent = not client.consent
     print("hushmote: this board %s part" % ("takes" if client.consent else "no longer takes"))
     blink(light, _YES if client.consent else _NO, feed)
+
+
+def offer(kept, button, led, feed):
+    """Ask by the light for 10 s about a question that waits: a hold that begins meanwhile is a yes to it.
+
+    A hold at any other time is a no, as ever: nobody says yes to a question that the light has not shown.
+    """
+    light = machine.Pin(led, machine.Pin.OUT).value
+    button = Button(machine.Pin(button, machine.Pin.IN, machine.Pin.PULL_UP), False)
+    name = list(kept.asking)[0]
+    payload = kept.asking[name]
+    print("hushmote: %s waits for a yes of its own: hold the button for 3 s" % name)
+    button.held(feed)  # one that is down now was pressed before
+    for _ in range(_OFFERS):
+        if asks(button, light, feed):
+            said = accept(kept, name, payload)
+            blink(light, _YES if said else _NO, feed)
+            return
+
+
+def accept(kept, name, payload=None):
+    """Say yes to the question that waits for a name, and print what came of it; returns whether it counts."""
+    try:
+        ldp_client.check(name in kept.asking, "no question waits")
+        kept.agree(name, payload)
+    except ldp_client.LDPError as e:
+        print("hushmote: %s: refused: %s" % (name, e))
+        return False
+    print("hushmote: %s: yes" % name)
+    return True
 
 
 def attend(client, button, led, feed, released=False):
@@ -104,8 +148,7 @@ def attend(client, button, led, feed, released=False):
         return text + ": yes() says it"
     print("hushmote: %s: hold the button for 3 s" % text)
     while not client.consent:
-        blink(light, _ASKS, feed)
-        if button.held(feed):
+        if asks(button, light, feed):
             turn(client, light, feed)
     return None
 
@@ -127,7 +170,7 @@ def from_network(client, value):
     client.consent = value
 
 
-_FILE = ".yes"  # no name of an experiment has a dot
+_YES_FILE, _ASKING_FILE = ".yes", ".ask"  # no name of an experiment has a dot
 # Fields of an experiment that change nothing about what is asked: how often, what it may cost, how its codes
 # are laid out. Epsilon is compared as a number.
 _NO_QUESTION = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
@@ -171,22 +214,45 @@ def _question(payload):
 
 
 def load(kept, names):
-    """Read the last yes to each name."""
+    """Read the last yes to each name, and the question that waits."""
     for name in names:
+        for held, file in ((kept._agreed, name + _YES_FILE), (kept.asking, name + _ASKING_FILE)):
+            try:
+                with open(kept._folder + "/" + file, "rb") as f:
+                    data = f.read()
+            except OSError:  # there is none
+                continue
+            if kept._seal(file, data[:-4]) == int.from_bytes(data[-4:], "big"):
+                held[name] = data[:-4]
+
+
+def _write(kept, file, data):
+    """Put data into a file of the folder, with its seal."""
+    if kept._folder is None:
+        return
+    try:
         try:
-            with open(kept._folder + "/" + name + _FILE, "rb") as f:
-                data = f.read()
-        except OSError:  # there is none
-            continue
-        if len(data) == 16 and kept._seal(name + _FILE, data[:12]) == int.from_bytes(data[12:], "big"):
-            kept._agreed[name] = data[:12]
+            os.mkdir(kept._folder)
+        except OSError:  # it is there; or open() says what is wrong
+            pass
+        with open(kept._folder + "/" + file, "wb") as f:
+            f.write(data + kept._seal(file, data).to_bytes(4, "big"))
+    except OSError as e:  # full, or worn: asked again after the next start
+        kept.fault = "a yes cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
+
+
+def _remove(kept, file):
+    if kept._folder is not None:
+        kept._remove(file)
 
 
 def ask(kept, name, payload):
     """Let a payload wait in kept.asking, and raise, unless the last yes was to its question and epsilon."""
     asked, agreed = _question(payload), kept._agreed.get(name, b"")
     if asked[:8] != agreed[:8] or asked[8:] > agreed[8:]:
-        kept.asking[name] = payload
+        if kept.asking.get(name) != payload:
+            kept.asking[name] = payload
+            _write(kept, name + _ASKING_FILE, payload)
         raise ldp_client.ExperimentRefused("nobody has said yes to it: agree(name) says it")
 
 
@@ -195,6 +261,7 @@ def agree(kept, name, payload):
     same = payload is None or kept.asking.get(name) == payload
     ldp_client.check(same, "another question waits now")
     kept._refused.pop(name, None)
+    _remove(kept, name + _ASKING_FILE)
     kept.take(name, kept.asking.pop(name), True)
 
 
@@ -202,24 +269,15 @@ def taken(kept, name, payload):
     """Let nothing wait any more, as an experiment is in force; keep the yes to a payload, None for no yes."""
     if kept.asking.pop(name, None):
         kept._refused.pop(name, None)  # the same bytes may be asked about again
+        _remove(kept, name + _ASKING_FILE)
     if payload is None:
         return
-    kept._agreed[name] = data = _question(payload)
-    if kept._folder is None:
-        return
-    try:
-        try:
-            os.mkdir(kept._folder)
-        except OSError:  # it is there; or open() says what is wrong
-            pass
-        with open(kept._folder + "/" + name + _FILE, "wb") as f:
-            f.write(data + kept._seal(name + _FILE, data).to_bytes(4, "big"))
-    except OSError as e:  # full, or worn: asked again after the next start
-        kept.fault = "a yes cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
+    kept._agreed[name] = _question(payload)
+    _write(kept, name + _YES_FILE, kept._agreed[name])
 
 
 def forget(kept, name):
-    """Forget the last yes to a name: its question was withdrawn."""
+    """Forget the last yes to a name, and what waits: its question was withdrawn."""
     kept._agreed.pop(name, None)
-    if kept._folder is not None:
-        kept._remove(name + _FILE)
+    for file in (_YES_FILE, _ASKING_FILE):
+        _remove(kept, name + file)

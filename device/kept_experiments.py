@@ -15,7 +15,8 @@ damaged file; the broker's next message makes a new one.
 With "ask": "each" in the policy a yes applies to one question. The name's file with ".yes" appended holds it:
     8 first bytes of the question's SHA-256   4 epsilon   4 CRC-32
 question() in consent.py makes the first two of an experiment's JSON. A new yes is needed if the question
-changes or epsilon is above that of the yes, and after a withdrawal or damage to the file.
+changes or epsilon is above that of the yes, and after a withdrawal or damage to the file. With ".ask"
+appended, the file holds the payload that waits for a yes, and its CRC-32.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
@@ -102,7 +103,7 @@ class KeptExperiments:
         for name in files:
             if name in names:
                 self._load(name)
-            elif not name.endswith(".yes"):  # no longer in the policy
+            elif "." not in name:  # no longer in the policy
                 self._remove(name)
 
     def take(self, name, payload, agreed=False):

@@ -162,6 +162,11 @@ def no():
     beside("consent").answer(make_client(load_settings()), False)
 
 
+def agree(name):
+    """Somebody at the prompt says yes to the question that waits for a name, under "ask": "each"."""
+    beside("consent").accept(KeptExperiments(make_client(load_settings()), EXPERIMENTS), name)
+
+
 _reports = []  # the last 8 reports: the time, and the words on it
 
 
@@ -290,6 +295,13 @@ class Application:
             if text:
                 raise NeedsPerson(text)
 
+    def ask(self):
+        """Ask at the board about a question that waits for a yes of its own."""
+        if self.client.consent and self.kept.asking and BUTTON is not None and LED is not None:
+            beside("consent").offer(self.kept, BUTTON, LED, feed)
+            _last.pop("released", None)  # it may be down still
+            pressed()
+
     def first_wait_s(self):
         """How long a start that was not planned waits for its first reading."""
         # At a random moment of an interval: however often the power goes, there is at most one reading an
@@ -328,6 +340,7 @@ class Application:
             # What is unknown so far, the broker may have.
             self.connect({name: read(name) for name in POLICY["experiments"] if name not in self.kept.known})
         self.tell()
+        self.ask()
 
     def sleep_s(self):
         """Seconds from this reading to the next that is needed, by coins tossed ahead; INTERVAL_S without."""
@@ -434,6 +447,7 @@ def sleep(ms, board=None):
         feed()
         if board is not None and pressed():
             board.attend()
+            board.ask()  # after a touch, and after a yes to all
         since = ticks_ms()
         nap_ms = min(ms, 5_000 if BUTTON is None else 1_000)
         machine.lightsleep(nap_ms)
@@ -459,6 +473,8 @@ def main():
                 board.due = due
                 board.attend()  # before the watchdog: it would restart a board at whose prompt somebody types
                 watch()
+                if first:
+                    board.ask()
                 wait_s = board.first_wait_s() if first else 0
                 if wait_s:
                     print("hushmote: first reading in %d s" % wait_s)

@@ -28,6 +28,7 @@ _CYCLES_PER_MS = 125_000
 CHIPS = {"Cortex-M0+": PICO_CHIP, "Cortex-M3": CORTEX_M3, "RISC-V rv32imac": RISCV}
 LEAN = ("P256", "SW", "PREFIX", "PAIRS")  # what goes first where flash is short
 LEANEST = (*LEAN, "PGR", "TEXT")
+REPORTER = c_targets.CORE / "reporter.c"
 _SIZED = ("-Os", *c_targets.SECTIONS)
 FLEET = "house"
 
@@ -35,11 +36,11 @@ FLEET = "house"
 @dataclass(frozen=True)
 class Sizes:
     """Bytes of flash on one chip: each file with everything; the core with everything, and without LEAN and LEANEST;
-    linked: with what it takes of the C library and the compiler's own."""
+    then all of these with the reporter. linked: with what they take of the C library and the compiler's own."""
 
     files: dict[str, int]
-    whole: tuple[int, int, int]
-    linked: tuple[int, int, int]
+    whole: list[int]
+    linked: list[int]
 
 
 @dataclass(frozen=True)
@@ -54,16 +55,21 @@ class Times:
 
 @dataclass(frozen=True)
 class Costs:
-    """ram: experiments -> bytes of static RAM on Cortex-M0+, by unsent reports; stack: call -> bytes, the deepest."""
+    """ram: experiments -> bytes of static RAM on Cortex-M0+, by unsent reports; reporter_ram: what the reporter adds.
+
+    stack: call -> bytes, the deepest; of the reporter's calls in reporter_stack.
+    """
 
     sizes: dict[str, Sizes]
     ram: dict[int, dict[int, int]]
+    reporter_ram: dict[int, int]
     times: dict[str, Times]
     sha256_ms: float
     entropy_ms: float
     begin_ms: float
     signed_ms: float
     stack: dict[str, int]
+    reporter_stack: dict[str, int]
 
 
 def left_out(parts: Sequence[str]) -> list[str]:
@@ -106,29 +112,42 @@ def linked(target: Target, folder: Path, objects: Sequence[Path]) -> int:
 def sizes(target: Target) -> Sizes:
     files: dict[str, int] = {}
     whole, together = [], []
-    for parts in ((), LEAN, LEANEST):
-        with tempfile.TemporaryDirectory() as parent:
-            folder = Path(parent)
-            objects = [compiled(target, folder, source, parts) for source in c_targets.core()]
-            found = {f"{o.stem}.c": size_of(o, target) for o in objects}
-            files = files or found
-            whole.append(sum(found.values()))
-            together.append(linked(target, folder, objects))
-    return Sizes(files, (whole[0], whole[1], whole[2]), (together[0], together[1], together[2]))
+    for more in ([], [REPORTER]):
+        for parts in ((), LEAN, LEANEST):
+            with tempfile.TemporaryDirectory() as parent:
+                folder = Path(parent)
+                objects = [compiled(target, folder, source, parts) for source in (*c_targets.core(), *more)]
+                found = {f"{o.stem}.c": size_of(o, target) for o in objects}
+                files = found | files
+                whole.append(sum(found.values()))
+                together.append(linked(target, folder, objects))
+    return Sizes(dict(sorted(files.items())), whole, together)
 
 
-def ram(count: int, unsent: int) -> int:
-    """Static RAM of a client with so many experiments and unsent reports, on Cortex-M0+."""
-    lines = [
-        '#include "hushmote.h"',
+def client_ram(count: int, unsent: int) -> int:
+    """Return the static RAM of a client with so many experiments and unsent reports, on Cortex-M0+."""
+    return _ram(
         "struct hushmote client;",
         f"struct hushmote_experiment experiments[{count}];",
         f"uint8_t records[2 * HUSHMOTE_RECORD_BYTES({count}, {unsent})];",
         "struct hushmote_config config;",
-    ]
+    )
+
+
+def reporter_ram(count: int) -> int:
+    """Return the static RAM of a reporter for so many experiments, on Cortex-M0+."""
+    return _ram(
+        "struct hushmote_reporter reporter;",
+        "struct hushmote_port port;",
+        f"struct hushmote_topic topics[{count}];",
+        "uint8_t kept[HUSHMOTE_KEPT_BYTES];",
+    )
+
+
+def _ram(*lines: str) -> int:
     with tempfile.TemporaryDirectory() as parent:
         source = Path(parent) / "ram.c"
-        source.write_text("\n".join(lines) + "\n")
+        source.write_text("\n".join(['#include "hushmote_port.h"', *lines]) + "\n")
         out = compiled(PICO_CHIP, Path(parent), source, ())
         done = subprocess.run(["arm-none-eabi-size", str(out)], capture_output=True, text=True, check=True)
     return int(done.stdout.splitlines()[1].split()[2])
@@ -155,7 +174,7 @@ def run_cost(experiments: dict[str, bytes]) -> str:
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent)
         (folder / "costs.h").write_text(_header(experiments))
-        sources = [*c_targets.core(), c_targets.RIG / "cost.c"]
+        sources = [*c_targets.core(), REPORTER, c_targets.RIG / "cost.c"]
         done = PICO_CHIP.run(PICO_CHIP.build(folder / "cost", sources, f"-I{folder}"))
     if done.returncode:
         sys.exit(f"cost.c: {(done.stdout + done.stderr)[-2000:]}; nothing is written")
@@ -181,9 +200,11 @@ def measure() -> Costs:
         name: Times(ms[100 + 4 * i], ms[102 + 4 * i], ms[101 + 4 * i], ms[10 + i])
         for i, name in enumerate(experiments)
     }
-    memory = {count: {unsent: ram(count, unsent) for unsent in (4, 16)} for count in (1, 5)}
+    memory = {count: {unsent: client_ram(count, unsent) for unsent in (4, 16)} for count in (1, 5)}
+    of_reporter = {count: reporter_ram(count) for count in memory}
     of_chips = {name: sizes(target) for name, target in CHIPS.items()}
-    return Costs(of_chips, memory, times, ms[1], ms[3], ms[4], ms[2], stack)
+    stacks = [{call: n for call, n in stack.items() if ("reporter" in call) == its} for its in (False, True)]
+    return Costs(of_chips, memory, of_reporter, times, ms[1], ms[3], ms[4], ms[2], *stacks)
 
 
 def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
@@ -197,6 +218,7 @@ def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
         ("static RAM, one experiment", 1536, costs.ram[1][16], "bytes"),
         ("static RAM, five experiments", 4096, costs.ram[5][16], "bytes"),
         ("deepest stack", 1536, deepest, "bytes"),
+        ("deepest stack with the reporter", 2048, max(costs.reporter_stack.values()), "bytes"),
         ("the slowest report", 4, slowest, "ms"),
         ("a signed experiment", 600, costs.signed_ms, "ms"),
     ]
@@ -204,6 +226,10 @@ def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
         (what, f"at most {most:,} {unit}", f"{n:,.5g} {unit}" if unit == "ms" else f"{n:,} {unit}", n <= most)
         for what, most, n, unit in rows
     ]
+
+
+def _listed(stack: dict[str, int]) -> str:
+    return ", ".join(f"`{call.removeprefix('reporter-')}` {deep:,}" for call, deep in stack.items())
 
 
 def part(costs: Costs) -> str:
@@ -217,30 +243,32 @@ def part(costs: Costs) -> str:
     ]
     files = next(iter(costs.sizes.values())).files
     text += [
-        f"| `{f}` | " + " | ".join(f"{s.files[f]:,}" for s in costs.sizes.values()) + " |" for f in files
+        f"| `{f}`{', the reporter' * (f == REPORTER.name)} | "
+        + " | ".join(f"{s.files[f]:,}" for s in costs.sizes.values())
+        + " |"
+        for f in files
     ]
     names = (
         "**everything**",
         "without P-256, sw, prefix and pairs",
         "rr, grr, olh and hh alone, without P-256",
     )
-    for i, name in enumerate(names):
+    for i, name in enumerate(f"{name}; {which} reporter" for which in ("no", "with the") for name in names):
         cells = (f"{s.whole[i]:,} ({s.linked[i]:,})" for s in costs.sizes.values())
         text.append(f"| {name} | " + " | ".join(cells) + " |")
     text += [
         "",
         "In brackets: linked, with every public function and what they take of the C library and the compiler's own routines (division, 64-bit products, `memcpy`).",
         "",
-        "| static RAM on Cortex-M0+, bytes | 4 unsent reports | 16 unsent reports |",
-        "|---|---|---|",
+        "| static RAM on Cortex-M0+, bytes | 4 unsent reports | 16 unsent reports | the reporter adds |",
+        "|---|---|---|---|",
         *(
-            f"| {count} experiment{'s' * (count > 1)} | {by[4]:,} | {by[16]:,} |"
+            f"| {count} experiment{'s' * (count > 1)} | {by[4]:,} | {by[16]:,} | {costs.reporter_ram[count]:,} |"
             for count, by in costs.ram.items()
         ),
         "",
-        "No heap. The deepest stack: "
-        + ", ".join(f"`{call}` {deep:,}" for call, deep in costs.stack.items())
-        + " bytes, callbacks included.",
+        f"No heap. The deepest stack without the reporter: {_listed(costs.stack)} bytes. With it: {_listed(costs.reporter_stack)} bytes."
+        " The callbacks are included, but they do nothing here: add what your flash and your MQTT need.",
         "",
         "| mechanism | `hushmote_report()`, keyed | open | `hushmote_sent()` | `hushmote_enroll()` |",
         "|---|---|---|---|---|",

@@ -51,7 +51,15 @@ struct hushmote_port {
     uint32_t settle_ms;      /* what it has not repeated so long after a connect was withdrawn, in an open fleet */
 };
 
-#define HUSHMOTE_PORT_TIMES 30000, 2000, 2000, 300000, 30000, 10000 /* good values of these six */
+/* Set good values of these six. */
+static inline void hushmote_port_set_times(struct hushmote_port *port) {
+    port->delay_ms = 30000;
+    port->spread_ms = 2000;
+    port->backoff_ms = 2000;
+    port->backoff_max_ms = 300000;
+    port->timeout_ms = 30000;
+    port->settle_ms = 10000;
+}
 
 struct hushmote_topic { /* of an experiment */
     uint8_t accepted[8], rejected[8]; /* of SHA-256 of the last message that was taken, and of the last that was refused */

@@ -139,6 +139,10 @@ def consent(
         sentences.append("The owner may also start it over the network.")
     if each:
         sentences.append("Each question needs a yes of its own, and another one if it changes or tells more.")
+    if each and button and light:
+        sentences.append(
+            "Holding its button while its light asks, by two short flashes, says yes to a new question."
+        )
     return [*sentences, f"{stop(button)} {STOPPED}"]
 
 

@@ -208,6 +208,27 @@ class TestQuestion:
         assert not self.asks(start(), self.ROOM | change)
         assert not self.asks(start(), self.ROOM)  # the yes was to this epsilon
 
+    def test_waiting_one_outlasts_a_restart(self, start: Any, tmp_path: Path):
+        waiting = start()
+        assert self.asks(waiting, self.ROOM)
+        again = start()
+        assert again.asking == waiting.asking
+        again.agree("room_temp")
+        assert start().asking == {}
+        assert [path.name for path in sorted(tmp_path.iterdir())] == ["room_temp", "room_temp.yes"]
+
+    @pytest.mark.parametrize("ends", ["withdrawn", "replaced", "damaged"])
+    def test_waiting_one_ends(self, start: Any, tmp_path: Path, ends: str):
+        kept = self.agreed(start)
+        assert self.asks(kept, self.ROOM | {"epsilon": 4_000_000})
+        if ends == "withdrawn":
+            kept.take("room_temp", b"")
+        elif ends == "replaced":
+            assert not self.asks(kept, self.ROOM)
+        else:
+            (tmp_path / "room_temp.ask").write_bytes(b"{}")
+        assert start().asking == {}
+
     def test_labels_are_part_of_it(self, start: Any):
         labels = {"name": "room_temp", "type": "choice", "mechanism": "grr", "epsilon": 1_000_000}
         kept = self.agreed(start, labels | {"labels": ["home", "away"]})

@@ -3,6 +3,7 @@
 lightsleep, deepsleep, WDT and the causes of resets do what ports/rp2 and ports/esp32 of MicroPython 1.25 do.
 """
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -133,7 +134,13 @@ def life(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
     """Runs main() until the power goes; returns the moments of its readings, in ms after the start."""
 
     def run(
-        chip: Chip, *, known: bool = True, awake_ms: int = 0, every: int = 1, rng: Any = None
+        chip: Chip,
+        *,
+        known: bool = True,
+        awake_ms: int = 0,
+        every: int = 1,
+        rng: Any = None,
+        ask: str = "once",
     ) -> list[int]:
         readings: list[int] = []
         storage = memory(provisioned())
@@ -142,9 +149,11 @@ def life(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
         payload = experiment_json(name="t", every=every, budget={"rule": "unlimited"})
         air.experiment("t", payload)
         install(monkeypatch, air, folder, storage, {"t": True}, rng or Draws())
+        monkeypatch.setattr(main, "POLICY", main.POLICY | {"ask": ask})
         if known:
             client = ldp_client.Client(main.POLICY, storage, "board-1", fleet="home")
-            KeptExperiments(client, str(folder)).take("t", payload)
+            with contextlib.suppress(ldp_client.ExperimentRefused):  # it waits for a yes of its own
+                KeptExperiments(client, str(folder)).take("t", payload)
 
         def reading() -> bool:
             readings.append(chip.now_ms)
@@ -297,8 +306,9 @@ class TestButton:
     def chip(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         def make(chip: Any, is_down: Callable[[], bool]) -> Any:
             pin = type("Pin", (), {"IN": 0, "OUT": 1, "PULL_UP": 2, "__init__": lambda *_: None})
-            pin.value = lambda _: int(not is_down())  # pyright: ignore[reportAttributeAccessIssue]
+            pin.value = lambda _, *on: chip.lit_ms.append(chip.now_ms) if on else int(not is_down())  # pyright: ignore[reportAttributeAccessIssue]
             chip.Pin = pin
+            chip.lit_ms = []
             chip.woken_by = []
             esp32 = type("esp32", (), {"WAKEUP_ALL_LOW": 0})
             esp32.wake_on_ext0 = lambda *_: chip.woken_by.append("button")  # pyright: ignore[reportAttributeAccessIssue]
@@ -344,3 +354,80 @@ class TestButton:
         awake.rtc = asleep.rtc
         life(awake)
         assert answers == [False]
+
+    def held_when_lit(self, chip: Any) -> bool:
+        """Whether a finger is on the button: for 4 s, once the light has asked."""
+        return bool(chip.lit_ms) and 500 <= chip.now_ms - chip.lit_ms[0] < 4_500
+
+    @pytest.fixture
+    def said_yes(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], bool]:
+        """Whether flash has a yes to the question that waited; the board has a light."""
+        monkeypatch.setattr(main, "LED", "LED")
+        return (tmp_path / "True" / "t.yes").exists
+
+    def test_hold_while_the_light_asks_is_a_yes_to_a_question(
+        self, chip: Any, life: Any, answers: list[bool], said_yes: Any
+    ):
+        made = chip(Chip(until_ms=2 * HOUR_MS), lambda: self.held_when_lit(made))
+        life(made, ask="each")
+        assert said_yes()
+        assert answers == []
+
+    def test_hold_at_another_time_is_a_no(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
+        made = chip(Chip(until_ms=2 * HOUR_MS), lambda: 1_000_000 < made.now_ms < 1_006_000)
+        life(made, ask="each")
+        assert made.lit_ms
+        assert answers == [False]
+        assert not said_yes()
+
+    def test_touch_has_the_light_ask_again(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
+        touch_ms = 1_000_000
+
+        def is_down() -> bool:
+            return (
+                touch_ms < made.now_ms < touch_ms + 1_500 or touch_ms + 4_000 < made.now_ms < touch_ms + 9_000
+            )
+
+        made = chip(Chip(until_ms=2 * HOUR_MS), is_down)
+        life(made, ask="each")
+        assert said_yes()
+        assert answers == []
+
+    def test_hold_that_wakes_an_esp32_is_a_no(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
+        made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: made.now_ms < 4_000)
+        made.rtc = b'[{}, null, {"released": true}]'
+        life(made, ask="each")
+        assert answers == [False]
+        assert not said_yes()
+
+    def test_touch_that_wakes_an_esp32_has_the_light_ask(
+        self, chip: Any, life: Any, answers: list[bool], said_yes: Any
+    ):
+        made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: self.held_when_lit(made))
+        life(made, ask="each")
+        assert said_yes()
+        assert answers == []
+
+    def test_without_a_light_a_hold_is_a_no(
+        self, chip: Any, life: Any, answers: list[bool], said_yes: Any, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(main, "LED", None)
+        made = chip(Chip(until_ms=2 * HOUR_MS), lambda: 20_000 < made.now_ms < 26_000)
+        life(made, ask="each")
+        assert answers == [False]
+        assert not said_yes()
+
+    def test_prompt_says_yes_to_a_question(
+        self,
+        chip: Any,
+        life: Any,
+        said_yes: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ):
+        monkeypatch.setattr(main, "LED", None)
+        life(chip(Chip(until_ms=HOUR_MS), lambda: False), ask="each")
+        main.agree("t")
+        assert said_yes()
+        main.agree("t")
+        assert capsys.readouterr().out == "hushmote: t: yes\nhushmote: t: refused: no question waits\n"

@@ -55,11 +55,9 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
        hushmote_arduino_mount(). After a code below 0 poll() and report() do nothing. */
     int begin() {
         void *context = port.context;
-        const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
         port = hushmote_arduino_mqtt;
         port.context = context;
-        port.delay_ms = times[0], port.spread_ms = times[1], port.backoff_ms = times[2];
-        port.backoff_max_ms = times[3], port.timeout_ms = times[4], port.settle_ms = times[5];
+        hushmote_port_set_times(&port);
         arduino.device_id = config.device_id;
         arduino.reporter = &reporter;
         reporter.client = nullptr;

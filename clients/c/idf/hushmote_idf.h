@@ -29,6 +29,7 @@ struct hushmote_idf { /* the context of config and of port; begin with zeros. It
     struct hushmote_reporter *reporter;
     const char *partition;  /* of type data, nvs; NULL: "hushmote" */
     const char *name_space; /* in it, at most 15 characters; NULL: "hushmote" */
+    struct hushmote_port port; /* of hushmote_idf_begin() */
     uint32_t nvs;    /* nvs_handle_t */
     void *mqtt;      /* esp_mqtt_client_handle_t */
     void *closing;   /* the one before, which a task destroys; NULL once it has */
@@ -49,7 +50,12 @@ int hushmote_idf_entropy(void *idf, uint8_t *data, size_t bytes);
 long hushmote_idf_read_kept(void *idf, const char *name, uint8_t *data, size_t bytes);
 int hushmote_idf_write_kept(void *idf, const char *name, const uint8_t *data, size_t bytes);
 
-/* The functions of a port's MQTT; read_kept and write_kept are above, the times yours. */
+/* Begin the client and its reporter over esp-mqtt, with the times of hushmote_port_set_times() and with experiments kept in
+   the partition: after hushmote_idf_open() and the radio, and again after hushmote_provision(). topics, kept: as
+   hushmote_reporter_begin() takes them. HUSHMOTE_OK, or the code of hushmote_begin() or hushmote_reporter_begin(). */
+int hushmote_idf_begin(struct hushmote_idf *idf, struct hushmote *client, const struct hushmote_config *config,
+                       struct hushmote_reporter *reporter, struct hushmote_topic *topics, uint8_t *kept);
+/* For a port of your own: the functions of its MQTT. */
 extern const struct hushmote_port hushmote_idf_mqtt;
 /* Wait up to ms for the broker, and hand in what came. The functions of hushmote_idf_mqtt and this one never wait for a
    connection to end or to begin; for the network they wait at most twice HUSHMOTE_IDF_TIMEOUT_MS. */

@@ -351,7 +351,6 @@ int main(int count, char **arguments) {
         .record_bytes = RECORD_BYTES,
         .unsent_max = HUSHMOTE_UNSENT_MAX,
     };
-    const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
     const char *command = count > 2 ? arguments[2] : "";
     long seconds = count > 3 ? strtol(arguments[3], NULL, 10) : 30;
     const char *wrong;
@@ -382,12 +381,7 @@ int main(int count, char **arguments) {
         return code == HUSHMOTE_OK ? 0 : fails(arguments[1], hushmote_text(code));
     }
     port.context = &posix;
-    port.delay_ms = times[0];
-    port.spread_ms = times[1];
-    port.backoff_ms = times[2];
-    port.backoff_max_ms = times[3];
-    port.timeout_ms = times[4];
-    port.settle_ms = times[5];
+    hushmote_port_set_times(&port);
     posix.reporter = &reporter;
     if (code == HUSHMOTE_OK)
         code = hushmote_reporter_begin(&reporter, &client, &port, topics, kept);

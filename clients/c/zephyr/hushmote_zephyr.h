@@ -10,8 +10,12 @@ extern "C" {
 
 struct nvs_fs;
 
+/* Mount an NVS on the whole storage_partition of the devicetree; 0, or an errno below 0: never answer that with an erase or
+   nvs_clear(), which forget what was spent. Needs CONFIG_FLASH_MAP and CONFIG_FLASH_PAGE_LAYOUT. */
+int hushmote_zephyr_mount(struct nvs_fs *fs);
+
 struct hushmote_zephyr { /* the context of config, and of port's kept experiments */
-    struct nvs_fs *fs;   /* mounted. Never answer a failure with nvs_clear(), which forgets what was spent */
+    struct nvs_fs *fs;   /* mounted */
     uint16_t first_id;   /* this id, the next, and one more for each name of the policy are the client's */
     const struct hushmote_policy *policy;
 };

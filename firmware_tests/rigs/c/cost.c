@@ -1,4 +1,5 @@
-/* What calls of the client cost on the emulated RP2040: marks of cycles around them, and the deepest stack, for measure_c.py.
+/* What calls of the client and its reporter cost on the emulated RP2040: marks of cycles around them, and the deepest stack,
+   for measure_c.py.
 
    costs.h has the experiments, NAMES (each in quotes) and PAYLOADS, and a signed one: SIGNED, FLEET and ANNOUNCE_KEY. */
 #include <stdio.h>
@@ -6,6 +7,7 @@
 
 #include "core.h"
 #include "costs.h"
+#include "hushmote_port.h"
 
 #define TURNS 20
 #define UNSENT 4
@@ -133,6 +135,126 @@ static void measure_reports(unsigned at, const uint8_t *device_key, uint32_t num
     }
 }
 
+/* --- The reporter, over MQTT and flash that take no stack worth mentioning ------------------------------------------ */
+
+#define TICK_MS 1000
+
+static struct hushmote_reporter reporter;
+static struct hushmote_topic topics[COUNT];
+static struct hushmote_port port;
+static struct {
+    uint8_t bytes[HUSHMOTE_KEPT_BYTES];
+    size_t used;
+} flash[COUNT];
+static uint8_t kept[HUSHMOTE_KEPT_BYTES];
+static uint32_t now_ms;
+static long last_id;
+
+static unsigned at_of(const char *name) {
+    unsigned at = 0;
+    while (strcmp(policy_names[at], name) != 0)
+        at++;
+    return at;
+}
+
+static long read_kept(void *context, const char *name, uint8_t *data, size_t bytes) {
+    unsigned at = at_of(name);
+    (void)context;
+    memcpy(data, flash[at].bytes, flash[at].used < bytes ? flash[at].used : bytes);
+    return (long)flash[at].used;
+}
+
+static int write_kept(void *context, const char *name, const uint8_t *data, size_t bytes) {
+    unsigned at = at_of(name);
+    (void)context;
+    memcpy(flash[at].bytes, data, bytes);
+    flash[at].used = bytes;
+    return 0;
+}
+
+static int connect_at_once(void *context, const char *topic, const uint8_t *will, size_t bytes) {
+    (void)context, (void)topic, (void)will, (void)bytes;
+    return 0;
+}
+
+static int subscribe(void *context, const char *topic) {
+    (void)context, (void)topic;
+    return 0;
+}
+
+static long publish(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain) {
+    (void)context, (void)topic, (void)payload, (void)bytes, (void)retain;
+    return ++last_id;
+}
+
+static void disconnect(void *context) {
+    (void)context;
+}
+
+static void begin_reporter(void) {
+    int code;
+    hushmote_port_set_times(&port);
+    port.delay_ms = port.spread_ms = 0;
+    paint();
+    code = hushmote_reporter_begin(&reporter, &client, &port, topics, kept);
+    tell("reporter-begin");
+    expect(code == HUSHMOTE_OK, "reporter-begin");
+}
+
+static void tick(void) {
+    paint();
+    hushmote_reporter_tick(&reporter, now_ms += TICK_MS);
+    tell("reporter-tick");
+}
+
+static void hand_in(const char *what, const char *name, const void *payload, size_t bytes) {
+    char topic[96];
+    int topic_bytes = snprintf(topic, sizeof topic, "hushmote/v1/" FLEET "/experiment/%s", name);
+    paint();
+    hushmote_reporter_message(&reporter, topic, (size_t)topic_bytes, payload, bytes);
+    tell(what);
+    expect(topics[at_of(name)].refused == HUSHMOTE_OK, name);
+}
+
+static void connect_reporter(void) {
+    tick();
+    paint();
+    hushmote_reporter_connected(&reporter);
+    tell("reporter-connected");
+}
+
+/* Every experiment as a message, a report of each, sent and acknowledged; then a start from what was kept. */
+static void measure_reporter(void) {
+    fresh(key, NULL);
+    begin_reporter();
+    connect_reporter();
+    for (unsigned at = 0; at < COUNT; at++) {
+        hand_in("reporter-message", policy_names[at], payloads[at], strlen(payloads[at]));
+        paint();
+        expect(hushmote_reporter_report(&reporter, policy_names[at], hushmote_none(), report) > 0, policy_names[at]);
+        tell("reporter-report");
+        tick();
+        paint();
+        hushmote_reporter_acknowledged(&reporter, last_id);
+        tell("reporter-acknowledged");
+    }
+    expect(reporter.sent == COUNT, "reporter-acknowledged");
+    begin_reporter();
+    connect_reporter();
+    hand_in("reporter-message", "rr", "", 0);
+    paint();
+    hushmote_reporter_close(&reporter);
+    tell("reporter-close");
+}
+
+static void measure_signed_message(void) {
+    memset(flash, 0, sizeof flash);
+    fresh(key, announce_key);
+    begin_reporter();
+    connect_reporter();
+    hand_in("reporter-message-signed", "rr", signed_payload, sizeof signed_payload);
+}
+
 int main(void) {
     uint8_t data[128], digest[32];
     struct hushmote_piece piece = {data, 64};
@@ -149,5 +271,13 @@ int main(void) {
     TIMED(2, code = hushmote_enroll(&client, signed_payload, sizeof signed_payload));
     tell("enroll-signed");
     expect(code == HUSHMOTE_OK, "the signed experiment");
+    port = (struct hushmote_port){.connect = connect_at_once,
+                                  .subscribe = subscribe,
+                                  .publish = publish,
+                                  .disconnect = disconnect,
+                                  .read_kept = read_kept,
+                                  .write_kept = write_kept};
+    measure_reporter();
+    measure_signed_message();
     return failed;
 }

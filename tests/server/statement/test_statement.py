@@ -151,6 +151,15 @@ class TestHowToStop:
     def test_policy_alone_leaves_it_to_the_maker(self, tmp_path: Path):
         assert "[For the maker: how" in self.stop("{}", tmp_path, ".json")[0]
 
+    @pytest.mark.parametrize(("light", "asks"), [("'LED'", True), ("None", False)])
+    def test_button_that_says_yes_to_a_question(self, tmp_path: Path, light: str, asks: bool):
+        path = tmp_path / "main.py"
+        path.write_text(f"BUTTON = 14\nLED = {light}\n")
+        each = dataclasses.replace(POLICY, ask="each")
+        sentences = words.consent(**vars(facts.consent_of(None, each, path)))
+        assert any("while its light asks" in sentence for sentence in sentences) == asks
+        assert sentences[-1].startswith("To stop it, hold its button for 3 seconds.")
+
     def test_tables_say_the_same(self, store: Store, tmp_path: Path):
         ask(store)
         made = json.dumps(statement(store, tmp_path))

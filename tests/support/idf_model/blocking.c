@@ -97,17 +97,14 @@ static int subscribe_slowly(void *context, const char *topic) {
 
 int main(int count, char **arguments) {
     const char *scene = count > 1 ? arguments[1] : "";
-    static const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
     unsigned heard = 0;
     (void)hushmote_provision(&config, false, HUSHMOTE_YES);
     (void)hushmote_begin(&client, &config);
     port = hushmote_idf_mqtt;
     port.context = &idf;
-    port.spread_ms = times[1];
-    port.backoff_ms = times[2];
+    hushmote_port_set_times(&port);
+    port.delay_ms = 0;
     port.backoff_max_ms = 10000;
-    port.timeout_ms = times[4];
-    port.settle_ms = times[5];
     idf.reporter = &reporter;
     if (strcmp(scene, "retained") == 0) {
         broker.retained = 1;

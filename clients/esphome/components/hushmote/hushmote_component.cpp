@@ -13,7 +13,6 @@
 namespace esphome::hushmote_client {
 
 static const char *const TAG = "hushmote";
-static const uint32_t HOLD_MS = 3000;
 
 #ifdef USE_HOST
 static const size_t SLOT_BYTES = sizeof(Slot::data);
@@ -195,12 +194,8 @@ void Hushmote::setup() {
     return MQTT.publish(&static_cast<Hushmote *>(self)->link_, topic, payload, bytes, retain);
   };
   port.disconnect = [](void *self) { MQTT.disconnect(&static_cast<Hushmote *>(self)->link_); };
-  const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
-  port.spread_ms = times[1];
-  port.backoff_ms = times[2];
-  port.backoff_max_ms = times[3];
-  port.timeout_ms = times[4];
-  port.settle_ms = times[5];
+  hushmote_port_set_times(&port);
+  port.delay_ms = this->delay_ms_;
   this->link_.reporter = &this->reporter_;
 
   if (!this->open_flash_()) {
@@ -265,23 +260,11 @@ void Hushmote::report_(Question &question) {
   }
 }
 
-/* Somebody holds the button: that turns a yes into a no, and anything else into a yes. A press begins only after the
-   button was seen released: one that reads "down" from power-up is stuck, or lacks `inverted: true`. */
+/* Somebody holds the button: that turns a yes into a no, and anything else into a yes. */
 void Hushmote::attend_() {
-  if (this->yes_button_ == nullptr || !this->yes_button_->has_state())
-    return;
-  if (!this->yes_button_->state) {
-    this->released_ = true;
-    this->pressed_ = false;
-  } else if (this->released_) {
-    this->released_ = false;
-    this->pressed_ = true;
-    this->pressed_ms_ = millis();
-  }
-  if (this->pressed_ && millis() - this->pressed_ms_ >= HOLD_MS) {
-    this->pressed_ = false; /* once for each press */
+  if (this->yes_button_ != nullptr && this->yes_button_->has_state() &&
+      hushmote_held(&this->button_, this->yes_button_->state, millis()))
     this->say(hushmote_consent(&this->client_) != HUSHMOTE_YES, true);
-  }
 }
 
 void Hushmote::say(bool yes, bool at_board) {

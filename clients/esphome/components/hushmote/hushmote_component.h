@@ -15,6 +15,7 @@
 #include "esphome/components/text_sensor/text_sensor.h"
 #include "esphome/core/component.h"
 #include "esphome/core/preferences.h"
+#include "hushmote_button.h"
 #include "hushmote_port.h"
 
 extern "C" {
@@ -82,7 +83,7 @@ class Hushmote : public Component {
   void set_keys(std::vector<uint8_t> key, std::vector<uint8_t> announce_key);
   void set_broker(const char *hosts, uint16_t port, const char *user, const char *password);
   void set_tls(const char *ca, const char *certificate, const char *key);
-  void set_delay(uint32_t ms) { this->port_.delay_ms = ms; }
+  void set_delay(uint32_t ms) { this->delay_ms_ = ms; }
   void add_experiment(const char *name, uint32_t interval_ms) { this->questions_.push_back({name, interval_ms, {}, nullptr}); }
   void add_reading(sensor::Sensor *number) { this->questions_.back().readings.push_back({number, nullptr, nullptr}); }
   void add_reading(binary_sensor::BinarySensor *flag) { this->questions_.back().readings.push_back({nullptr, flag, nullptr}); }
@@ -134,9 +135,10 @@ class Hushmote : public Component {
   TakesPart *takes_part_{nullptr};
   binary_sensor::BinarySensor *yes_button_{nullptr};
   text_sensor::TextSensor *last_report_{nullptr};
-  uint32_t pressed_ms_{0};
+  ::hushmote_button button_{};
+  uint32_t delay_ms_{0};
   int shown_locked_{0};
-  bool released_{false}, pressed_{false}, consent_given_{false};
+  bool consent_given_{false};
 };
 
 }  // namespace esphome::hushmote_client

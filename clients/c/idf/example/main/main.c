@@ -1,27 +1,27 @@
 /* A thermometer that takes part in the experiment room_temp. device.h: `hushmote provision device NAME --for c`.
 
-   Hold the board's button for 3 s: the first time that makes the ledger, then it says yes, then no, and so on. */
+   Hold the board's button for 3 s to say yes, again for no. The first time make the ledger: flash a build of its own with
+   `idf.py -B build_ledger -DHUSHMOTE_MAKE_LEDGER=1 flash`, hold the button, then flash the usual one. */
+#include <stdio.h>
+
 #include "device.h"
 #include "driver/gpio.h"
 #include "esp_event.h"
 #include "esp_netif.h"
 #include "esp_timer.h"
-#include "freertos/FreeRTOS.h"
-#include "freertos/task.h"
+#include "hushmote_button.h"
 #include "hushmote_float.h"
 #include "hushmote_idf.h"
 #include "nvs_flash.h"
 #include "protocol_examples_common.h"
 
 #define BUTTON GPIO_NUM_0
-#define HOLD_MS 3000
 #define INTERVAL_MS 600000
 
 HUSHMOTE_POLICY(policy, 8000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp");
 
 static const uint8_t key[32] = HUSHMOTE_KEY, announce_key[64] = HUSHMOTE_ANNOUNCE_KEY;
-static struct hushmote_idf idf = {.broker = {.hosts = HUSHMOTE_BROKER, .port = HUSHMOTE_BROKER_PORT},
-                                  .device_id = HUSHMOTE_DEVICE_ID};
+static struct hushmote_idf idf = {.broker = {.hosts = HUSHMOTE_BROKER, .port = HUSHMOTE_BROKER_PORT}};
 static struct hushmote_experiment experiments[1];
 static struct hushmote_topic topics[1];
 static uint8_t records[2 * HUSHMOTE_RECORD_BYTES(1, 8)], kept[HUSHMOTE_KEPT_BYTES];
@@ -33,48 +33,33 @@ static const struct hushmote_config config = {
 };
 static struct hushmote client;
 static struct hushmote_reporter reporter;
-static struct hushmote_port port;
 
 static float temperature(void) { return 21.4f; } /* of your sensor; NAN where it failed */
 
-static void begin(void) {
-    static const uint32_t times[] = {HUSHMOTE_PORT_TIMES};
-    port = hushmote_idf_mqtt;
-    port.context = &idf;
-    port.read_kept = hushmote_idf_read_kept, port.write_kept = hushmote_idf_write_kept;
-    port.delay_ms = times[0], port.spread_ms = times[1], port.backoff_ms = times[2];
-    port.backoff_max_ms = times[3], port.timeout_ms = times[4], port.settle_ms = times[5];
-    idf.reporter = &reporter;
-    ESP_ERROR_CHECK(hushmote_begin(&client, &config));
-    ESP_ERROR_CHECK(hushmote_reporter_begin(&reporter, &client, &port, topics, kept));
-}
-
 static void on_hold(void) {
-    if (hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED) == HUSHMOTE_OK)
-        begin();
+    if (HUSHMOTE_MAKE_LEDGER && hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED) == HUSHMOTE_OK)
+        ESP_ERROR_CHECK(hushmote_idf_begin(&idf, &client, &config, &reporter, topics, kept));
     else
-        (void)hushmote_set_consent(&client, hushmote_consent(&client) != HUSHMOTE_YES);
+        puts(hushmote_text(hushmote_set_consent(&client, hushmote_consent(&client) != HUSHMOTE_YES)));
 }
 
 void app_main(void) {
+    struct hushmote_button button = {0};
     uint8_t report[HUSHMOTE_REPORT_BYTES];
-    uint32_t since = 0, pressed = 0, now;
-    bool was_held = true; /* it counts after it was seen released */
     ESP_ERROR_CHECK(nvs_flash_init()); /* of the Wi-Fi; the ledger is in a partition of its own */
     ESP_ERROR_CHECK(esp_netif_init());
     ESP_ERROR_CHECK(esp_event_loop_create_default());
-    ESP_ERROR_CHECK(example_connect()); /* before begin(): the generator is random while the radio is on */
-    ESP_ERROR_CHECK(hushmote_idf_open(&idf));
+    ESP_ERROR_CHECK(example_connect()); /* first: the generator is random while the radio is on */
     ESP_ERROR_CHECK(gpio_set_pull_mode(BUTTON, GPIO_PULLUP_ONLY));
-    begin();
-    for (;;) {
-        hushmote_idf_wait(&idf, 100);
+    ESP_ERROR_CHECK(hushmote_idf_open(&idf));
+    ESP_ERROR_CHECK(hushmote_idf_begin(&idf, &client, &config, &reporter, topics, kept));
+    if (client.locked == HUSHMOTE_NO_LEDGER)
+        puts("no ledger: build with HUSHMOTE_MAKE_LEDGER=1 and hold the button once; a used board needs a new device id");
+    for (uint32_t since = 0, now;; hushmote_idf_wait(&idf, 100)) {
         now = (uint32_t)(esp_timer_get_time() / 1000);
         hushmote_reporter_tick(&reporter, now);
-        if (gpio_get_level(BUTTON) != 0)
-            pressed = now, was_held = false;
-        else if (!was_held && now - pressed >= HOLD_MS)
-            was_held = true, on_hold();
+        if (hushmote_held(&button, gpio_get_level(BUTTON) == 0, now))
+            on_hold();
         if (now - since >= INTERVAL_MS) { /* every 10 minutes, whatever the reading */
             since += INTERVAL_MS;
             (void)hushmote_reporter_report(&reporter, "room_temp", hushmote_float(temperature()), report);

@@ -1,20 +1,18 @@
 /* A thermometer that takes part in the experiment room_temp, without a network of its own: it prints each report in
    hexadecimal digits. Publish those at QoS 1, or put hushmote_port.h over your MQTT.
 
-   Hold the first button for 3 s: the first time that makes the ledger, then it says yes, then no, and so on. The ledger
-   is in storage_partition. Where NVS does not mount, never erase it: that forgets what was spent. */
+   Hold the first button for 3 s to say yes, again for no. The first time make the ledger: flash a build of its own with
+   `west build -d build_ledger -b BOARD . -- -DHUSHMOTE_MAKE_LEDGER=1`, hold the button, then flash the usual one. */
 #include <string.h>
-#include <zephyr/drivers/flash.h>
 #include <zephyr/drivers/gpio.h>
 #include <zephyr/fs/nvs.h>
 #include <zephyr/kernel.h>
-#include <zephyr/storage/flash_map.h>
 #include <zephyr/sys/printk.h>
 
+#include "hushmote_button.h"
 #include "hushmote_float.h"
 #include "hushmote_zephyr.h"
 
-#define HOLD_MS 3000
 #define INTERVAL_MS 600000
 
 HUSHMOTE_POLICY(policy, 8000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp");
@@ -22,7 +20,7 @@ HUSHMOTE_POLICY(policy, 8000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp");
 static const char experiment[] = /* as `hushmote experiment` published it */
     "{\"v\":1,\"name\":\"room_temp\",\"type\":\"number\",\"low\":16000,\"high\":28000,\"bins\":6,\"mechanism\":\"grr\","
     "\"epsilon\":1000000,\"every\":1,\"budget\":{\"rule\":\"sum\",\"cap\":8000000},\"window\":\"day\"}";
-static const struct gpio_dt_spec button = GPIO_DT_SPEC_GET(DT_ALIAS(sw0), gpios);
+static const struct gpio_dt_spec pin = GPIO_DT_SPEC_GET(DT_ALIAS(sw0), gpios);
 static struct nvs_fs fs;
 static struct hushmote_zephyr zephyr = {.fs = &fs, .first_id = 1, .policy = &policy};
 static struct hushmote_experiment experiments[1];
@@ -36,42 +34,30 @@ static struct hushmote client;
 
 static float temperature(void) { return 21.4f; } /* of your sensor; NAN where it failed */
 
-static int mount(void) {
-    struct flash_pages_info page;
-    fs.flash_device = FIXED_PARTITION_DEVICE(storage_partition);
-    fs.offset = FIXED_PARTITION_OFFSET(storage_partition);
-    if (!device_is_ready(fs.flash_device) || flash_get_page_info_by_offs(fs.flash_device, fs.offset, &page) != 0)
-        return -1;
-    fs.sector_size = (uint16_t)page.size;
-    fs.sector_count = (uint16_t)(FIXED_PARTITION_SIZE(storage_partition) / page.size);
-    return nvs_mount(&fs);
-}
-
 static void begin(void) {
     printk("%s\n", hushmote_text(hushmote_begin(&client, &config)));
     printk("%s\n", hushmote_text(hushmote_enroll(&client, (const uint8_t *)experiment, strlen(experiment))));
 }
 
 static void on_hold(void) {
-    if (hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED) == HUSHMOTE_OK)
+    if (HUSHMOTE_MAKE_LEDGER && hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED) == HUSHMOTE_OK)
         begin();
     else
-        (void)hushmote_set_consent(&client, hushmote_consent(&client) != HUSHMOTE_YES);
+        printk("%s\n", hushmote_text(hushmote_set_consent(&client, hushmote_consent(&client) != HUSHMOTE_YES)));
 }
 
 int main(void) {
+    struct hushmote_button button = {0};
     uint8_t report[HUSHMOTE_REPORT_BYTES];
-    uint32_t since = 0, pressed = 0, now;
-    bool was_held = true; /* it counts after it was seen released */
-    if (mount() != 0 || gpio_pin_configure_dt(&button, GPIO_INPUT) != 0)
+    if (hushmote_zephyr_mount(&fs) != 0 || gpio_pin_configure_dt(&pin, GPIO_INPUT) != 0)
         return -1;
     begin();
-    for (;; k_msleep(100)) {
+    if (client.locked == HUSHMOTE_NO_LEDGER)
+        printk("no ledger: build with HUSHMOTE_MAKE_LEDGER=1 and hold the button once; a used board needs a new id\n");
+    for (uint32_t since = 0, now;; k_msleep(100)) {
         now = k_uptime_get_32();
-        if (gpio_pin_get_dt(&button) <= 0)
-            pressed = now, was_held = false;
-        else if (!was_held && now - pressed >= HOLD_MS)
-            was_held = true, on_hold();
+        if (hushmote_held(&button, gpio_pin_get_dt(&pin) > 0, now))
+            on_hold();
         if (now - since < INTERVAL_MS) /* every 10 minutes, whatever the reading */
             continue;
         since += INTERVAL_MS;

@@ -1,0 +1,134 @@
+"""The samples of the C client's ports, over models in virtual time, and the button that they share."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from c_core import CORE, compiled, needs_gcc
+from power_cuts import CORE_FILES, SUPPORT
+
+pytestmark = needs_gcc
+DEVICE = """
+#define HUSHMOTE_FLEET "home"
+#define HUSHMOTE_DEVICE_ID "k3f9x1"
+#define HUSHMOTE_KEY {0}
+#define HUSHMOTE_ANNOUNCE_KEY {0}
+#define HUSHMOTE_BROKER "broker"
+#define HUSHMOTE_BROKER_PORT 1883
+"""
+HOUR_S = 3600
+FIRST, SECOND, THIRD = (10, 14), (20, 24), (1000, 1004)  # when the button is down, in seconds
+
+
+class Sample:
+    """A port's sample as a program; makes: HUSHMOTE_MAKE_LEDGER."""
+
+    def __init__(self, folder: Path, port: str, makes: bool | None) -> None:
+        model = SUPPORT / f"{port}_model"
+        (folder / "device.h").write_text(DEVICE)
+        names = {"idf": ("nvs", "freertos", "esp_mqtt", "sample"), "zephyr": ("nvs", "sample")}[port]
+        sources = [*CORE_FILES, *(model / f"{name}.c" for name in names), *sorted((CORE / port).rglob("*.c"))]
+        headers = [f"-I{path}" for path in (model, model / "freertos", CORE / port, folder)]
+        flags = ["-std=gnu17", "-Wno-pedantic", "-Wno-strict-prototypes", "-Dmain=sample_main"]
+        flags += [] if makes is None else [f"-DHUSHMOTE_MAKE_LEDGER={int(makes)}"]
+        if port == "idf":
+            flags.remove("-Dmain=sample_main")
+        self._program = compiled(folder / "sample", sources, *flags, *headers)
+
+    def run(self, *presses: tuple[int, int]) -> str:
+        """Return what it prints in an hour."""
+        times = [str(second) for press in presses for second in press]
+        command = [self._program, str(HOUR_S), *times]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def takes_part(printed: str) -> bool:
+    """Return whether a report was printed, or a connection made."""
+    return bool(re.search(r"^[0-9a-f]{20,}$|^connections: [1-9]", printed, re.MULTILINE))
+
+
+@pytest.mark.parametrize("port", ["idf", "zephyr"])
+class TestSamples:
+    def test_makes_no_ledger_by_default(self, tmp_path: Path, port: str):
+        for makes in (None, False):
+            printed = Sample(tmp_path, port, makes).run(FIRST, SECOND, THIRD)
+            assert printed.count("no ledger: build with HUSHMOTE_MAKE_LEDGER=1") == 1
+            assert printed.count("locked: no ledger; provision this board\n") >= 3
+            assert not takes_part(printed)
+
+    def test_makes_the_ledger_and_asks_for_a_yes(self, tmp_path: Path, port: str):
+        sample = Sample(tmp_path, port, makes=True)
+        for presses, takes in (((), False), ((FIRST,), False), ((FIRST, SECOND), True)):
+            assert takes_part(sample.run(*presses)) == takes
+
+    def test_no_ends_it(self, tmp_path: Path, port: str):
+        printed = Sample(tmp_path, port, makes=True).run(FIRST, SECOND, THIRD)
+        if port == "idf":
+            assert printed.endswith("connections: 1, goodbyes: 1\n")
+        else:
+            assert len(re.findall(r"^[0-9a-f]{20,}$", printed, re.MULTILINE)) == 1  # of five
+
+    def test_stuck_button_does_nothing(self, tmp_path: Path, port: str):
+        printed = Sample(tmp_path, port, makes=True).run((0, HOUR_S))
+        assert not takes_part(printed)
+        assert "no ledger: build with" in printed
+
+
+class Button(ctypes.Structure):
+    _fields_ = (
+        ("is_armed", ctypes.c_bool),
+        ("is_down", ctypes.c_bool),
+        ("pressed_ms", ctypes.c_uint32),
+        ("seen_ms", ctypes.c_uint32),
+    )
+
+
+@pytest.fixture(scope="module")
+def button(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("button")
+    (folder / "held.c").write_text(
+        '#include "hushmote_button.h"\n'
+        "bool held(struct hushmote_button *button, bool is_down, uint32_t now_ms);\n"
+        "bool held(struct hushmote_button *button, bool is_down, uint32_t now_ms) {\n"
+        "    return hushmote_held(button, is_down, now_ms);\n}\n"
+    )
+    library = ctypes.CDLL(str(compiled(folder / "held.so", [folder / "held.c"], "-shared", "-fPIC")))
+    library.held.restype = ctypes.c_bool
+    return library
+
+
+class TestButton:
+    def counts(
+        self, library: ctypes.CDLL, looks: Iterable[int], step_ms: int = 100, start_ms: int = 0
+    ) -> list[int]:
+        """Return the looks at which a press counts, one each step_ms: 1 is down, 0 is up."""
+        state = Button()
+        return [
+            at
+            for at, down in enumerate(looks)
+            if library.held(ctypes.byref(state), bool(down), ctypes.c_uint32(start_ms + step_ms * at))
+        ]
+
+    def test_counts_once_per_press(self, button: ctypes.CDLL):
+        assert self.counts(button, [0, *[1] * 100, 0, *[1] * 40]) == [31, 132]
+
+    def test_stuck_from_power_up_never_counts(self, button: ctypes.CDLL):
+        assert self.counts(button, [1] * 1000) == []
+        assert self.counts(button, [*[1] * 1000, 0, *[1] * 40]) == [1031]
+
+    def test_bounce_begins_anew(self, button: ctypes.CDLL):
+        assert self.counts(button, [0, *[1] * 29, 0, *[1] * 31]) == [61]
+        assert self.counts(button, [0, *[1, 0] * 200]) == []
+
+    def test_two_touches_without_a_look_between_are_not_one(self, button: ctypes.CDLL):
+        """As where the loop waits 4.8 s for a network."""
+        assert self.counts(button, [0, 1, 1, 1], step_ms=4800) == []
+        assert self.counts(button, [0, 1, 1, 1, 1], step_ms=1000) == [4]
+
+    def test_counter_may_wrap(self, button: ctypes.CDLL):
+        assert self.counts(button, [0, *[1] * 40], start_ms=0xFFFFFFFF - 1500) == [31]

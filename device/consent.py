@@ -140,7 +140,11 @@ def _canonical(value):
         return "{" + ",".join(pairs) + "}"
     if isinstance(value, list):
         return "[" + ",".join([_canonical(x) for x in value]) + "]"
-    return '"%s"' % value if isinstance(value, str) else "%d" % value
+    if isinstance(value, str):
+        return '"%s"' % value
+    if type(value) is not int:
+        raise TypeError
+    return "%d" % value
 
 
 def question(fields):
@@ -171,7 +175,12 @@ def _question(payload):
 
 
 def load(kept, names):
-    """Read the last yes to each name."""
+    """Read the last yes to each name; a board that says no has none."""
+    kept._client._on_no = lambda: forget_all(kept)
+    if kept._client.consent is False:
+        forget_all(kept)
+    if kept._folder is None:
+        return
     for name in names:
         try:
             with open(kept._folder + "/" + name + _FILE, "rb") as f:
@@ -199,7 +208,13 @@ def agree(kept, name, payload):
 
 
 def taken(kept, name, payload):
-    """Let nothing wait any more, as an experiment is in force; keep the yes to a payload, None for no yes."""
+    """Let nothing wait any more, as an experiment is in force; keep the yes to a payload, None for no yes.
+
+    Raises ldp_client.ExperimentRefused if somebody said no to everything meanwhile.
+    """
+    if kept._client._no is not kept._no:
+        kept._client._experiments.pop(name, None)
+        raise ldp_client.ExperimentRefused("somebody said no meanwhile")
     if kept.asking.pop(name, None):
         kept._refused.pop(name, None)  # the same bytes may be asked about again
     if payload is None:
@@ -223,3 +238,11 @@ def forget(kept, name):
     kept._agreed.pop(name, None)
     if kept._folder is not None:
         kept._remove(name + _FILE)
+
+
+def forget_all(kept):
+    """Forget every yes: somebody said no to everything. Each question is asked again as the broker repeats it."""
+    for held in (kept._client._experiments, kept.known, kept._last, kept._refused):
+        held.clear()
+    for name in kept._client._policy["experiments"]:
+        forget(kept, name)

@@ -200,7 +200,8 @@ def ask(kept, name, payload):
 
 
 def agree(kept, name, payload):
-    """Take the question that waits."""
+    """Take the question that waits; after a no to everything somebody says yes to that first."""
+    ldp_client.check(kept._client.consent is not False, "somebody said no to everything")
     same = payload is None or kept.asking.get(name) == payload
     ldp_client.check(same, "another question waits now")
     kept._refused.pop(name, None)
@@ -241,7 +242,7 @@ def forget(kept, name):
 
 
 def forget_all(kept):
-    """Forget every yes: somebody said no to everything. Each question is asked again as the broker repeats it."""
+    """Forget every yes, as somebody said no to everything: what the broker repeats is asked about again."""
     for held in (kept._client._experiments, kept.known, kept._last, kept._refused):
         held.clear()
     for name in kept._client._policy["experiments"]:

@@ -142,7 +142,7 @@ void hushmote_reporter_acknowledged(struct hushmote_reporter *reporter, long id)
 /* Somebody at the board says yes to the question that waits. payload: what he saw, which must wait still; NULL for whatever
    waits. 0, or why the experiment is refused; HUSHMOTE_REFUSED_UNASKED: nothing waits, or another question, or the board's
    consent is no. A yes applies to what is asked, up to its epsilon; it is kept in flash, if the port keeps experiments, until
-   the question is withdrawn or somebody says no to everything. Call hushmote_reporter_tick() before the power may go. */
+   the question is withdrawn or somebody says no to everything: the next hushmote_reporter_tick() takes it out of flash. */
 int hushmote_agree(struct hushmote_reporter *reporter, const char *name, const uint8_t *payload, size_t bytes);
 
 /* Say "offline" and disconnect, as before a sleep; a tick connects again. */

@@ -458,7 +458,11 @@ class TestAskingEach:
 
     def test_no_that_could_not_be_written_forgets_as_well(self):
         board = self.agreed()
-        write, board.storage.write = board.storage.write, lambda *_: 1
+
+        def fail(slot: int, data: bytes) -> None:
+            raise OSError(28)
+
+        write, board.storage.write = board.storage.write, fail
         with pytest.raises(Refused):
             board.board.consent = False
         board.storage.write = write

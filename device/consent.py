@@ -183,7 +183,11 @@ def _canonical(value):
         return "{" + ",".join(pairs) + "}"
     if isinstance(value, list):
         return "[" + ",".join([_canonical(x) for x in value]) + "]"
-    return '"%s"' % value if isinstance(value, str) else "%d" % value
+    if isinstance(value, str):
+        return '"%s"' % value
+    if type(value) is not int:
+        raise TypeError
+    return "%d" % value
 
 
 def question(fields):
@@ -214,7 +218,12 @@ def _question(payload):
 
 
 def load(kept, names):
-    """Read the last yes to each name, and the question that waits."""
+    """Read the last yes to each name, and the question that waits; a board that says no has no yes."""
+    kept._client._on_no = lambda: forget_all(kept)
+    if kept._client.consent is False:
+        forget_all(kept)
+    if kept._folder is None:
+        return
     for name in names:
         for held, file in ((kept._agreed, name + _YES_FILE), (kept.asking, name + _ASKING_FILE)):
             try:
@@ -257,7 +266,8 @@ def ask(kept, name, payload):
 
 
 def agree(kept, name, payload):
-    """Take the question that waits."""
+    """Take the question that waits; after a no to everything somebody says yes to that first."""
+    ldp_client.check(kept._client.consent is not False, "somebody said no to everything")
     same = payload is None or kept.asking.get(name) == payload
     ldp_client.check(same, "another question waits now")
     kept._refused.pop(name, None)
@@ -266,7 +276,13 @@ def agree(kept, name, payload):
 
 
 def taken(kept, name, payload):
-    """Let nothing wait any more, as an experiment is in force; keep the yes to a payload, None for no yes."""
+    """Let nothing wait any more, as an experiment is in force; keep the yes to a payload, None for no yes.
+
+    Raises ldp_client.ExperimentRefused if somebody said no to everything meanwhile.
+    """
+    if kept._client._no is not kept._no:
+        kept._client._experiments.pop(name, None)
+        raise ldp_client.ExperimentRefused("somebody said no meanwhile")
     if kept.asking.pop(name, None):
         kept._refused.pop(name, None)  # the same bytes may be asked about again
         _remove(kept, name + _ASKING_FILE)
@@ -281,3 +297,11 @@ def forget(kept, name):
     kept._agreed.pop(name, None)
     for file in (_YES_FILE, _ASKING_FILE):
         _remove(kept, name + file)
+
+
+def forget_all(kept):
+    """Forget every yes, as somebody said no to everything: what the broker repeats is asked about again."""
+    for held in (kept._client._experiments, kept.known, kept._last, kept._refused):
+        held.clear()
+    for name in kept._client._policy["experiments"]:
+        forget(kept, name)

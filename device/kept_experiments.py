@@ -15,8 +15,8 @@ damaged file; the broker's next message makes a new one.
 With "ask": "each" in the policy a yes applies to one question. The name's file with ".yes" appended holds it:
     8 first bytes of the question's SHA-256   4 epsilon   4 CRC-32
 question() in consent.py makes the first two of an experiment's JSON. A new yes is needed if the question
-changes or epsilon is above that of the yes, and after a withdrawal or damage to the file. With ".ask"
-appended, the file holds the payload that waits for a yes, and its CRC-32.
+changes or epsilon is above that of the yes, after a withdrawal, after a no to everything, and after damage to
+the file. With ".ask" appended, the file holds the payload that waits for a yes, and its CRC-32.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
@@ -91,15 +91,16 @@ class KeptExperiments:
         self._each = client._policy.get("ask") == "each"
         self._agreed = {}  # name -> consent.question() of the last yes
         self.asking = {}  # name -> payload that waits for a yes of its own
+        self._no = None  # the client's last no as a message was taken
+        names = client._policy["experiments"]
+        if self._each:
+            ldp_client._beside("consent").load(self, names)
         if folder is None:
             return
         try:
             files = os.listdir(folder)
         except OSError:  # there is none yet
             return
-        names = client.status()["experiments"]
-        if self._each:
-            ldp_client._beside("consent").load(self, names)
         for name in files:
             if name in names:
                 self._load(name)
@@ -112,6 +113,7 @@ class KeptExperiments:
         agreed: somebody has said yes to this very question. Raises ldp_client.ExperimentRefused with the
         reason; the version before it then stays in force.
         """
+        self._no = self._client._no
         digest = hashlib.sha256(payload).digest()
         if self._last.get(name) == digest:
             self._client._refusals.pop(name, None)  # of another version, meanwhile

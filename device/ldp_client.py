@@ -781,6 +781,7 @@ class Client:
         self.serials = {}
         self._error = None
         self._no = self._written = None  # the last no since the start, each its own object; the last in flash
+        self._on_no = None  # called as a no is written, or a yes after one that could not be
         self._lock = allocate_lock()  # held during a call
         self._ledger = _Ledger(storage)
         seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + unique_id()
@@ -977,6 +978,8 @@ class Client:
 
     def _answer(self, value, no):
         """Write an answer that is newer than this no, or is this no."""
+        if self._on_no and no is not self._written:
+            self._on_no()
         new = self._ledger.state.copy()
         new.consent = value
         if not value:

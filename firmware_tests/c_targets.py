@@ -12,7 +12,7 @@ from rigs import debian
 from rigs.pico import build as pico_build
 
 CORE = runtimes.ROOT / "clients" / "c"
-NOT_CORE = ("check.c", "fuzz.c", "reporter.c")
+NOT_CORE = ("check.c", "fuzz.c", "reporter.c", "asking.c", "question.c")
 RIG = Path(__file__).resolve().parent / "rigs" / "c"
 PICO = runtimes.RIG / "pico"
 STRICT = (

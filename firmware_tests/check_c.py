@@ -25,7 +25,8 @@ _VERDICT = re.compile(r"^hushmote: (\d+) vectors, 0 wrong\s*$", re.MULTILINE)
 
 def checked(target: c_targets.Target, folder: Path) -> str | None:
     """What went wrong with the vectors in vectors.h of a folder; None where all were right."""
-    sources = [*c_targets.core(without=("drbg.c",)), c_targets.CORE / "check.c"]  # which includes drbg.c
+    sources = c_targets.core(without=("drbg.c",))  # which check.c includes
+    sources += [c_targets.CORE / "check.c", c_targets.CORE / "question.c"]
     try:
         flags = ("-DHUSHMOTE_ROOM_BYTES=1024", f"-I{folder}")
         program = target.build(folder / f"check{c_targets.TARGETS.index(target)}", sources, *flags)

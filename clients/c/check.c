@@ -59,6 +59,7 @@ struct ledgers_row {
     uint32_t reports[2];
     struct span unsent;
 };
+struct questions_row { struct span payload, question; };
 struct settings_row { struct span device, fleet, announce_key; };
 
 #include "vectors.h"
@@ -427,6 +428,17 @@ static void check_settings(void) {
     }
 }
 
+static void check_questions(void) {
+    for (size_t i = 0; i < ROWS(questions); i++) {
+        const struct questions_row *want = questions + i;
+        uint8_t question[HM_QUESTION_BYTES];
+        int code = hm_question(&config, bytes_of(want->payload), want->payload.count, question);
+        check(code == HUSHMOTE_OK ? bytes_of(want->question) != NULL && same(want->question, question, sizeof question)
+                                  : code == HUSHMOTE_REFUSED && bytes_of(want->question) == NULL,
+              "questions", i);
+    }
+}
+
 int main(void) {
     begin("d", nothing, nothing, nothing);
     check_thresholds();
@@ -440,6 +452,7 @@ int main(void) {
     check_withdrawals();
     check_ledgers();
     check_settings();
+    check_questions();
     printf("hushmote: %u vectors, %u wrong\n", cases, failures);
     return failures > 0;
 }

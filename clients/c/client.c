@@ -28,9 +28,16 @@ static bool enter(struct hushmote *client) {
     return true;
 }
 
+static bool asks_each(const struct hushmote_config *config) {
+    return (config->policy->consent & HUSHMOTE_ASK_EACH) != 0;
+}
+
 /* Write an answer that is newer than so many noes, or is the last of them. */
 static int answer(struct hushmote *client, enum hushmote_consent consent, uint32_t noes) {
+    const struct hushmote_config *config = client->config;
     int code = hm_prepare(client, consent);
+    for (unsigned i = 0; noes != client->answered && asks_each(config) && i < config->policy->name_count; i++)
+        config->experiments[i].enrolled = 0;
     if (consent == HUSHMOTE_NO)
         client->next_bytes_used = hm_unsent_at(client);
     code = hm_commit(client, code);
@@ -284,12 +291,18 @@ int hm_enroll(struct hushmote *client, const char *name, const uint8_t *payload,
     return enter(client) ? leave(client, enroll(client, name, payload, bytes, kept)) : HUSHMOTE_BUSY;
 }
 
+static int enroll_unasked(struct hushmote *client, const uint8_t *payload, size_t bytes, bool kept) {
+    if (client->config != NULL && asks_each(client->config))
+        return HUSHMOTE_REFUSED_UNASKED;
+    return hm_enroll(client, NULL, payload, bytes, kept);
+}
+
 int hushmote_enroll(struct hushmote *client, const uint8_t *payload, size_t bytes) {
-    return hm_enroll(client, NULL, payload, bytes, false);
+    return enroll_unasked(client, payload, bytes, false);
 }
 
 int hushmote_enroll_kept(struct hushmote *client, const uint8_t *payload, size_t bytes) {
-    return hm_enroll(client, NULL, payload, bytes, true);
+    return enroll_unasked(client, payload, bytes, true);
 }
 
 static int withdraw(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes) {

@@ -149,6 +149,8 @@ struct hm_entry { /* of an experiment */
 };
 
 uint32_t hm_crc32(uint32_t crc, const void *data, size_t bytes);
+/* CRC-32 of bytes that are kept under a name, and of whose they are; in a fleet. */
+uint32_t hm_seal(const struct hushmote_config *config, const char *name, const void *data, size_t bytes);
 void hm_open(struct hushmote *client);
 void hm_renew(struct hushmote *client);
 enum hushmote_consent hm_consent(const struct hushmote *client);
@@ -167,6 +169,16 @@ int hm_commit(struct hushmote *client, int code);
 
 /* client.c: hushmote_enroll() of a message on the topic of `name`, which must be the experiment's; NULL: on an unknown one. */
 int hm_enroll(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes, bool kept);
+
+/* reporter.c: a message on an experiment's topic: an experiment, or what withdraws it, which has no JSON. agreed: somebody
+   has said yes to this very payload. 0, or why it is refused. */
+struct hushmote_reporter;
+int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, bool agreed);
+
+/* question.c: what a yes to an experiment applies to, 8 bytes of the digest of what it asks and 4 of epsilon; the JSON is
+   not what hm_json_check() found good yet. 0, or HUSHMOTE_REFUSED. */
+#define HM_QUESTION_BYTES 12
+int hm_question(const struct hushmote_config *config, const uint8_t *json, size_t bytes, uint8_t question[HM_QUESTION_BYTES]);
 
 /* settings.c: 0, or HUSHMOTE_BAD_SETTINGS. A name is 1 to 32 of a-z, 0-9, - and, but for a device's, _. Which of the policy's
    names a text is; the number of names where it is none of them. */

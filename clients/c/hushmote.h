@@ -66,27 +66,30 @@ extern "C" {
 
 /* --- The policy: what this firmware allows, whatever a server asks ------------------------------------------- */
 
+/* Of consent: a yes may come over the network, too; each question wants a yes of its own, which hushmote_port.h takes. */
+enum { HUSHMOTE_FROM_NETWORK = 1, HUSHMOTE_ASK_EACH = 2 };
 enum { HUSHMOTE_UNLIMITED = 1, HUSHMOTE_SUM = 2, HUSHMOTE_SQUARES = 4, HUSHMOTE_COUNT = 8 }; /* budget rules */
 
 struct hushmote_policy {
     uint64_t sum, squares;    /* reports go on while the life's sum of epsilon <= sum, or that of epsilon^2 <= squares */
     uint32_t epsilon;         /* the most one report may cost */
     uint8_t rules;            /* budget rules that may be asked for, ORed */
-    bool consent_from_network; /* whether a yes may come over the network, too */
+    uint8_t consent;          /* HUSHMOTE_FROM_NETWORK, HUSHMOTE_ASK_EACH, ORed; 0: one yes to all, at the board alone */
     uint8_t name_count;
     const char *const *names; /* experiments that may be asked for */
 };
 
 /* A const policy; what can be wrong with it is an error of compilation. Names are 1 to 32 of a-z, 0-9, _ and -. */
-#define HUSHMOTE_POLICY(id, sum, squares, epsilon, rules, consent_from_network, ...)                                   \
+#define HUSHMOTE_POLICY(id, sum, squares, epsilon, rules, consent, ...)                                                \
     static const char *const id##_names[] = {__VA_ARGS__};                                                             \
     typedef char id##_is_wrong[(epsilon) >= HUSHMOTE_EPSILON_MIN && (epsilon) <= HUSHMOTE_EPSILON_MAX &&               \
-                                       (rules) > 0 && (rules) < 16 && sizeof id##_names / sizeof *id##_names <= 64 &&  \
+                                       (rules) > 0 && (rules) < 16 && (consent) < 4 &&                                 \
+                                       sizeof id##_names / sizeof *id##_names <= 64 &&                                 \
                                        ((sum) >= (epsilon) || (squares) >= (uint64_t)(epsilon) * (epsilon))            \
                                    ? 1                                                                                 \
                                    : -1];                                                                              \
     static const struct hushmote_policy id = {                                                                         \
-        (sum), (squares), (epsilon), (rules), (consent_from_network), sizeof id##_names / sizeof *id##_names, id##_names}
+        (sum), (squares), (epsilon), (rules), (consent), sizeof id##_names / sizeof *id##_names, id##_names}
 
 /* --- What can come back -------------------------------------------------------------------------------------- */
 
@@ -111,7 +114,8 @@ enum hushmote_code {
     HUSHMOTE_REFUSED_SERIAL = -20,     /* a newer version was published */
     HUSHMOTE_REFUSED_MISSING = -21,    /* a type or mechanism that this firmware lacks */
     HUSHMOTE_REFUSED_ROOM = -22,       /* it needs more than HUSHMOTE_ROOM_BYTES */
-    HUSHMOTE_REFUSED_SMALL_EPSILON = -23 /* epsilon is too small for so many cells */
+    HUSHMOTE_REFUSED_SMALL_EPSILON = -23, /* epsilon is too small for so many cells */
+    HUSHMOTE_REFUSED_UNASKED = -24     /* the policy asks about each question, and nobody has said yes to this one */
 };
 
 /* One line of text for a code, for a person at a serial port. */
@@ -260,7 +264,8 @@ int hushmote_provision(const struct hushmote_config *config, bool replace, enum 
 int hushmote_begin(struct hushmote *client, const struct hushmote_config *config);
 
 /* Take part in a retained experiment, signed or not. 0, or why it is refused; a refused version changes nothing.
-   kept: this payload was kept in flash after it had been taken; its signature is not computed again. */
+   kept: this payload was kept in flash after it had been taken; its signature is not computed again. With
+   HUSHMOTE_ASK_EACH in the policy both refuse: the reporter enrolls what somebody has said yes to. */
 int hushmote_enroll(struct hushmote *client, const uint8_t *payload, size_t bytes);
 int hushmote_enroll_kept(struct hushmote *client, const uint8_t *payload, size_t bytes);
 
@@ -289,7 +294,7 @@ int hushmote_unsent(struct hushmote *client, unsigned at, uint8_t report[HUSHMOT
 int hushmote_sent(struct hushmote *client, const uint8_t *report, size_t bytes);
 
 /* Whether this board takes part. Only somebody at the board sets it (or the network, where the policy says so). A no
-   drops what was not sent, and silences the client at once even where it cannot be written; then the next calls of
+   drops what was not sent, with HUSHMOTE_ASK_EACH ends every experiment, and silences the client at once even where it cannot be written; then the next calls of
    hushmote_report() and hushmote_sent() try again. One that comes during another call, as from an interrupt, is
    HUSHMOTE_OK: that call writes it before it ends. A yes that comes so is HUSHMOTE_BUSY. */
 enum hushmote_consent hushmote_consent(const struct hushmote *client);

@@ -8,7 +8,13 @@
        forever: hand in events; hushmote_reporter_tick(&reporter, milliseconds), at least once a second;
                 hushmote_reporter_report(&reporter, "room_temp", hushmote_milli(21400), report), on a fixed rhythm
 
-   Without consent it opens no connection; a no closes the one there is. */
+   Without consent it opens no connection; a no closes the one there is.
+
+   With HUSHMOTE_ASK_EACH in the policy each question waits for a yes of its own, in questions[].payload, until somebody at
+   the board says it and hushmote_agree() is called:
+
+       port.asker = &hushmote_ask_each;
+       port.questions = questions;   one for each of the policy's names */
 #ifndef HUSHMOTE_PORT_H
 #define HUSHMOTE_PORT_H
 
@@ -24,6 +30,24 @@ extern "C" {
 #define HUSHMOTE_PAYLOAD_BYTES (HUSHMOTE_EXPERIMENT_BYTES + 69)
 #define HUSHMOTE_KEPT_BYTES (HUSHMOTE_PAYLOAD_BYTES + 8)
 #define HUSHMOTE_STATUS_BYTES 400
+
+struct hushmote_reporter;
+
+struct hushmote_question { /* of one of the policy's names; written by asking.c alone */
+    bool has_yes;
+    uint8_t yes[12]; /* what the last yes applies to: 8 bytes of SHA-256 of what is asked, 4 of epsilon */
+    uint16_t bytes;  /* of the payload that waits for a yes; 0: none does */
+    uint8_t payload[HUSHMOTE_PAYLOAD_BYTES];
+};
+
+/* How the reporter asks; &hushmote_ask_each is the one there is. What does not name it does not link it. */
+struct hushmote_asker {
+    void (*load)(struct hushmote_reporter *reporter);
+    void (*hear)(struct hushmote_reporter *reporter);
+    int (*ask)(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes);
+    void (*settle)(struct hushmote_reporter *reporter, unsigned at, bool agreed, bool withdrawn);
+};
+extern const struct hushmote_asker hushmote_ask_each;
 
 struct hushmote_port {
     void *context; /* handed to each function */
@@ -49,6 +73,9 @@ struct hushmote_port {
     uint32_t backoff_max_ms; /* but no more */
     uint32_t timeout_ms;     /* how long the broker may owe an answer */
     uint32_t settle_ms;      /* what it has not repeated so long after a connect was withdrawn, in an open fleet */
+
+    const struct hushmote_asker *asker;  /* with HUSHMOTE_ASK_EACH in the policy, else NULL */
+    struct hushmote_question *questions; /* with an asker: one for each of the policy's names */
 };
 
 /* Set good values of these six. */
@@ -92,6 +119,7 @@ struct hushmote_reporter {
     struct hushmote_timer next, answer, steady, settled, due, retry;
     uint32_t now;
     uint32_t attempt, connects, sent; /* failures in a row; counters */
+    uint32_t noes;                    /* of the client, how many an asker has heard */
     uint8_t link;                     /* 0 apart, 1 connecting, 2 connected */
     int8_t fault, kept_fault;         /* codes: of flash or randomness; of the kept experiments */
     bool unsure;                      /* whether the status topic may hold something else than it should */
@@ -99,7 +127,8 @@ struct hushmote_reporter {
 };
 
 /* topics: one for each of the policy's names. kept: HUSHMOTE_KEPT_BYTES; NULL where the port keeps nothing. Takes part in
-   what is kept. HUSHMOTE_OK, HUSHMOTE_BAD_SETTINGS (no fleet, or a function is missing) or HUSHMOTE_BAD_ENTROPY. */
+   what is kept. HUSHMOTE_OK, HUSHMOTE_BAD_SETTINGS (no fleet, a function is missing, or an asker does not fit the policy)
+   or HUSHMOTE_BAD_ENTROPY. */
 int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote *client,
                             const struct hushmote_port *port, struct hushmote_topic *topics, uint8_t *kept);
 
@@ -117,6 +146,12 @@ void hushmote_reporter_disconnected(struct hushmote_reporter *reporter);
 void hushmote_reporter_message(struct hushmote_reporter *reporter, const char *topic, size_t topic_bytes,
                                const uint8_t *payload, size_t bytes);
 void hushmote_reporter_acknowledged(struct hushmote_reporter *reporter, long id);
+
+/* Somebody at the board says yes to the question that waits. payload: what he saw, which must wait still; NULL for whatever
+   waits. 0, or why the experiment is refused; HUSHMOTE_REFUSED_UNASKED: nothing waits, or another question, or the board's
+   consent is no. A yes applies to what is asked, up to its epsilon; it is kept in flash, if the port keeps experiments, until
+   the question is withdrawn or somebody says no to everything: the next hushmote_reporter_tick() takes it out of flash. */
+int hushmote_agree(struct hushmote_reporter *reporter, const char *name, const uint8_t *payload, size_t bytes);
 
 /* Say "offline" and disconnect, as before a sleep; a tick connects again. */
 void hushmote_reporter_close(struct hushmote_reporter *reporter);

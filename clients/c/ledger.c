@@ -31,6 +31,15 @@ uint32_t hm_crc32(uint32_t crc, const void *data, size_t bytes) {
     return ~crc;
 }
 
+uint32_t hm_seal(const struct hushmote_config *config, const char *name, const void *data, size_t bytes) {
+    uint32_t crc = hm_crc32(0, config->fleet, strlen(config->fleet));
+    crc = hm_crc32(crc, "/", 1);
+    crc = hm_crc32(crc, name, strlen(name));
+    if (config->announce_key != NULL)
+        crc = hm_crc32(crc, config->announce_key, 64);
+    return hm_crc32(crc, data, bytes);
+}
+
 /* Read a slot into a buffer. Returns its length, more than record_bytes where it does not fit, below 0 where it cannot
    be read. */
 static long look(const struct hushmote_config *config, int slot, uint8_t *buffer, uint64_t *seen) {

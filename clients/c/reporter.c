@@ -201,15 +201,8 @@ void hushmote_reporter_close(struct hushmote_reporter *reporter) {
 
 /* --- Experiments ---------------------------------------------------------------------------------------------- */
 
-/* CRC-32 of kept bytes, and of whose they are. */
 static uint32_t seal(const struct hushmote_reporter *reporter, unsigned at, size_t bytes) {
-    const struct hushmote_config *config = config_of(reporter);
-    uint32_t crc = hm_crc32(0, config->fleet, strlen(config->fleet));
-    crc = hm_crc32(crc, "/", 1);
-    crc = hm_crc32(crc, name_of(reporter, at), strlen(name_of(reporter, at)));
-    if (config->announce_key != NULL)
-        crc = hm_crc32(crc, config->announce_key, 64);
-    return hm_crc32(crc, reporter->kept, bytes);
+    return hm_seal(config_of(reporter), name_of(reporter, at), reporter->kept, bytes);
 }
 
 /* The least serial, the payload, a CRC-32: as the MicroPython client keeps an experiment or its withdrawal. */
@@ -230,46 +223,65 @@ static void keep(struct hushmote_reporter *reporter, unsigned at, const uint8_t 
 
 static void load(struct hushmote_reporter *reporter, unsigned at) {
     struct hushmote_topic *topic = reporter->topics + at;
+    const struct hushmote_asker *asker = reporter->port->asker;
     uint8_t *kept = reporter->kept;
     long total = reporter->port->read_kept(reporter->port->context, name_of(reporter, at), kept, HUSHMOTE_KEPT_BYTES);
     size_t bytes = (size_t)total - 8;
     if (total <= 8 || total > HUSHMOTE_KEPT_BYTES || hm_get(kept + 4 + bytes, 4) != seal(reporter, at, 4 + bytes))
         return; /* the broker will bring it again */
     config_of(reporter)->experiments[at].serial = (uint32_t)hm_get(kept, 4);
+    if (kept[4] > 0 && asker != NULL && asker->ask(reporter, at, kept + 4, bytes) != HUSHMOTE_OK)
+        return; /* it waits */
     if (kept[4] > 0 && hm_enroll(reporter->client, name_of(reporter, at), kept + 4, bytes, true) != HUSHMOTE_OK)
         return; /* the policy has changed */
     topic->has_accepted = true;
     print_of(reporter, kept + 4, bytes, topic->accepted);
 }
 
-/* A message on an experiment's topic: an experiment, or what withdraws it, which has no JSON. */
-static void take(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
+/* 0 where an experiment, or what withdraws it, is in force now, or why it is refused. */
+static int consider(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, bool agreed) {
+    const struct hushmote_asker *asker = reporter->port->asker;
+    bool withdraws = bytes == 0 || payload[0] == 0;
+    int code = HUSHMOTE_OK;
+    if (withdraws)
+        code = hushmote_withdraw(reporter->client, name_of(reporter, at), payload, bytes);
+    else if (asker != NULL && !agreed)
+        code = asker->ask(reporter, at, payload, bytes);
+    if (code == HUSHMOTE_OK && !withdraws)
+        code = hm_enroll(reporter->client, name_of(reporter, at), payload, bytes, false);
+    if (code == HUSHMOTE_OK && asker != NULL)
+        asker->settle(reporter, at, agreed, withdraws);
+    return code;
+}
+
+int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, bool agreed) {
     struct hushmote_topic *topic = reporter->topics + at;
+    const struct hushmote_asker *asker = reporter->port->asker;
     uint8_t print[PRINT_BYTES];
     int code;
+    if (asker != NULL)
+        asker->hear(reporter);
     print_of(reporter, payload, bytes, print);
     if (topic->has_accepted && memcmp(print, topic->accepted, sizeof print) == 0) {
         /* What the broker repeats costs nothing, and what was refused meanwhile has changed nothing. */
         topic->refused = config_of(reporter)->experiments[at].refused = HUSHMOTE_OK;
-        return;
+        if (asker != NULL)
+            asker->settle(reporter, at, false, false);
+        return HUSHMOTE_OK;
     }
-    if (topic->why != HUSHMOTE_OK && memcmp(print, topic->rejected, sizeof print) == 0) {
-        topic->refused = topic->why;
-        return;
-    }
-    if (bytes == 0 || payload[0] == 0)
-        code = hushmote_withdraw(reporter->client, name_of(reporter, at), payload, bytes);
-    else
-        code = hm_enroll(reporter->client, name_of(reporter, at), payload, bytes, false);
+    if (!agreed && topic->why != HUSHMOTE_OK && memcmp(print, topic->rejected, sizeof print) == 0)
+        return topic->refused = topic->why;
+    code = consider(reporter, at, payload, bytes, agreed);
     topic->refused = (int8_t)code;
     if (code != HUSHMOTE_OK) {
-        topic->why = (int8_t)(code == HUSHMOTE_BUSY ? HUSHMOTE_OK : code);
+        topic->why = (int8_t)(code == HUSHMOTE_BUSY || agreed ? HUSHMOTE_OK : code); /* these bytes may be looked at again */
         memcpy(topic->rejected, print, sizeof print);
-        return;
+        return code;
     }
     topic->has_accepted = true;
     memcpy(topic->accepted, print, sizeof print);
     keep(reporter, at, payload, bytes);
+    return HUSHMOTE_OK;
 }
 
 void hushmote_reporter_message(struct hushmote_reporter *reporter, const char *topic, size_t topic_bytes,
@@ -280,7 +292,7 @@ void hushmote_reporter_message(struct hushmote_reporter *reporter, const char *t
             memcmp(known, topic, topic_bytes) == 0) {
             reporter->topics[i].heard = true;
             reporter->unsure = true;
-            take(reporter, i, payload == NULL ? (const uint8_t *)"" : payload, bytes);
+            (void)hm_take_message(reporter, i, payload == NULL ? (const uint8_t *)"" : payload, bytes, false);
         }
     }
 }
@@ -291,7 +303,7 @@ static void settle(struct hushmote_reporter *reporter) {
     reporter->settled.set = false;
     for (unsigned i = 0; i < name_count(reporter); i++) {
         if (config->announce_key == NULL && config->experiments[i].enrolled && !reporter->topics[i].heard)
-            take(reporter, i, (const uint8_t *)"", 0);
+            (void)hm_take_message(reporter, i, (const uint8_t *)"", 0, false);
     }
 }
 
@@ -407,6 +419,8 @@ static void tell(struct hushmote_reporter *reporter) {
 
 void hushmote_reporter_tick(struct hushmote_reporter *reporter, uint32_t now_ms) {
     reporter->now = now_ms;
+    if (reporter->port->asker != NULL)
+        reporter->port->asker->hear(reporter);
     if (hushmote_consent(reporter->client) != HUSHMOTE_YES) {
         if (reporter->link != APART)
             hushmote_reporter_close(reporter);
@@ -445,7 +459,8 @@ int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote 
     memset(reporter, 0, sizeof *reporter);
     if (client->config == NULL || client->config->fleet == NULL || port->connect == NULL || port->subscribe == NULL ||
         port->publish == NULL || port->disconnect == NULL ||
-        (kept != NULL && (port->read_kept == NULL || port->write_kept == NULL)))
+        (kept != NULL && (port->read_kept == NULL || port->write_kept == NULL)) ||
+        ((client->config->policy->consent & HUSHMOTE_ASK_EACH) != 0) != (port->asker != NULL && port->questions != NULL))
         return HUSHMOTE_BAD_SETTINGS;
     if (hm_entropy(client->config, entropy, sizeof entropy) != HUSHMOTE_OK)
         return HUSHMOTE_BAD_ENTROPY;
@@ -458,13 +473,15 @@ int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote 
     piece.bytes = sizeof entropy;
     reporter->waits.config = client->config;
     hm_reseed(&reporter->waits, &piece, 1);
+    if (port->asker != NULL)
+        port->asker->load(reporter);
     for (unsigned i = 0; kept != NULL && i < name_count(reporter); i++)
         load(reporter, i);
     return HUSHMOTE_OK;
 }
 
 int hushmote_consent_from_network(struct hushmote *client, bool yes) {
-    if (yes && (client->config == NULL || !client->config->policy->consent_from_network))
+    if (yes && (client->config == NULL || !(client->config->policy->consent & HUSHMOTE_FROM_NETWORK)))
         return HUSHMOTE_REFUSED_POLICY;
     return hushmote_set_consent(client, yes);
 }

@@ -50,7 +50,7 @@ unsigned hm_find(const struct hushmote_policy *policy, const void *name, size_t 
 static bool policy_fits(const struct hushmote_policy *policy) {
     if (policy == NULL || policy->names == NULL || policy->name_count < 1 || policy->name_count > HM_MAX_ENTRIES ||
         policy->epsilon < HUSHMOTE_EPSILON_MIN || policy->epsilon > HUSHMOTE_EPSILON_MAX || policy->rules < 1 ||
-        policy->rules > 15)
+        policy->rules > 15 || policy->consent > (HUSHMOTE_FROM_NETWORK | HUSHMOTE_ASK_EACH))
         return false;
     for (unsigned i = 0; i < policy->name_count; i++) {
         if (!is_name(policy->names[i], true))
@@ -103,7 +103,8 @@ static const char TEXTS[] =
     "a newer version was published\0"
     "this firmware has no such type or mechanism\0"
     "it needs more room than this firmware has: raise HUSHMOTE_ROOM_BYTES\0"
-    "epsilon is too small for so many cells\0";
+    "epsilon is too small for so many cells\0"
+    "nobody has said yes to this question\0";
 
 const char *hushmote_text(int code) {
     const char *text = TEXTS;

@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { Folder } from '../../clients/js/folder.js';
 import '../../clients/js/prefix.js';
+import { AskingClient, question } from '../../clients/js/question.js';
 import { Client, parseExperiment, truthThreshold } from '../../clients/js/hushmote.js';
 
 const revive = (_key, x) => {
@@ -106,12 +107,17 @@ const jobs = {
     return found;
   },
   /** Calls of one client, [method, argument, ...]; what they answer, and the records that are left. */
-  async play({ storage, settings, provision, draws, payloads = [] }, calls) {
+  async play({ storage, settings, provision, draws, payloads = [], yes = {} }, calls) {
     const kept = storage.folder ? new Folder(storage.folder) : new Memory(storage);
+    const agreed = storage.folder ? new Folder(`${storage.folder}/yes`) : new Memory(yes);
+    const open = () => {
+      const own = { ...settings, storage: kept };
+      return settings.policy?.ask ? AskingClient.open({ ...own, answers: agreed }) : Client.open(own);
+    };
     const answers = [];
     try {
       if (provision) await Client.provision(kept, provision);
-      const client = await Client.open({ ...settings, storage: kept });
+      let client = await open();
       if (draws) client.rng = new Script(draws);
       for (const payload of payloads) await client.enroll(payload);
       const own = {
@@ -138,6 +144,12 @@ const jobs = {
         },
         yesThenNo: () => Promise.allSettled([client.setConsent(true), client.setConsent(false)]).then(() => null),
         consent: () => client.consent,
+        asking: () => [...client.asking.keys()],
+        restart: async () => void (client = await open()),
+        elsewhere: async (name, ...values) => (await open())[name](...values),
+        damage: () => agreed.records.set(Math.max(...agreed.records.keys()), 'damaged'),
+        fail: (fault) => void Object.assign(agreed, { fault, left: 0 }),
+        atOnce: (...all) => Promise.all(all.map(([name, ...values]) => client[name](...values).catch(failure))),
       };
       for (const [method, ...values] of calls) {
         const answer = await (async () => (own[method] ?? client[method].bind(client))(...values))().catch(failure);
@@ -148,13 +160,15 @@ const jobs = {
       answers.push(failure(e));
     }
     delete crypto.getRandomValues; // which "stick" put before its own
-    return { answers, records: storage.folder ? null : [...kept.records] };
+    return { answers, records: storage.folder ? null : [...kept.records], yes: storage.folder ? null : [...agreed.records] };
   },
   /** A life, [step, argument, ...], with restarts; what each step answers, and the status after it. */
   async life(settings, consent, steps) {
     const storage = new Memory({});
+    const answers = new Memory({});
     await Client.provision(storage, { consent, deviceId: settings.deviceId });
-    let client = await Client.open({ ...settings, storage });
+    const open = () => (settings.policy.ask ? AskingClient.open({ ...settings, storage, answers }) : Client.open({ ...settings, storage }));
+    let client = await open();
     const noAtWrite = (call) => {
       const [write, said] = [storage.write, []];
       storage.write = (...record) => {
@@ -165,7 +179,8 @@ const jobs = {
       return call().finally(() => ((storage.write = write), Promise.all(said)));
     };
     const own = {
-      restart: async () => void (client = await Client.open({ ...settings, storage })),
+      restart: async () => void (client = await open()),
+      agree: async (name, payload) => void (await client.agree(name, payload)),
       enroll: async (payload) => void (await client.enroll(payload)),
       sent: async () => {
         const [report] = await client.unsent();
@@ -174,14 +189,18 @@ const jobs = {
       reportThenNo: (name, value) => noAtWrite(() => client.report(name, value)),
       yesThenNo: () => noAtWrite(() => client.setConsent(true)),
     };
-    const answers = [];
+    const found = [];
     for (const [step, ...values] of steps) {
       const answer = await (async () => (own[step] ?? client[step].bind(client))(...values))().catch((e) => e.name);
       const { consent: now, pending, sum, squares, experiments } = await client.status();
       const lines = Object.values(experiments).map(({ state, reports, left }) => [state, reports, left]);
-      answers.push([answer ?? null, now, pending, sum, squares, lines]);
+      found.push([answer ?? null, now, pending, sum, squares, lines, [...(client.asking?.keys() ?? [])].sort()]);
     }
-    return answers;
+    return found;
+  },
+  question,
+  async open(settings, asking) {
+    await (asking ? AskingClient : Client).open({ storage: new Memory({}), answers: new Memory({}), ...settings });
   },
   /** Messages that come at once to the node of Node-RED: what each sends, warns of and fails with. */
   async node(config, messages) {

@@ -2,177 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
-from ctypes import c_char_p, c_int, c_long, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_uint64
 from pathlib import Path
 from typing import Any
 
 import pytest
 from boards import SIGNING
-from c_client import CBoard, Source, pointer
+from c_client import CBoard, Refused, Source
 from c_core import needs_gcc
+from c_reporter import TOPIC, Board
 from enumeration import POLICY, MemoryStorage
 from experiments import experiment_json, number_json
 
 from hushmote.device.kept_experiments import KeptExperiments
-from hushmote.device.ldp_client import Client
+from hushmote.device.ldp_client import Client, ExperimentRefused
 from hushmote.server.wire import keys
 
 pytestmark = needs_gcc
 
-CONNECT = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
-SUBSCRIBE = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p)
-PUBLISH = ctypes.CFUNCTYPE(c_long, c_void_p, c_char_p, c_void_p, c_size_t, ctypes.c_bool)
-DISCONNECT = ctypes.CFUNCTYPE(None, c_void_p)
-READ_KEPT = ctypes.CFUNCTYPE(c_long, c_void_p, c_char_p, c_void_p, c_size_t)
-WRITE_KEPT = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
-VERIFY = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p, c_void_p, c_void_p, c_void_p)
-TIMES = {"delay": 0, "spread": 0, "backoff": 2000, "backoff_max": 60_000, "timeout": 30_000, "settle": 10_000}
-STATUS = "hushmote/v1/home/status/board-1"
-REPORT = "hushmote/v1/home/report/board-1"
-TOPIC = "hushmote/v1/home/experiment/"
 PAYLOAD = experiment_json(budget={"rule": "sum", "cap": 40_000_000})
 ANNOUNCE = keys.public_key_bytes(SIGNING)
-
-
-class Port(ctypes.Structure):
-    """struct hushmote_port."""
-
-    _fields_ = (
-        ("context", c_void_p),
-        ("connect", CONNECT),
-        ("subscribe", SUBSCRIBE),
-        ("publish", PUBLISH),
-        ("disconnect", DISCONNECT),
-        ("read_kept", READ_KEPT),
-        ("write_kept", WRITE_KEPT),
-        *((name, c_uint32) for name in TIMES),
-    )
-
-
-class Board:
-    """A C client with a reporter; happened: what it asked of the port, which forgot() empties."""
-
-    def __init__(
-        self, slots: Any = None, kept: Any = None, policy: Any = None, seed: int = 5, **settings: Any
-    ):
-        times = TIMES | {name: settings.pop(name) for name in TIMES if name in settings}
-        storage = slots if hasattr(slots, "read") else MemoryStorage(slots)
-        policy = policy or POLICY
-        if not storage.slots:
-            made = CBoard(policy, storage, entropy=Source(seed), begin=False)
-            assert made.provision(consent=2) == 0
-        self.board = CBoard(policy, storage, entropy=Source(seed + 1), fleet="home", begin=False, **settings)
-        self.verified = 0
-        if settings.get("announce_key"):
-            self.verify = VERIFY(self._verify)
-            self.board.config.verify = pointer(self.verify)
-        assert self.board.c.hushmote_begin(self.board.client, self.board.config_pointer) == 0
-        self.c, self.storage = self.board.c, storage
-        self.kept: dict[str, bytes] = {} if kept is None else kept
-        self.now, self.id = 2**32 - 5000, 0
-        self.fails = self.mute = False
-        self.happened: list[tuple[Any, ...]] = []
-        self.port = Port(
-            None,
-            CONNECT(self._connect),
-            SUBSCRIBE(self._subscribe),
-            PUBLISH(self._publish),
-            DISCONNECT(lambda _: self.happened.append(("disconnect",))),
-            READ_KEPT(self._read_kept),
-            WRITE_KEPT(self._write_kept),
-            *times.values(),
-        )
-
-        def room(name: str, count: int = 1) -> Any:
-            return (c_uint64 * (c_size_t.in_dll(self.c, name).value * count // 8 + 1))()
-
-        self.reporter = room("test_reporter_bytes")
-        self.topics = room("test_topic_bytes", len(policy["experiments"]))
-        self.buffer = ctypes.create_string_buffer(1101)
-        assert self.begin() == 0
-
-    def begin(self, keeps: bool = True) -> int:
-        arguments = (self.board.client, ctypes.byref(self.port), self.topics, self.buffer if keeps else None)
-        return self.c.hushmote_reporter_begin(self.reporter, *arguments)
-
-    def _verify(self, _context: Any, key: Any, digest: Any, signature: Any) -> bool:
-        self.verified += 1
-        verify = self.c.hm_p256_verify
-        verify.restype = ctypes.c_bool
-        return verify(c_void_p(key), c_void_p(digest), c_void_p(signature))
-
-    def _connect(self, _context: Any, topic: bytes, will: int, size: int) -> int:
-        assert topic.decode() == STATUS
-        self.happened.append(("connect", ctypes.string_at(will, size).decode()))
-        return -1 if self.fails else 0
-
-    def _subscribe(self, _context: Any, topic: bytes) -> int:
-        self.happened.append(("subscribe", topic.decode()))
-        return -1 if self.fails else 0
-
-    def _publish(self, _context: Any, topic: bytes, payload: int, size: int, retain: bool) -> int:
-        if self.mute:
-            return -1
-        self.id += 1
-        found = ctypes.string_at(payload, size)
-        if topic.decode() == STATUS:
-            assert retain
-            self.happened.append(("status", found.decode()))
-        else:
-            assert (topic.decode(), retain) == (REPORT, False)
-            self.happened.append(("report", self.id, found))
-        return self.id
-
-    def _read_kept(self, _context: Any, name: bytes, data: int, size: int) -> int:
-        found = self.kept.get(name.decode(), b"")
-        ctypes.memmove(data, found, min(size, len(found)))
-        return len(found)
-
-    def _write_kept(self, _context: Any, name: bytes, data: int, size: int) -> int:
-        if self.fails:
-            return -1
-        self.kept.pop(name.decode(), None)
-        if size:
-            self.kept[name.decode()] = ctypes.string_at(data, size)
-        return 0
-
-    def tick(self, ms: int = 0) -> list[tuple[Any, ...]]:
-        """Let time pass; returns what happened meanwhile, and forgets it."""
-        self.now += ms
-        self.c.hushmote_reporter_tick(self.reporter, c_uint32(self.now & 0xFFFFFFFF))
-        happened, self.happened = self.happened, []
-        return happened
-
-    def connected(self) -> list[tuple[Any, ...]]:
-        """Connect, as soon as it wants to; returns what it does then."""
-        for _ in range(100):
-            if [what[0] for what in self.tick(1000)] == ["connect"]:
-                break
-        else:
-            raise AssertionError("it does not connect")
-        self.c.hushmote_reporter_connected(self.reporter)
-        happened, self.happened = self.happened, []
-        return happened + self.tick()
-
-    def lost(self) -> None:
-        self.c.hushmote_reporter_disconnected(self.reporter)
-
-    def message(self, name: str, payload: bytes) -> None:
-        topic = (TOPIC + name).encode()
-        self.c.hushmote_reporter_message(self.reporter, topic, len(topic), payload or None, len(payload))
-
-    def acknowledged(self, number: int) -> None:
-        self.c.hushmote_reporter_acknowledged(self.reporter, c_long(number))
-
-    def report(self, name: str = "e", value: Any = True) -> int:
-        out = ctypes.create_string_buffer(20)
-        call = self.c.hushmote_reporter_report
-        call.argtypes = [c_void_p, c_char_p, type(self.board.reading(None)), c_char_p]
-        return call(self.reporter, name.encode(), self.board.reading(value), out)
-
-    def published(self, ms: int = 0) -> list[tuple[int, bytes]]:
-        return [what[1:] for what in self.tick(ms) if what[0] == "report"]
 
 
 def test_it_subscribes_to_the_policy_s_names_and_says_online():
@@ -245,7 +94,7 @@ def test_without_a_yes_it_does_nothing_and_a_no_ends_it():
     assert board.tick()[-1] == ("disconnect",)
     assert network(board.board.client, True) == -17
     assert board.board.consent is False
-    board.board.rules.consent_from_network = True
+    board.board.rules.consent = 1
     assert network(board.board.client, True) == 0
     assert board.board.consent is True
 
@@ -534,3 +383,190 @@ def test_it_begins_with_what_it_needs_and_may_keep_nothing():
     small = Board(large.storage, large.kept, POLICY | {"epsilon": 1_000_000})
     assert small.board.status()["experiments"]["e"]["refused"] == "REFUSED_POLICY"
     assert small.report() == 0
+
+
+class TestAskingEach:
+    """asking.c: a yes applies to one question."""
+
+    EACH = POLICY | {"ask": "each"}
+    STRONG = experiment_json(epsilon=4_000_000, budget={"rule": "sum", "cap": 40_000_000})
+    UNASKED = -24
+
+    def agreed(self, announce: bytes | None = None, payload: bytes = PAYLOAD) -> Board:
+        board = Board(policy=self.EACH, announce_key=announce)
+        assert board.take("e", payload) == self.UNASKED
+        assert board.report() == 0
+        assert board.agree("e") == 0
+        assert board.report() > 0
+        return board
+
+    def again(self, board: Board, kept: dict[str, bytes] | None = None) -> Board:
+        """Start it again."""
+        announce = ANNOUNCE if board.verified else None
+        board.c.hushmote_reporter_tick(board.reporter, 0)
+        return Board(board.storage, board.kept if kept is None else kept, self.EACH, announce_key=announce)
+
+    def test_higher_epsilon_asks_again_and_the_old_version_goes_on(self):
+        board = self.agreed()
+        assert board.take("e", self.STRONG) == self.UNASKED
+        for restart in (False, True):
+            one = self.again(board) if restart else board
+            assert one.board.status()["experiments"]["e"]["epsilon"] == 1_000_000
+            assert one.report() > 0
+            assert one.take("e", self.STRONG) == self.UNASKED
+            assert one.asking() == {"e": self.STRONG}
+            assert one.agree("e", PAYLOAD) == self.UNASKED
+            assert one.board.status()["experiments"]["e"]["epsilon"] == 1_000_000
+        assert board.take("e", PAYLOAD) == 0  # it is published again: nothing waits any more
+        assert (board.asking(), board.agree("e")) == ({}, self.UNASKED)
+        assert board.take("e", self.STRONG) == self.UNASKED
+        assert board.agree("e", self.STRONG) == 0
+        for one in (board, self.again(board)):
+            assert one.board.status()["experiments"]["e"]["epsilon"] == 4_000_000
+            assert one.asking() == {}
+
+    def test_signature_is_verified_with_the_yes_and_serials_hold(self):
+        board = self.agreed(ANNOUNCE, signed("e", PAYLOAD, 3))
+        assert board.verified == 1
+        forged = self.STRONG + b"\0" + bytes(68)
+        for payload, why in ((forged, -20), (signed("e", self.STRONG, 4)[:-1] + b"\1", -19)):
+            assert board.take("e", payload) == self.UNASKED
+            assert board.agree("e") == why
+            assert board.asking() == {}
+        again = self.again(board)
+        assert (again.report() > 0, again.verified, again.board.serial("e")) == (True, 0, 3)
+        withdrawal = signed("e", b"", 4)
+        assert again.take("e", withdrawal) == 0
+        assert again.take("e", signed("e", PAYLOAD, 5)) == self.UNASKED
+
+    @pytest.mark.parametrize("restart", [False, True])
+    def test_no_to_everything_forgets_each_yes(self, restart: bool):
+        board = self.agreed()
+        board.board.consent = False
+        assert not board.board.status()["experiments"]["e"]["enrolled"]
+        assert board.agree("e") == self.UNASKED
+        board = self.again(board) if restart else board
+        board.board.consent = True
+        for one in (board, self.again(board)):
+            assert one.report() == 0
+            assert one.take("e", PAYLOAD) == self.UNASKED
+            assert one.report() == 0
+        assert set(board.kept) == {"e"}
+        assert board.agree("e") == 0
+        assert board.report() > 0
+        assert set(board.kept) == {"e", "e.yes"}
+
+    def test_no_that_could_not_be_written_forgets_as_well(self):
+        board = self.agreed()
+
+        def fail(slot: int, data: bytes) -> None:
+            raise OSError(28)
+
+        write, board.storage.write = board.storage.write, fail
+        with pytest.raises(Refused):
+            board.board.consent = False
+        board.storage.write = write
+        board.board.consent = True
+        assert board.report() == 0
+        assert board.take("e", PAYLOAD) == self.UNASKED
+
+    def test_no_meanwhile_ends_the_question(self):
+        """A no that comes while a signature is verified, as from an interrupt."""
+        board = self.agreed(ANNOUNCE, signed("e", PAYLOAD, 3))
+        verify = board._verify
+
+        def no_meanwhile(_context: Any, key: Any, digest: Any, signature: Any) -> bool:
+            board.board.consent = False
+            return verify(_context, key, digest, signature)
+
+        assert board.take("e", signed("e", self.STRONG, 4)) == self.UNASKED
+        board._verify = no_meanwhile
+        assert board.agree("e") == self.UNASKED
+        board._verify = verify
+        board.board.consent = True
+        for one in (board, self.again(board)):
+            assert one.report() == 0
+            assert one.take("e", signed("e", self.STRONG, 4)) == self.UNASKED
+
+    def test_kept_yes_is_that_of_the_micropython_client(self, tmp_path: Path):
+        board = self.agreed()
+        client = Client(self.EACH, board.storage, device_id="board-1", fleet="home")
+        theirs = KeptExperiments(client, str(tmp_path))
+        with pytest.raises(ExperimentRefused):
+            theirs.take("e", PAYLOAD)
+        theirs.agree("e")
+        assert board.kept == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def test_damaged_yes_asks_again(self):
+        board = self.agreed()
+        whole = board.kept["e.yes"]
+        damaged = [whole[:size] for size in range(len(whole))] + [whole + b"\0", bytes(2000)]
+        damaged += [whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in range(len(whole))]
+        for data in damaged:
+            again = self.again(board, board.kept | {"e.yes": data})
+            assert not again.board.status()["experiments"]["e"]["enrolled"]
+            assert again.asking() == {"e": PAYLOAD}
+        other = self.again(board, {"f": board.kept["e"], "f.yes": whole})
+        assert other.take("f", experiment_json(name="f")) == self.UNASKED
+
+    def test_yes_that_flash_does_not_take_lasts_until_the_restart(self):
+        board = Board(policy=self.EACH)
+        board.connected()
+        assert board.take("e", PAYLOAD) == self.UNASKED
+        board.fails = True
+        assert board.agree("e") == 0
+        assert board.report() > 0
+        assert board.kept == {}
+        assert board.tick()[0] == ("status", "online fault")
+        assert self.again(board).take("e", PAYLOAD) == self.UNASKED
+
+    def test_waiting_question_is_a_word_of_the_status(self):
+        board = Board(policy=self.EACH)
+        board.connected()
+        board.message("e", PAYLOAD)
+        assert board.tick() == [("status", "online refused:e")]
+        board.message("e", PAYLOAD)
+        assert board.asking() == {"e": PAYLOAD}
+        assert board.agree("e") == 0
+        assert board.tick(1000) == [("status", "online")]
+
+    def test_other_name_and_malformed_do_not_wait(self):
+        board = Board(policy=self.EACH)
+        odd = (experiment_json(name="f"), b'{"epsilon":1}', b"{}", b"x", PAYLOAD + bytes(1100))
+        for payload in odd:
+            assert board.take("e", payload) == -16
+            assert board.asking() == {}
+        assert (board.agree("e"), board.agree("none")) == (self.UNASKED, -8)
+        assert Board().agree("e") == -8
+
+    def test_refused_version_is_asked_about_once_its_yes_has_ended(self):
+        """What was refused once is not looked at again, but for the question."""
+        pinned = experiment_json(budget={"rule": "count", "cap": 4})
+        for end in ("no", "withdrawal", "another yes"):
+            board = self.agreed()
+            assert board.take("e", pinned) == -18
+            if end == "no":
+                board.board.consent = False
+                board.board.consent = True
+            elif end == "withdrawal":
+                assert board.take("e", b"") == 0
+            else:
+                assert board.take("e", experiment_json(mechanism="grr")) == self.UNASKED
+                assert board.agree("e") == 0
+            assert board.take("e", pinned) == self.UNASKED
+            assert board.asking() == {"e": pinned}
+
+    def test_policy_and_asker_must_fit(self):
+        board = Board(policy=self.EACH)
+        assert board.c.hushmote_text(self.UNASKED) == b"nobody has said yes to this question"
+        for call in (board.c.hushmote_enroll, board.c.hushmote_enroll_kept):
+            assert call(board.board.client, PAYLOAD, len(PAYLOAD)) == self.UNASKED
+        questions, board.port.questions = board.port.questions, None
+        assert board.begin() == -1
+        board.port.questions, board.port.asker = questions, None
+        assert board.begin() == -1
+        without = Board()
+        without.port.asker, without.port.questions = Board(policy=self.EACH).port.asker, questions
+        assert without.begin() == -1
+        without.board.rules.consent = 4
+        assert without.c.hushmote_begin(without.board.client, without.board.config_pointer) == -1

@@ -15,6 +15,7 @@ pytestmark = needs_gcc
 ALL_WELL = {"reports": 40, "locked": 0, "forgotten": 0, "conflicting": 0, "unpaid": 0, "failed": 0}
 ERASED_IS_OVERWRITTEN = "-DNVS_OVERWRITES_ERASED=1"
 MOVES_ARE_NOT_MARKED = "-DNVS_MARKS_MOVES=0"
+ASKS_EACH = ("-DASK_EACH=2", "-DPAGES=4")  # 3 pages do not hold a yes to each experiment as well
 
 
 class TestPowerCuts:
@@ -25,6 +26,8 @@ class TestPowerCuts:
             ("nvs strings", (ERASED_IS_OVERWRITTEN,), 3280),
             ("zephyr", (), 338),
             ("zephyr", (MOVES_ARE_NOT_MARKED,), 333),
+            ("nvs strings", ASKS_EACH, 1096),
+            ("zephyr", ASKS_EACH, 356),
         ],
     )
     def test_never_lock_nor_overspend(

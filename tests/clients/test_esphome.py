@@ -252,6 +252,7 @@ def test_the_component_compiles_for_an_esp32(tmp_path: Path):
         ({"reading": "hold"}, "hold must be a sensor, a binary_sensor or a text_sensor"),
         ({"reading": "[room, room, room, room]"}, "length of value must be at most 3"),
         ({"consent_from": "anyone"}, "Unknown value 'anyone'"),
+        ({"consent_from": "network, ask: each"}, "this component has one yes to all experiments"),
     ],
 )
 def test_what_is_wrong_in_the_yaml_is_said_before_anything_is_built(tmp_path: Path, changes: dict, said: str):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from enumeration import BranchingRng, assert_private, distribution, memory
@@ -111,6 +111,15 @@ def test_experiments_of_the_vectors():
         names |= {"sha256": "sha256", "epsilon": "epsilon", "every": "every"}
         assert {k: str(case[k]) for k in names} == {k: str(found[v]) for k, v in names.items()}
     assert str(2**54 - 1) in {str(case["cap"]) for case in cases}
+
+
+def test_questions_of_the_vectors():
+    cases = json.loads((ROOT / "tests" / "vectors_questions.json").read_text())["questions"]
+    found = ask([["question", case["payload"].encode()] for case in cases])
+    for case, answer in zip(cases, found, strict=True):
+        assert answer == case["question"] or (
+            case["question"] is None and answer.startswith("ExperimentRefused: ")
+        ), case
 
 
 def test_what_the_vectors_call_malformed_is_refused():
@@ -524,6 +533,48 @@ def test_in_node_red_no_message_from_mqtt_says_yes(tmp_path):
     assert ask([["node", config, [fields for fields, _ in messages]]])[0] == [said for _, said in messages]
 
 
+def test_node_red_asks_about_each_question(tmp_path: Path):
+    config = {
+        "fleet": "home",
+        "experiments": "e",
+        "folder": str(tmp_path),
+        "epsilon": 4,
+        "sum": 90,
+        "each": True,
+    }
+    weak, strong = (
+        experiment_json(epsilon=epsilon, budget={"rule": "sum", "cap": 90_000_000})
+        for epsilon in (1_000_000, 4_000_000)
+    )
+    mqtt = {"qos": 0, "retain": False}
+    topic = {"topic": "hushmote/v1/home/experiment/e"} | mqtt
+    waits = "nobody has said yes to this question of e: msg.agree = 'e' says it"
+    refused = "a message from MQTT can say no, but neither yes nor provision"
+    reading, report = {"topic": "e", "payload": True}, ["hushmote/v1/home/report/"]
+    messages: list[tuple[dict[str, Any], list[str]]] = [
+        ({"provision": True, "consent": True}, []),
+        (topic | {"payload": weak}, [waits]),
+        (reading, []),
+        (mqtt | {"agree": "e"}, [refused]),
+        (reading, []),
+        ({"agree": "e", "payload": strong}, ["another question waits now"]),
+        ({"agree": "e", "payload": weak}, []),
+        (reading, report),
+        (topic | {"payload": strong}, [*report, waits]),  # what was not acknowledged goes again
+        (reading, report),
+        (mqtt | {"consent": False, "agree": "e"}, ["somebody said no to everything"]),
+        ({"consent": True}, []),
+        (reading, []),
+        (topic | {"payload": weak}, [waits]),
+        ({"agree": "e"}, []),
+        (reading, report),
+    ]
+    assert ask([["node", config, [fields for fields, _ in messages]]])[0] == [said for _, said in messages]
+    once = config | {"each": False, "folder": str(tmp_path / "once")}
+    said = ask([["node", once, [{"agree": "e"}]]])[0]
+    assert said == [["msg.agree is for a node that asks about each question"]]
+
+
 def test_names_that_objects_have_are_names_like_others():
     payload = E.replace(b'"e"', b'"__proto__"')
     calls = [["report", "__proto__", True]] * 5 + [["status"]]
@@ -675,6 +726,157 @@ def test_a_process_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_
         assert sorted(seen) == list(range(1, len(seen) + 1))
         assert waiting[2]["experiments"]["e"]["reports"] == len(seen)
     assert len(seen) > 6
+
+
+class TestAskingClient:
+    """question.js: a yes applies to one question."""
+
+    EACH: ClassVar[dict[str, Any]] = {"policy": POLICY | {"ask": "each"}}
+    YES: ClassVar[dict[str, Any]] = {"deviceId": DEVICE, "consent": True}
+    WAITS = "ExperimentRefused: nobody has said yes to it: agree(name) says it"
+    FREE = experiment_json(budget={"rule": "unlimited"})
+    STRONG = experiment_json(epsilon=4_000_000, budget={"rule": "unlimited"})
+    AGREED = (["enroll", E], ["agree", "e"])
+
+    def play(self, calls: Any, **more: Any) -> dict[str, Any]:
+        return play(list(calls), settings=self.EACH, **{"provision": self.YES} | more)
+
+    def answers(self, *calls: Any, **more: Any) -> list[Any]:
+        return self.play(calls, **more)["answers"]
+
+    def test_waits_for_a_yes_of_its_own(self):
+        waits, silent, asking, _, made, none = self.answers(
+            *(
+                ["enroll", E],
+                ["report", "e", True],
+                ["asking"],
+                ["agree", "e"],
+                ["report", "e", True],
+                ["asking"],
+            )
+        )
+        assert (waits, silent, asking, none) == (self.WAITS, None, ["e"], [])
+        assert len(made) == 20
+
+    def test_higher_epsilon_asks_again_and_the_old_version_goes_on(self):
+        answers = self.answers(
+            *(
+                ["enroll", self.FREE],
+                ["agree", "e"],
+                ["enroll", self.STRONG],
+                ["report", "e", True],
+                ["asking"],
+                ["agree", "e", self.FREE],
+            ),
+            *(["agree", "e", self.STRONG], ["report", "e", True], ["restart"], ["enroll", self.FREE]),
+            *(["report", "e", True], ["status"]),
+        )
+        assert answers[2] == self.WAITS
+        assert answers[3][2:10] == hashlib.sha256(self.FREE).hexdigest()[:8]
+        assert answers[5] == "ExperimentRefused: another question waits now"
+        assert answers[7][2:10] == hashlib.sha256(self.STRONG).hexdigest()[:8]
+        assert (
+            answers[10][2:10] == hashlib.sha256(self.FREE).hexdigest()[:8]
+        )  # at a lower epsilon it asks nothing
+        assert answers[11]["sum"] == "6000000"
+
+    def test_survives_a_restart_in_a_folder(self, tmp_path: Path):
+        storage = {"folder": str(tmp_path)}
+        self.answers(*self.AGREED, storage=storage)
+        again = self.answers(["enroll", E], ["report", "e", True], storage=storage, provision=None)
+        assert len(again[1]) == 20
+
+    @pytest.mark.parametrize("between", [["restart"], ["withdraw", "e", b""], ["asking"]])
+    def test_no_and_withdrawal_end_it(self, between: list[Any]):
+        ends = [] if between[0] == "withdraw" else [["setConsent", False]]
+        answers = self.answers(
+            *(*self.AGREED, *ends, between, ["setConsent", True], ["report", "e", True], ["status"]),
+            *(["enroll", E], ["restart"], ["enroll", E], ["report", "e", True]),
+        )
+        assert answers[-6] is None
+        assert answers[-5]["experiments"]["e"] == {"state": "absent", "reports": 0, "left": None}
+        assert answers[-4] == answers[-2] == self.WAITS
+        assert answers[-1] is None
+
+    def test_no_in_another_tab_ends_it(self):
+        elsewhere = (["elsewhere", "setConsent", False], ["elsewhere", "setConsent", True])
+        made, _, _, none = self.answers(
+            *self.AGREED, ["report", "e", True], *elsewhere, ["report", "e", True]
+        )[2:]
+        assert (len(made), none) == (20, None)
+
+    def test_no_ends_what_is_taken_at_once(self):
+        """Reports, a yes and a no come at the same time; nothing is made of a question without a yes."""
+        several = (["agree", "e"], ["report", "e", True], ["setConsent", False], ["report", "e", True])
+        answers = self.answers(
+            ["enroll", E], ["atOnce", *several], ["setConsent", True], ["report", "e", True], ["enroll", E]
+        )
+        assert answers[1][3] is answers[3] is None
+        assert answers[4] == self.WAITS
+
+    def test_reports_while_a_version_changes_are_of_what_was_agreed(self):
+        reports = [["report", "e", True]] * 3
+        several = (
+            *reports,
+            ["enroll", self.STRONG],
+            *reports,
+            ["enroll", self.FREE],
+            ["agree", "e", self.FREE],
+            *reports,
+        )
+        answers = self.answers(["enroll", self.FREE], ["agree", "e"], ["atOnce", *several])[2]
+        assert all(
+            made[2:10] == hashlib.sha256(self.FREE).hexdigest()[:8] for made in answers[:3] + answers[4:7]
+        )
+
+    def test_damaged_record_is_no_yes(self):
+        assert self.answers(*self.AGREED, ["damage"], ["report", "e", True])[3] is None
+        assert self.answers(*self.AGREED, ["damage"], ["restart"], ["enroll", E])[4] == self.WAITS
+        whole = self.play(self.AGREED)
+        (number, text), *_ = sorted(whole["yes"], reverse=True)
+        damaged = [text[:size] for size in range(len(text))]
+        damaged += [text[:i] + chr(ord(text[i]) ^ 1) + text[i + 1 :] for i in range(len(text))]
+        lives = []
+        for record in (*damaged, text):
+            more = {"storage": {"records": whole["records"]}, "yes": {"records": [[number, record]]}}
+            lives.append(life_of([["enroll", E], ["report", "e", True]], settings=self.EACH, **more))
+        *lost, kept = [life["answers"] for life in ask(lives)]
+        assert all(answers == [self.WAITS, None] for answers in lost)
+        assert len(kept[1]) == 20
+
+    def test_yes_that_cannot_be_kept_is_no_yes(self):
+        answers = self.answers(
+            ["enroll", E], ["fail", "raise"], ["agree", "e"], ["report", "e", True], ["enroll", E]
+        )
+        assert answers[2].startswith("LedgerError: storage failed: ")
+        assert answers[3:] == [None, self.WAITS]
+
+    def test_no_that_cannot_be_kept_ends_it(self):
+        answers = self.answers(
+            *(*self.AGREED, ["fail", "raise"], ["setConsent", False], ["consent"], ["fail", "raise"]),
+            *(["setConsent", True], ["consent"], ["setConsent", True], ["report", "e", True], ["enroll", E]),
+        )
+        assert answers[3].startswith("LedgerError: ")
+        assert answers[4] is False
+        assert answers[6].startswith("LedgerError: ")
+        assert answers[7:] == [False, None, None, self.WAITS]
+
+    def test_yes_after_a_no_to_everything_comes_second(self):
+        answers = self.answers(["enroll", E], ["setConsent", False], ["agree", "e"], ["asking"])
+        assert answers[2:] == ["ExperimentRefused: somebody said no to everything", ["e"]]
+
+    def test_refused_question_gets_no_yes(self):
+        odd = experiment_json(name="another")
+        large = experiment_json(budget={"rule": "sum", "cap": 2**54})
+        answers = self.answers(["enroll", odd], ["enroll", large], ["agree", "e"], ["asking"], ["agree", "e"])
+        assert answers[0] == "ExperimentRefused: another is not in the policy"
+        assert answers[2].startswith("ExperimentRefused: cap must be")
+        assert answers[3:] == [[], "ExperimentRefused: no question of e waits"]
+
+    def test_other_settings_are_refused(self):
+        plain = [["open", {"policy": POLICY | {"ask": "each"}}, False], ["open", {"policy": POLICY}, True]]
+        plain += [["open", {"policy": POLICY | {"ask": "once"}}, True], ["open", {}, True]]
+        assert all(found.startswith("SettingsError: ") for found in ask(plain))
 
 
 def test_minified_it_has_at_most_14_kibibytes():

@@ -267,6 +267,67 @@ class TestQuestion:
         start(experiments=("door",))
         assert self.asks(start(), self.ROOM | {"epsilon": 1_000_001})
 
+    @pytest.mark.parametrize("restart", [False, True])
+    @pytest.mark.parametrize("stored", [True, False])
+    def test_no_to_everything_forgets_each_yes(self, tmp_path: Path, restart: bool, stored: bool):
+        slots = slots_of(board())
+        storage = memory(slots)
+
+        def start() -> KeptExperiments:
+            client = Client(POLICY | {"ask": "each"}, storage, device_id="board-1", fleet="home")
+            return KeptExperiments(client, str(tmp_path) if stored else None)
+
+        kept = start()
+        kept._client.consent = True
+        assert self.asks(kept, self.ROOM)
+        kept.agree("room_temp")
+        kept._client.consent = False
+        kept = start() if restart else kept
+        kept._client.consent = True
+        for again in (kept, start()):
+            assert again._client.report("room_temp", 21.4) is None
+            assert self.asks(again, self.ROOM)
+            assert again._client.report("room_temp", 21.4) is None
+        kept.agree("room_temp")
+        assert kept._client.report("room_temp", 21.4) is not None
+
+    def test_no_that_could_not_be_written_forgets_as_well(self, start: Any, monkeypatch: pytest.MonkeyPatch):
+        kept = self.agreed(start)
+
+        def fail(_state: Any) -> None:
+            raise LedgerError("storage failed")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(kept._client._ledger, "commit", fail)
+            with pytest.raises(LedgerError):
+                kept._client.consent = False
+        kept._client.consent = True
+        assert kept._client.report("room_temp", 21.4) is None
+        assert self.asks(kept, self.ROOM)
+
+    @pytest.mark.parametrize("agreeing", [False, True])
+    def test_no_meanwhile_ends_the_question(self, start: Any, agreeing: bool):
+        """A no that comes while a payload is taken leaves nothing in force."""
+        kept = start()
+        if not agreeing:
+            kept = self.agreed(start)
+        assert self.asks(kept, self.ROOM) == agreeing
+        enroll, changed = kept._client.enroll, self.ROOM | {"every": 2}
+
+        def no_meanwhile(payload: bytes, verified: bool = False) -> Any:
+            found = enroll(payload, verified)
+            kept._client.consent = False
+            return found
+
+        kept._client.enroll = no_meanwhile
+        with pytest.raises(ExperimentRefused, match=r"^somebody said no meanwhile$"):
+            kept.agree("room_temp") if agreeing else kept.take("room_temp", experiment_json(**changed))
+        kept._client.enroll = enroll
+        kept._client.consent = True
+        assert kept._client.report("room_temp", 21.4) is None
+        assert self.asks(kept, self.ROOM)
+        assert self.asks(start(), self.ROOM)
+
     def test_policy_that_begins_to_ask_asks_about_what_is_known(self, start: Any):
         kept = start(ask="once")
         kept.take("room_temp", experiment_json(**self.ROOM))
@@ -324,7 +385,11 @@ class TestQuestion:
         assert asked[8:] == bytes((0, 0, 0, 1))
 
     @pytest.mark.parametrize(
-        "fields", [{}, {"epsilon": "1"}, {"epsilon": 1, "x": None}, {"epsilon": 1, "x": [{}, [None]]}]
+        "fields",
+        [
+            *({}, {"epsilon": "1"}, {"epsilon": 1, "x": None}, {"epsilon": 1, "x": [{}, [None]]}),
+            *({"epsilon": 1, "x": 1e999}, {"epsilon": 1, "x": 1.5}, {"epsilon": 1, "x": True}),
+        ],
     )
     def test_fields_that_no_experiment_has_are_refused(self, fields: dict[str, Any]):
         with pytest.raises(ExperimentRefused):

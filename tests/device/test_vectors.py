@@ -8,7 +8,8 @@ from pathlib import Path
 import make_vectors
 import pytest
 
-from hushmote.device import ldp_client
+from hushmote.device import consent, ldp_client
+from hushmote.device.ldp_client import ExperimentRefused
 
 TEXT = make_vectors.PATH.read_text(encoding="ascii")
 FURTHER = make_vectors.FURTHER_PATH.read_text(encoding="ascii")
@@ -65,6 +66,24 @@ def test_reading_line_by_line_finds_every_case(checker):
 def test_the_file_is_what_the_reference_computes():
     assert make_vectors.build() == TEXT, "run python tests/support/make_vectors.py"
     assert make_vectors.build(further=True) == FURTHER, "run python tests/support/make_vectors.py"
+
+
+class TestQuestions:
+    TEXT = make_vectors.QUESTIONS_PATH.read_text("ascii")
+
+    def test_file_is_what_the_reference_computes(self):
+        assert make_vectors.build_questions() == self.TEXT, "run python tests/support/make_vectors.py"
+
+    @pytest.mark.parametrize("case", json.loads(TEXT)["questions"])
+    def test_client_computes_them(self, case: dict[str, str | None]):
+        def question() -> str:
+            return consent._question(str(case["payload"]).encode()).hex()
+
+        if case["question"] is None:
+            with pytest.raises(ExperimentRefused):
+                question()
+        else:
+            assert question() == case["question"]
 
 
 def test_the_reference_is_independent_of_the_client():

@@ -1,10 +1,21 @@
 /* What a test asks of the C client beyond its own functions. */
+#include <string.h>
+
 #include "core.h"
 #include "hushmote_float.h"
 #include "hushmote_port.h"
 
 const size_t test_client_bytes = sizeof(struct hushmote), test_experiment_bytes = sizeof(struct hushmote_experiment),
-             test_reporter_bytes = sizeof(struct hushmote_reporter), test_topic_bytes = sizeof(struct hushmote_topic);
+             test_reporter_bytes = sizeof(struct hushmote_reporter), test_topic_bytes = sizeof(struct hushmote_topic),
+             test_question_bytes = sizeof(struct hushmote_question);
+
+/* The payload that waits for a yes, and its length. */
+unsigned test_waiting(const struct hushmote_port *port, unsigned at, uint8_t payload[HUSHMOTE_PAYLOAD_BYTES]) {
+    if (port->questions == NULL)
+        return 0;
+    memcpy(payload, port->questions[at].payload, HUSHMOTE_PAYLOAD_BYTES);
+    return port->questions[at].bytes;
+}
 
 uint32_t test_serial(const struct hushmote_experiment *experiments, unsigned at) {
     return experiments[at].serial;

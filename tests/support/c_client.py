@@ -37,6 +37,7 @@ CODES = {
     "REFUSED_MISSING": -21,
     "REFUSED_ROOM": -22,
     "REFUSED_SMALL_EPSILON": -23,
+    "REFUSED_UNASKED": -24,
 }
 NAMES = {code: name for name, code in CODES.items()}
 
@@ -52,7 +53,7 @@ class Policy(ctypes.Structure):
         ("squares", c_uint64),
         ("epsilon", c_uint32),
         ("rules", c_uint8),
-        ("consent_from_network", ctypes.c_bool),
+        ("consent", c_uint8),
         ("name_count", c_uint8),
         ("names", POINTER(c_char_p)),
     )
@@ -148,9 +149,10 @@ class CBoard:
         self.cut: BaseException | None = None
         names = policy["experiments"]
         self.names = (c_char_p * len(names))(*(name.encode() for name in names))
+        consent = 2 if policy.get("ask") == "each" else 0
         rules = sum(1 << RULES.index(rule) for rule in policy["rules"])
         self.rules = Policy(
-            policy["sum"], policy["squares"], policy["epsilon"], rules, False, len(names), self.names
+            policy["sum"], policy["squares"], policy["epsilon"], rules, consent, len(names), self.names
         )
         record_bytes = record_bytes or 40 + 22 * max(len(names), 2) + 21 * unsent
         self.records = ctypes.create_string_buffer(2 * record_bytes)

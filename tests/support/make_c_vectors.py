@@ -1,4 +1,4 @@
-"""Write vectors.json and vectors_further.json as tables of C, for clients/c/check.c.
+"""Write vectors.json, vectors_further.json and vectors_questions.json as tables of C, for clients/c/check.c.
 
 Run `python tests/support/make_c_vectors.py vectors.h`. What a C program cannot be given is left out: a key of
 another length, a device id that is no text, bytes for a choice, which takes bytes.
@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-VECTORS = [Path(__file__).parents[1] / name for name in ("vectors.json", "vectors_further.json")]
+NAMES = ("vectors.json", "vectors_further.json", "vectors_questions.json")
+VECTORS = [Path(__file__).parents[1] / name for name in NAMES]
 MAX_CODES = 1 << 24
 REALS = {"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": "NAN"}
 LOCKED = {None: 0, "locked: no ledger; provision this board": 1}  # else damaged
@@ -129,15 +130,18 @@ def clients(tables: Tables, case: dict[str, Any], section: str) -> None:
 
 
 def fill(tables: Tables, vectors: dict[str, list[dict[str, Any]]]) -> None:
+    for case in vectors.get("questions", []):
+        question = tables.span(unhexed(case["question"]))
+        tables.add("questions", tables.span(case["payload"].encode()), question)
     numbers: dict[str, int] = {}
-    fields = {case["sha256"][:8]: json.loads(case["payload"]) for case in vectors["experiments"]}
-    experiments(tables, vectors["experiments"], numbers)
+    fields = {case["sha256"][:8]: json.loads(case["payload"]) for case in vectors.get("experiments", [])}
+    experiments(tables, vectors.get("experiments", []), numbers)
     for case in vectors.get("thresholds", []):
         tables.add("thresholds", f"{case['epsilon']}u", f"{case['g']}u", f"{case['threshold']}u")
-    for case in vectors["malformed"]:
+    for case in vectors.get("malformed", []):
         payload = bytes.fromhex(case["hex"]) if "hex" in case else case["payload"].encode()
         tables.add("malformed", tables.span(payload))
-    for case in vectors["buckets"]:
+    for case in vectors.get("buckets", []):
         own, kind, index = fields[case["experiment"]], case["kind"], case["index"]
         if (kind, own["type"]) == ("bytes", "choice"):
             continue
@@ -145,7 +149,7 @@ def fill(tables: Tables, vectors: dict[str, list[dict[str, Any]]]) -> None:
         where = place(tables, own, 0 if wrong else index)
         given = "{" + ", ".join(reading(tables, kind, case["value"])) + "}"
         tables.add("buckets", numbers[case["experiment"]], given, int(wrong), where)
-    for case in vectors["codes"]:
+    for case in vectors.get("codes", []):
         where = place(tables, fields[case["experiment"]], case["index"])
         tables.add("codes", numbers[case["experiment"]], where, draws(tables, case), f"{case['code']}u")
     for case in vectors.get("drbg", []):

@@ -1,6 +1,7 @@
 """Write vectors.json: what every implementation of the board's side must compute and must refuse.
 
-vectors_further.json has the same of mechanisms and types in files of their own, and of `missing`.
+vectors_further.json has the same of mechanisms and types in files of their own, and of `missing`;
+vectors_questions.json what a yes applies to under "ask": "each", which files beside the client compute.
 
 Run `python tests/support/make_vectors.py` from the repository's root. Every expected value comes from
 reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read
@@ -21,6 +22,7 @@ import reference_board as ref
 
 PATH = Path(__file__).parents[1] / "vectors.json"
 FURTHER_PATH = PATH.with_name("vectors_further.json")
+QUESTIONS_PATH = PATH.with_name("vectors_questions.json")
 # What ldp_client.py itself does not know: files beside it do.
 _ENTERED = re.compile(r'(?:TYPES|MECHANISMS)\["(\w+)"\] = ')
 _BESIDE = "".join(path.read_text("utf-8") for path in PATH.parents[1].glob("device/ldp_*.py"))
@@ -596,6 +598,35 @@ def settings() -> list[dict[str, Any]]:
     return cases
 
 
+def questions() -> list[dict[str, Any]]:
+    """What a yes to each experiment applies to: null where its fields cannot be read."""
+    odd = [
+        ' { "name" : "r" , "of":[ {"b":-0,"a":[ ]} , { } ],"epsilon": 4294967294} ',
+        '{"epsilon":1,"B":1,"a":2,"AB":3,"A":4,"":5,"aa":6}',
+        '{"epsilon":5,"a":{"x":1,"x":[2,"t"]},"a":{"x":1,"x":[3,"t"]},"epsilon":7}',
+        '{"v":1,"g":1,"q":1,"reach":1,"fanout":1,"cells":1,"weights":1,"every":1,"budget":1,"window":1,"epsilon":0}',
+        '{"epsilon":1,"of":[{"v":1,"g":1,"epsilon":2}],"high":123456789012345678901234567890}',
+        '{"epsilon":1,"__proto__":{"cells":[1]},"constructor":"x","views":[[0],[0,1]]}',
+        '{"epsilon":1,"every":[null,true,1.5],"budget":{"rule":null},"labels":["{","a b~","]",""]}',
+        '{"epsilon":1,"a":[[[[1]]]],"b":[{},{"c":{"d":[]}}]}',
+    ]
+    refused = [
+        *(
+            '{"epsilon":1,"a":1.5}',
+            '{"epsilon":1,"a":1e2}',
+            '{"epsilon":1,"a":-0.0}',
+            '{"epsilon":1,"a":1e999}',
+        ),
+        *('{"epsilon":1,"a":true}', '{"epsilon":1,"a":[{"b":null}]}', '{"a":1}', '{"epsilon":"1"}'),
+        *('{"epsilon":-1}', '{"epsilon":4294967296}', '{"epsilon":1.0}', '{"epsilon":true}', '{"epsilon":1'),
+        *('["epsilon"]', '{"epsilon":1}x', "", " ", "1", '{"epsilon":1,"a":01}', '{"epsilon":1,"a":+1}'),
+    ]
+    cases: list[dict[str, Any]] = [
+        {"payload": payload, "question": ref.question_of(payload).hex()} for payload in (*EXPERIMENTS, *odd)
+    ]
+    return cases + [{"payload": payload, "question": None} for payload in refused]
+
+
 SECTIONS = (thresholds, experiments, codes, buckets, drbg, reports)
 SECTIONS += (signatures, withdrawals, ledgers, malformed, settings)
 
@@ -610,16 +641,26 @@ def is_further(case: dict[str, Any], keys: set[str]) -> bool:
 def build(further: bool = False) -> str:
     """The text of vectors.json, or of vectors_further.json."""
     keys = {fields_key(payload) for payload in EXPERIMENTS if FURTHER.search(payload)}
+    cases = {f.__name__: [case for case in f() if is_further(case, keys) == further] for f in SECTIONS}
+    return written({name: own for name, own in cases.items() if own})
+
+
+def build_questions() -> str:
+    """Return the text of vectors_questions.json."""
+    return written({"questions": questions()})
+
+
+def written(sections: dict[str, list[dict[str, Any]]]) -> str:
+    """Return sections as JSON with one case per line."""
     parts = []
-    for section in SECTIONS:
-        cases = [case for case in section() if is_further(case, keys) == further]
-        if cases:
-            lines = ",\n".join(json.dumps(case, separators=(",", ":"), allow_nan=False) for case in cases)
-            parts.append(f'"{section.__name__}":[\n{lines}\n]')
+    for name, cases in sections.items():
+        lines = ",\n".join(json.dumps(case, separators=(",", ":"), allow_nan=False) for case in cases)
+        parts.append(f'"{name}":[\n{lines}\n]')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":
-    for path, further in ((PATH, False), (FURTHER_PATH, True)):
-        path.write_text(build(further), encoding="ascii")
+    texts = {PATH: build(), FURTHER_PATH: build(further=True), QUESTIONS_PATH: build_questions()}
+    for path, made in texts.items():
+        path.write_text(made, encoding="ascii")
         print(f"{path}: {path.stat().st_size} bytes")

@@ -1,5 +1,7 @@
 /* A device's life over a model of its storage, with a power cut before each flash operation.
 
+   With -DASK_EACH=2 each question wants a yes of its own, which it gets at once.
+
    power_cuts [STEP [AGAIN]]: lose power at every STEP-th operation, and AGAIN operations later once more. Prints a line
    of JSON: operations of a life, lives, and how many of them ended locked, lost a serial, sent a number twice with other
    bytes, or spent what no ledger shows. */
@@ -17,7 +19,10 @@
 #define UNSENT 4
 #define EPSILON 1000000u
 
-HUSHMOTE_POLICY(policy, 40000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp", "door", "window");
+#ifndef ASK_EACH
+#define ASK_EACH 0
+#endif
+HUSHMOTE_POLICY(policy, 40000000, 0, 1000000, HUSHMOTE_SUM, ASK_EACH, "room_temp", "door", "window");
 
 long flash_operations, flash_cut = -1;
 jmp_buf flash_power;
@@ -34,6 +39,7 @@ static struct { bool locked, forgotten, conflicting, unpaid, failed; } life;
 
 static struct hushmote_experiment experiments[NAMES];
 static struct hushmote_topic topics[NAMES];
+static struct hushmote_question questions[NAMES];
 static uint8_t records[2 * HUSHMOTE_RECORD_BYTES(NAMES, UNSENT)], kept[HUSHMOTE_KEPT_BYTES], announce_key[64];
 static struct hushmote client;
 static struct hushmote_reporter reporter;
@@ -133,6 +139,8 @@ static void hand_in(unsigned at, uint32_t serial) {
     for (int i = 0; i < 4; i++)
         payload[bytes + 1 + i] = (uint8_t)(serial >> (24 - 8 * i));
     hushmote_reporter_message(&reporter, topic, topic_bytes, payload, (size_t)bytes + 69);
+    if (reporter.topics[at].refused == HUSHMOTE_REFUSED_UNASKED)
+        (void)hushmote_agree(&reporter, policy.names[at], NULL, 0);
     if (reporter.topics[at].refused != HUSHMOTE_OK || reporter.kept_fault != HUSHMOTE_OK)
         life.failed = true;
     world.serials[at] = serial;
@@ -219,6 +227,8 @@ int main(int count, char **arguments) {
     config.read = storage_port.read;
     config.write = storage_port.write;
     config.context = port.context = storage_port.context;
+    port.asker = ASK_EACH ? &hushmote_ask_each : NULL;
+    port.questions = ASK_EACH ? questions : NULL;
     port.read_kept = storage_port.read_kept;
     port.write_kept = storage_port.write_kept;
     live(-1, 0);

@@ -270,6 +270,15 @@ def report_of(payload: str, number: int, code: int, device: str = "", key: bytes
     return body + hmac.digest(key, device.encode() + b"\x00" + sha256 + body, "sha256")[:8]
 
 
+def question_of(payload: str) -> bytes:
+    """Return what a yes applies to under "ask": "each"; docs/wire-format.md has its bytes."""
+    fields = json.loads(payload)
+    left_out = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
+    kept = {name: value for name, value in fields.items() if name not in left_out}
+    canonical = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).digest()[:8] + struct.pack(">I", fields["epsilon"])
+
+
 def public_key(private: int) -> bytes:
     """x and y of a P-256 key."""
     point = ec.derive_private_key(private, ec.SECP256R1()).public_key().public_numbers()

@@ -278,6 +278,32 @@ def test_a_yes_to_one_question_is_none_to_another_and_a_no_silences_all(page: Bo
     assert page.call("state")["yes"] == [NAMES[0], NAMES[2]]
 
 
+@pytest.mark.parametrize("change", [{"epsilon": 3_000_000}, {"bins": 7}, {"missing": 1}])
+def test_changed_question_of_a_name_asks_again(
+    page: BoardPage, ask: Callable[..., object], change: dict[str, int]
+):
+    fields = json.loads(PAYLOADS[0])
+
+    def publishes(**changes: int) -> None:
+        ask({"title": "room", "payload": json.dumps(fields | changes)})
+        page.open()
+        page.asked()
+
+    assert page.report()
+    publishes(**change)
+    page.says("consent-title", "Will you take part in this as well?")
+    is_silent(page)
+    publishes(epsilon=1_000_000, every=1)  # at a lower epsilon it is the same question
+    page.says("consent-title", "You take part")
+    publishes(**change)
+    page.click("yes")
+    assert page.report()
+    publishes()
+    page.says(
+        "consent-title", "You take part" if "epsilon" in change else "Will you take part in this as well?"
+    )
+
+
 def test_what_a_reading_would_send_is_said_as_on_a_board_and_spends_nothing(silent: BoardPage):
     slots = memory({})
     provision(slots)

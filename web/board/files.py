@@ -12,7 +12,10 @@ STATIC = Path(__file__).parent / "static"
 _ROOT = Path(__file__).parents[2]
 _BORROWED = (
     *sorted((_ROOT / "device").glob("ldp_*.py")),
-    _ROOT / "device" / "preview.py",
+    *(
+        _ROOT / "device" / f"{name}.py"
+        for name in ("preview", "consent", "reporter_base", "kept_experiments")
+    ),
     _ROOT / "firmware_tests" / "check_vectors.py",
     _ROOT / "tests" / "vectors.json",
     _ROOT / "tests" / "vectors_further.json",

@@ -367,6 +367,8 @@ int main(int count, char **arguments) {
                                    : strcmp(command, "no") == 0 ? "the no is kept, but the client that runs has not obeyed it yet"
                                                                 : "another client uses this folder");
     wrong = read_settings(&config);
+    if (policy.consent & HUSHMOTE_ASK_EACH)
+        wrong = "its policy has HUSHMOTE_ASK_EACH, but this program asks about no single question";
     if (wrong != NULL)
         return fails(arguments[1], wrong);
     if (strcmp(command, "provision") == 0) {

@@ -34,10 +34,12 @@ int hushmote_zephyr_entropy(void *zephyr, uint8_t *data, size_t bytes) {
 }
 
 static unsigned item_of(const struct hushmote_zephyr *zephyr, const char *name) {
+    const struct hushmote_policy *policy = zephyr->policy;
     unsigned at = 0;
-    while (at < zephyr->policy->name_count && strcmp(zephyr->policy->names[at], name) != 0)
+    size_t bytes = strcspn(name, ".");
+    while (at < policy->name_count && (strlen(policy->names[at]) != bytes || memcmp(policy->names[at], name, bytes) != 0))
         at++;
-    return 2 + at;
+    return 2 + at + (name[bytes] ? policy->name_count : 0); /* with ".yes" behind it: a yes to the experiment's question */
 }
 
 long hushmote_zephyr_read_kept(void *context, const char *name, uint8_t *data, size_t bytes) {

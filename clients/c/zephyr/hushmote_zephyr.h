@@ -16,7 +16,7 @@ int hushmote_zephyr_mount(struct nvs_fs *fs);
 
 struct hushmote_zephyr { /* the context of config, and of port's kept experiments */
     struct nvs_fs *fs;   /* mounted */
-    uint16_t first_id;   /* this id, the next, and one more for each name of the policy are the client's */
+    uint16_t first_id;   /* this id, the next, and two more for each name of the policy are the client's */
     const struct hushmote_policy *policy;
 };
 

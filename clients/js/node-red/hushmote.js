@@ -1,10 +1,10 @@
 /* The node for Node-RED: readings in, reports out to an MQTT-out node, acknowledgements back from a complete node. */
 const AGAIN_MS = 60_000; // until what was not acknowledged is sent again
 
-const words = ({ locked, consent, pending, experiments }) => {
+const words = ({ locked, consent, pending, experiments }, asking = new Map()) => {
   if (locked) return { fill: 'red', text: locked };
   if (!consent) return { fill: 'grey', text: consent === null ? 'silent: nobody was asked' : 'silent: somebody said no' };
-  const states = Object.entries(experiments).map(([name, { state }]) => `${name} ${state}`);
+  const states = Object.entries(experiments).map(([name, { state }]) => `${name} ${asking.has(name) ? 'asks' : state}`);
   return { fill: 'green', text: `${states.join(', ')}; ${pending} wait` };
 };
 
@@ -24,14 +24,17 @@ module.exports = function register(RED) {
     const open = async () => {
       const { Folder } = await import('../folder.js'); // first: it gives Node 18 its randomness
       const { Client } = await import('../hushmote.js');
+      const { AskingClient } = await import('../question.js');
       const storage = new Folder(config.folder);
       const settings = { policy, storage, deviceId, fleet: config.fleet, key: bytes(key), announceKey: bytes(announceKey) };
-      return { provision: () => Client.provision(storage, { deviceId }), client: await Client.open(settings) };
+      const each = { ...settings, policy: { ...policy, ask: 'each' }, answers: new Folder(`${config.folder}/yes`) };
+      const client = await (config.each ? AskingClient.open(each) : Client.open(settings));
+      return { provision: () => Client.provision(storage, { deviceId }), client };
     };
     const opened = open();
     opened.catch((e) => this.error(e.message));
 
-    const show = async (client) => this.status({ shape: 'dot', ...words(await client.status()) });
+    const show = async (client) => this.status({ shape: 'dot', ...words(await client.status(), client.asking) });
     const message = (client, report) => ({
       topic: `${at}/report/${client.deviceId}`,
       payload: Buffer.from(report),
@@ -43,17 +46,24 @@ module.exports = function register(RED) {
       for (const report of await client.unsent()) send(message(client, report));
     };
 
+    /* A yes to the question of a name; to what msg.payload shows, where that is a Buffer. */
+    const agree = async (client, { agree: name, payload }) => {
+      if (!client.agree) throw new Error('msg.agree is for a node that asks about each question');
+      await client.agree(name, Buffer.isBuffer(payload) ? new Uint8Array(payload) : undefined);
+    };
+
     /* Properties of their own, which no MQTT-in node sets: else whoever may publish at the broker says yes. */
     const decide = async ({ client, provision }, msg) => {
       if (msg.consent !== false && fromMqtt(msg)) throw new Error('a message from MQTT can say no, but neither yes nor provision');
       if (msg.provision === true) await provision();
       if ('consent' in msg) await client.setConsent(msg.consent);
+      if ('agree' in msg) await agree(client, msg);
     };
 
     const take = async (msg, send) => {
       const { topic = '', payload } = msg;
       const { client, provision } = await opened;
-      if ('consent' in msg || 'provision' in msg) {
+      if ('consent' in msg || 'provision' in msg || 'agree' in msg) {
         await decide({ client, provision }, msg);
       } else if (topic === 'hushmote/provision' || topic === 'hushmote/consent') {
         throw new Error('set msg.provision = true, or msg.consent to true or false: a topic no longer does it');
@@ -61,7 +71,10 @@ module.exports = function register(RED) {
         if (!Buffer.isBuffer(payload)) throw new Error('the MQTT-in node must give a Buffer');
         const name = topic.slice(at.length + 12);
         await again(client, send); // it comes after every connect
-        await (payload[0] ? client.enroll(payload) : client.withdraw(name, payload));
+        await (payload[0] ? client.enroll(payload) : client.withdraw(name, payload)).catch((e) => {
+          const waits = client.asking?.has(name);
+          throw waits ? new Error(`nobody has said yes to this question of ${name}: msg.agree = '${name}' says it`) : e;
+        });
       } else if (topic.startsWith(`${at}/report/`)) {
         // From the complete node: the broker has acknowledged it. Another node's may come as well.
         if (topic.endsWith(`/${client.deviceId}`)) await client.sent(payload);

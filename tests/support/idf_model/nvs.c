@@ -12,7 +12,9 @@
 #include "../flash_model.h"
 #include "nvs_flash.h"
 
+#ifndef PAGES
 #define PAGES 3
+#endif
 #define ENTRIES 126
 #define ENTRY_BYTES 32
 #define NOWHERE ENTRIES

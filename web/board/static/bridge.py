@@ -17,6 +17,7 @@ import sys
 
 import browser
 import check_vectors
+import consent
 import ldp_client
 import preview as shown
 
@@ -82,13 +83,15 @@ def about():
 
 
 def parse(payload):
-    """The numbers of an experiment that the page shows and estimates with."""
-    exp = ldp_client.Experiment.parse(binascii.unhexlify(payload))
+    """The numbers of an experiment that the page shows and estimates with, and its question."""
+    payload = binascii.unhexlify(payload)
+    exp = ldp_client.Experiment.parse(payload)
     if exp.type not in ("bool", "choice", "number"):
         raise ldp_client.ExperimentRefused(exp.name + ": this page has no field for a " + exp.type)
     names = "name type labels low high domain mechanism epsilon every rule cap window code_count code_bytes"
     result = {name: getattr(exp, name) for name in names.split()}
     result["digest"] = _hex(exp.digest)
+    result["question"] = _hex(consent.question(json.loads(payload)))
     result["levels"] = [
         {name: getattr(x, name) for name in ("domain", "g", "t", "seeds", "threshold", "code_count")}
         for x in exp.levels
@@ -98,14 +101,16 @@ def parse(payload):
 
 
 client = None  # the board that localStorage holds, once it is powered on
-said_yes = ()  # names of the questions that somebody at this browser said yes to
+agreed = {}  # name -> question, as consent.question() makes it, that somebody at this browser said yes to
+questions = {}  # name -> question of the experiment in force
 last = shown.LastReports()
 
 
 def start(device, yes, name, lines):
-    """Power on, silent for a question that nobody here said yes to; lines: of the last reports."""
-    global client, said_yes
-    said_yes, last.lines = yes, lines
+    """Power on, silent for a question without a yes; yes: agreed; lines: of the last reports."""
+    global client, agreed
+    agreed, last.lines = yes, lines
+    questions.clear()
     client = ldp_client.Client(_policy(sorted(set(yes) | {name})), BrowserSlots(), device)
     if client.consent and not yes:  # as pages before this one made their ledgers: it is no answer
         new = client._ledger.state.copy()
@@ -119,14 +124,22 @@ def provision(replace):
 
 
 def enroll(payload):
-    client.enroll(binascii.unhexlify(payload))
+    payload = binascii.unhexlify(payload)
+    name = client.enroll(payload).name
+    questions[name] = _hex(consent.question(json.loads(payload)))
     return state()
 
 
+def _has_yes(name):
+    """Whether somebody said yes to what the experiment in force asks, with no lower epsilon."""
+    question, yes = questions.get(name, ""), agreed.get(name, "")
+    return bool(question) and yes[:16] == question[:16] and question[16:] <= yes[16:]
+
+
 def answer(yes):
-    """What somebody at this browser said: yes to the questions of these names, or no, which names none."""
-    global said_yes
-    said_yes = yes
+    """Take what somebody at this browser said: yes, now agreed, or no, which is empty."""
+    global agreed
+    agreed = yes
     client.consent = bool(yes)
     return state()
 
@@ -136,7 +149,8 @@ def state():
     result["device"] = client.device_id
     result["policy"] = client._policy
     result["outbox"] = [_hex(report) for report in client.outbox()]
-    result["yes"] = said_yes if client.consent else []
+    result["agreed"] = agreed if client.consent else {}
+    result["yes"] = [name for name in sorted(result["agreed"]) if name not in questions or _has_yes(name)]
     result["last"] = last.lines
     return result
 
@@ -149,7 +163,7 @@ def preview(name, value):
 def report(name, value):
     """One reading: its index, and the report or None."""
     index = client._experiments[name].bucket(value)
-    made = client.report(name, value) if name in said_yes else None
+    made = client.report(name, value) if _has_yes(name) else None
     if made:
         last(shown.words(client, made))
     return {"index": index, "report": made and _hex(made), "state": state()}

@@ -2,7 +2,9 @@
 // Mechanisms and types: all that device/ has.
 const FURTHER = ['ldp_pairs.py', 'ldp_pgr.py', 'ldp_prefix.py', 'ldp_sw.py', 'ldp_text.py'];
 const VECTORS = ['vectors.json', 'vectors_further.json'];
-const FILES = ['ldp_client.py', 'ldp_p256.py', ...FURTHER, 'preview.py', 'check_vectors.py', ...VECTORS, 'bridge.py'];
+// What a yes applies to is consent.py's word, which imports the two behind it.
+const CONSENT = ['consent.py', 'reporter_base.py', 'kept_experiments.py'];
+const FILES = ['ldp_client.py', 'ldp_p256.py', ...FURTHER, 'preview.py', ...CONSENT, 'check_vectors.py', ...VECTORS, 'bridge.py'];
 const CHUNK = 65536; // the most that getRandomValues gives at once
 
 export function randomBytes(n) {

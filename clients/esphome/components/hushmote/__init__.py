@@ -39,6 +39,7 @@ CONF_BUDGET_LEFT = "budget_left"
 CONF_CA = "ca"
 CONF_CERTIFICATE = "certificate"
 CONF_CERTIFICATE_KEY = "certificate_key"
+CONF_ASK = "ask"
 CONF_CONSENT_FROM = "consent_from"
 CONF_CONSENT_GIVEN = "consent_given"
 CONF_DELAY = "delay"
@@ -133,12 +134,21 @@ IDENTITY = cv.Schema(
     }
 )
 
+
+def ask(value):
+    """Accept "once", a yes to all experiments."""
+    if value == "each":
+        raise cv.Invalid("this component has one yes to all experiments: leave ask out, or set it to once")
+    return cv.one_of("once")(value)
+
+
 POLICY = cv.Schema(
     {
         cv.Required(CONF_SUM): _micro(0, 1_000_000_000_000),
         cv.Optional(CONF_SQUARES, default=0): _squares,
         cv.Required(CONF_EPSILON): _micro(1_000, 16_000_000),
         cv.Required(CONF_RULES): cv.All(cv.ensure_list(cv.one_of(*RULES, lower=True)), cv.Length(min=1)),
+        cv.Optional(CONF_ASK, default="once"): ask,
         cv.Optional(CONF_CONSENT_FROM, default="board"): cv.one_of("board", "network", lower=True),
     }
 )

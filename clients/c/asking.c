@@ -1,0 +1,147 @@
+/* Asks about each question: an experiment waits until somebody at the board has said yes to what it asks.
+
+   A yes applies to a question, and up to its epsilon. Flash has it as the MicroPython client keeps it, under the
+   experiment's name with ".yes": 12 bytes of question.c, then a CRC-32. What is damaged is asked about again. */
+#include <string.h>
+
+#include "core.h"
+#include "hushmote_port.h"
+
+#define FILE_BYTES (HM_QUESTION_BYTES + 4)
+#define NAME_BYTES 40
+
+static unsigned name_count(const struct hushmote_reporter *reporter) {
+    return reporter->client->config->policy->name_count;
+}
+
+static const char *file_of(const struct hushmote_reporter *reporter, unsigned at, char file[NAME_BYTES]) {
+    const char *name = reporter->client->config->policy->names[at];
+    size_t bytes = strlen(name);
+    memcpy(file, name, bytes);
+    memcpy(file + bytes, ".yes", 5);
+    return file;
+}
+
+static void write_yes(struct hushmote_reporter *reporter, unsigned at, const uint8_t *data, size_t bytes) {
+    const struct hushmote_port *port = reporter->port;
+    char file[NAME_BYTES];
+    if (reporter->kept != NULL && port->write_kept(port->context, file_of(reporter, at, file), data, bytes) != 0)
+        reporter->kept_fault = HUSHMOTE_STORAGE;
+}
+
+static void forget(struct hushmote_reporter *reporter, unsigned at) {
+    reporter->port->questions[at].has_yes = false;
+    write_yes(reporter, at, (const uint8_t *)"", 0);
+}
+
+static void forget_all(struct hushmote_reporter *reporter) {
+    for (unsigned at = 0; at < name_count(reporter); at++) {
+        forget(reporter, at);
+        reporter->topics[at].why = HUSHMOTE_OK;
+        reporter->topics[at].has_accepted = false; /* the client has ended it: what the broker repeats is asked about */
+    }
+}
+
+/* Forget each yes where somebody has said no to everything. */
+static void hear(struct hushmote_reporter *reporter) {
+    uint32_t noes = reporter->client->noes;
+    if (noes == reporter->noes)
+        return;
+    reporter->noes = noes;
+    forget_all(reporter);
+}
+
+/* Read the last yes to each name; a board that says no has none. */
+static void load(struct hushmote_reporter *reporter) {
+    const struct hushmote_port *port = reporter->port;
+    memset(port->questions, 0, name_count(reporter) * sizeof *port->questions);
+    reporter->noes = reporter->client->noes;
+    if (hushmote_consent(reporter->client) == HUSHMOTE_NO)
+        forget_all(reporter);
+    for (unsigned at = 0; reporter->kept != NULL && at < name_count(reporter); at++) {
+        struct hushmote_question *question = port->questions + at;
+        uint8_t data[FILE_BYTES];
+        char file[NAME_BYTES];
+        long bytes = port->read_kept(port->context, file_of(reporter, at, file), data, sizeof data);
+        question->has_yes = bytes == FILE_BYTES && hm_get(data + HM_QUESTION_BYTES, 4) ==
+                                                       hm_seal(reporter->client->config, file, data, HM_QUESTION_BYTES);
+        memcpy(question->yes, data, sizeof question->yes);
+    }
+}
+
+/* What a payload asks: 0, or why it is refused, as where it is of another name. */
+static int question_of(const struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes,
+                       uint8_t question[HM_QUESTION_BYTES]) {
+    const struct hushmote_config *config = reporter->client->config;
+    struct hm_object fields;
+    const uint8_t *name;
+    size_t end = 0;
+    int length;
+    while (end < bytes && payload[end] != 0)
+        end++;
+    if (bytes > HUSHMOTE_PAYLOAD_BYTES || hm_question(config, payload, end, question) != HUSHMOTE_OK)
+        return HUSHMOTE_REFUSED;
+    hm_json_object(&fields, payload);
+    name = hm_take(&fields, HM_F_NAME);
+    length = hm_json_length(name);
+    return length >= 0 && hm_find(config->policy, name + 1, (size_t)length) == at ? HUSHMOTE_OK : HUSHMOTE_REFUSED;
+}
+
+/* 0 if the last yes was to what a payload asks, and to no lower epsilon; else it waits. */
+static int ask(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
+    struct hushmote_question *own = reporter->port->questions + at;
+    uint8_t question[HM_QUESTION_BYTES];
+    int code = question_of(reporter, at, payload, bytes, question);
+    if (code != HUSHMOTE_OK)
+        return code;
+    if (own->has_yes && memcmp(question, own->yes, HM_QUESTION_BYTES - 4) == 0 &&
+        hm_get(question + HM_QUESTION_BYTES - 4, 4) <= hm_get(own->yes + HM_QUESTION_BYTES - 4, 4))
+        return HUSHMOTE_OK;
+    memcpy(own->payload, payload, bytes);
+    own->bytes = (uint16_t)bytes;
+    return HUSHMOTE_REFUSED_UNASKED;
+}
+
+/* Keep the yes to what waits, unless somebody says no meanwhile: then the client has ended it. */
+static void keep_yes(struct hushmote_reporter *reporter, unsigned at) {
+    const struct hushmote_config *config = reporter->client->config;
+    struct hushmote_question *own = reporter->port->questions + at;
+    uint8_t data[FILE_BYTES];
+    char file[NAME_BYTES];
+    if (reporter->noes != reporter->client->noes ||
+        question_of(reporter, at, own->payload, own->bytes, data) != HUSHMOTE_OK)
+        return;
+    own->has_yes = true;
+    memcpy(own->yes, data, sizeof own->yes);
+    hm_put(data + HM_QUESTION_BYTES, 4, hm_seal(config, file_of(reporter, at, file), data, HM_QUESTION_BYTES));
+    write_yes(reporter, at, data, sizeof data);
+}
+
+/* Let nothing wait any more, as an experiment is in force, or was withdrawn: then its yes ends, too. */
+static void settle(struct hushmote_reporter *reporter, unsigned at, bool agreed, bool withdrawn) {
+    if (agreed)
+        keep_yes(reporter, at);
+    if (withdrawn)
+        forget(reporter, at);
+    reporter->port->questions[at].bytes = 0;
+    reporter->topics[at].why = HUSHMOTE_OK; /* what was refused may be asked about now */
+}
+
+const struct hushmote_asker hushmote_ask_each = {load, hear, ask, settle};
+
+int hushmote_agree(struct hushmote_reporter *reporter, const char *name, const uint8_t *payload, size_t bytes) {
+    unsigned at = hm_find(reporter->client->config->policy, name, strlen(name));
+    struct hushmote_question *own;
+    uint32_t noes = reporter->client->noes;
+    int code;
+    if (reporter->port->asker == NULL || at == name_count(reporter))
+        return HUSHMOTE_UNKNOWN;
+    own = reporter->port->questions + at;
+    if (hushmote_consent(reporter->client) == HUSHMOTE_NO || own->bytes == 0 ||
+        (payload != NULL && (bytes != own->bytes || memcmp(payload, own->payload, bytes) != 0)))
+        return HUSHMOTE_REFUSED_UNASKED;
+    code = hm_take_message(reporter, at, own->payload, own->bytes, true);
+    if (code != HUSHMOTE_BUSY)
+        own->bytes = 0;
+    return code == HUSHMOTE_OK && noes != reporter->client->noes ? HUSHMOTE_REFUSED_UNASKED : code;
+}

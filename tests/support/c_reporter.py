@@ -1,0 +1,189 @@
+"""The C client's reporter with a broker and a clock in Python."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_char_p, c_int, c_long, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+from c_client import CBoard, Source, pointer
+from enumeration import POLICY, MemoryStorage
+
+CONNECT = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
+SUBSCRIBE = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p)
+PUBLISH = ctypes.CFUNCTYPE(c_long, c_void_p, c_char_p, c_void_p, c_size_t, ctypes.c_bool)
+DISCONNECT = ctypes.CFUNCTYPE(None, c_void_p)
+READ_KEPT = ctypes.CFUNCTYPE(c_long, c_void_p, c_char_p, c_void_p, c_size_t)
+WRITE_KEPT = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
+VERIFY = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p, c_void_p, c_void_p, c_void_p)
+TIMES = {"delay": 0, "spread": 0, "backoff": 2000, "backoff_max": 60_000, "timeout": 30_000, "settle": 10_000}
+STATUS = "hushmote/v1/home/status/board-1"
+REPORT = "hushmote/v1/home/report/board-1"
+TOPIC = "hushmote/v1/home/experiment/"
+
+
+class Port(ctypes.Structure):
+    """struct hushmote_port."""
+
+    _fields_ = (
+        ("context", c_void_p),
+        ("connect", CONNECT),
+        ("subscribe", SUBSCRIBE),
+        ("publish", PUBLISH),
+        ("disconnect", DISCONNECT),
+        ("read_kept", READ_KEPT),
+        ("write_kept", WRITE_KEPT),
+        *((name, c_uint32) for name in TIMES),
+        ("asker", c_void_p),
+        ("questions", c_void_p),
+    )
+
+
+class Board:
+    """A C client with a reporter; happened: what it did with the port, which tick() empties.
+
+    With "ask": "each" in the policy it asks about each question.
+    """
+
+    def __init__(
+        self, slots: Any = None, kept: Any = None, policy: Any = None, seed: int = 5, **settings: Any
+    ):
+        times = TIMES | {name: settings.pop(name) for name in TIMES if name in settings}
+        storage = slots if hasattr(slots, "read") else MemoryStorage(slots)
+        policy = policy or POLICY
+        if not storage.slots:
+            made = CBoard(policy, storage, entropy=Source(seed), begin=False)
+            assert made.provision(consent=2) == 0
+        self.board = CBoard(policy, storage, entropy=Source(seed + 1), fleet="home", begin=False, **settings)
+        self.verified = 0
+        if settings.get("announce_key"):
+            self.verify = VERIFY(lambda *arguments: self._verify(*arguments))
+            self.board.config.verify = pointer(self.verify)
+        assert self.board.c.hushmote_begin(self.board.client, self.board.config_pointer) == 0
+        self.c, self.storage = self.board.c, storage
+        self.kept: dict[str, bytes] = {} if kept is None else kept
+        self.now, self.id = 2**32 - 5000, 0
+        self.fails = self.mute = False
+        self.happened: list[tuple[Any, ...]] = []
+        self.port = Port(
+            None,
+            CONNECT(self._connect),
+            SUBSCRIBE(self._subscribe),
+            PUBLISH(self._publish),
+            DISCONNECT(lambda _: self.happened.append(("disconnect",))),
+            READ_KEPT(self._read_kept),
+            WRITE_KEPT(self._write_kept),
+            *times.values(),
+        )
+
+        def room(name: str, count: int = 1) -> Any:
+            return (c_uint64 * (c_size_t.in_dll(self.c, name).value * count // 8 + 1))()
+
+        self.reporter = room("test_reporter_bytes")
+        self.topics = room("test_topic_bytes", len(policy["experiments"]))
+        if policy.get("ask") == "each":
+            self.questions = room("test_question_bytes", len(policy["experiments"]))
+            self.port.asker = ctypes.addressof(c_size_t.in_dll(self.c, "hushmote_ask_each"))
+            self.port.questions = ctypes.addressof(self.questions)
+        self.buffer = ctypes.create_string_buffer(1101)
+        assert self.begin() == 0
+
+    def begin(self, keeps: bool = True) -> int:
+        arguments = (self.board.client, ctypes.byref(self.port), self.topics, self.buffer if keeps else None)
+        return self.c.hushmote_reporter_begin(self.reporter, *arguments)
+
+    def _verify(self, _context: Any, key: Any, digest: Any, signature: Any) -> bool:
+        self.verified += 1
+        verify = self.c.hm_p256_verify
+        verify.restype = ctypes.c_bool
+        return verify(c_void_p(key), c_void_p(digest), c_void_p(signature))
+
+    def _connect(self, _context: Any, topic: bytes, will: int, size: int) -> int:
+        assert topic.decode() == STATUS
+        self.happened.append(("connect", ctypes.string_at(will, size).decode()))
+        return -1 if self.fails else 0
+
+    def _subscribe(self, _context: Any, topic: bytes) -> int:
+        self.happened.append(("subscribe", topic.decode()))
+        return -1 if self.fails else 0
+
+    def _publish(self, _context: Any, topic: bytes, payload: int, size: int, retain: bool) -> int:
+        if self.mute:
+            return -1
+        self.id += 1
+        found = ctypes.string_at(payload, size)
+        if topic.decode() == STATUS:
+            assert retain
+            self.happened.append(("status", found.decode()))
+        else:
+            assert (topic.decode(), retain) == (REPORT, False)
+            self.happened.append(("report", self.id, found))
+        return self.id
+
+    def _read_kept(self, _context: Any, name: bytes, data: int, size: int) -> int:
+        found = self.kept.get(name.decode(), b"")
+        ctypes.memmove(data, found, min(size, len(found)))
+        return len(found)
+
+    def _write_kept(self, _context: Any, name: bytes, data: int, size: int) -> int:
+        if self.fails:
+            return -1
+        self.kept.pop(name.decode(), None)
+        if size:
+            self.kept[name.decode()] = ctypes.string_at(data, size)
+        return 0
+
+    def tick(self, ms: int = 0) -> list[tuple[Any, ...]]:
+        """Let time pass; returns what happened meanwhile, and forgets it."""
+        self.now += ms
+        self.c.hushmote_reporter_tick(self.reporter, c_uint32(self.now & 0xFFFFFFFF))
+        happened, self.happened = self.happened, []
+        return happened
+
+    def connected(self) -> list[tuple[Any, ...]]:
+        """Connect, as soon as it wants to; returns what it does then."""
+        for _ in range(100):
+            if [what[0] for what in self.tick(1000)] == ["connect"]:
+                break
+        else:
+            raise AssertionError("it does not connect")
+        self.c.hushmote_reporter_connected(self.reporter)
+        happened, self.happened = self.happened, []
+        return happened + self.tick()
+
+    def lost(self) -> None:
+        self.c.hushmote_reporter_disconnected(self.reporter)
+
+    def message(self, name: str, payload: bytes) -> None:
+        topic = (TOPIC + name).encode()
+        self.c.hushmote_reporter_message(self.reporter, topic, len(topic), payload or None, len(payload))
+
+    def take(self, name: str, payload: bytes) -> int:
+        """Like message(); returns 0 or why the message was refused."""
+        at = self.board.policy["experiments"].index(name)
+        return self.c.hm_take_message(self.reporter, at, payload or b"", len(payload), False)
+
+    def agree(self, name: str, payload: bytes | None = None) -> int:
+        size = len(payload or b"")
+        return self.c.hushmote_agree(self.reporter, name.encode(), payload, c_size_t(size))
+
+    def asking(self) -> dict[str, bytes]:
+        """Return the payloads that wait for a yes, by name."""
+        waiting = {}
+        for i, name in enumerate(self.board.policy["experiments"]):
+            room = ctypes.create_string_buffer(1093)
+            if size := self.c.test_waiting(ctypes.byref(self.port), i, room):
+                waiting[name] = room.raw[:size]
+        return waiting
+
+    def acknowledged(self, number: int) -> None:
+        self.c.hushmote_reporter_acknowledged(self.reporter, c_long(number))
+
+    def report(self, name: str = "e", value: Any = True) -> int:
+        out = ctypes.create_string_buffer(20)
+        call = self.c.hushmote_reporter_report
+        call.argtypes = [c_void_p, c_char_p, type(self.board.reading(None)), c_char_p]
+        return call(self.reporter, name.encode(), self.board.reading(value), out)
+
+    def published(self, ms: int = 0) -> list[tuple[int, bytes]]:
+        return [what[1:] for what in self.tick(ms) if what[0] == "report"]

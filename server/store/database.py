@@ -37,7 +37,7 @@ _PAGE_BYTES = 1024  # of a new file: a batch changes one row in most of the page
 _CACHE_KIB = 64 << 10  # a million devices are some 35 MB
 _LOG_BYTES = 32 << 20  # a page that several batches change is copied into the file once
 _SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for making or changing the schema
-COUNTING_LOCK = _SCHEMA_LOCK + 1  # shared by all that count; an erasure has it alone
+COUNTING_LOCK = _SCHEMA_LOCK + 1  # shared by each batch; an erasure has it alone
 
 
 _VERSION = select(schema.schema_version.c.version)
@@ -257,10 +257,9 @@ class Database:
                 open_files.check(connection)
 
     def hold_for_counting(self, connection: Connection) -> None:
-        """Keep others from erasing until a connection that counts is closed, as SQLite itself does."""
-        if self._dialect == "postgresql" and "hushmote_counts" not in connection.info:
-            connection.execute(select(func.pg_advisory_lock_shared(COUNTING_LOCK)))
-            connection.info["hushmote_counts"] = True
+        """Keep others from erasing until this transaction ends, as SQLite itself does."""
+        if self._dialect == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock_shared(COUNTING_LOCK)))
 
     @contextmanager
     def errors(self) -> Generator[None, None, None]:

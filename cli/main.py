@@ -188,6 +188,7 @@ def _run() -> int:
         return e.exit_code
     except (HushmoteError, LDPError) as e:
         _complain(str(e))
+        return getattr(e, "exit_status", 1)
     except (typer.Abort, KeyboardInterrupt):
         _complain("stopped before its end")
     except (MemoryError, OverflowError):

@@ -20,7 +20,7 @@ from .errors import HushmoteError
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
 from .ingest.clock import HurryingClock, now
-from .ingest.commit import Committer, Counters, Heartbeat, Retention
+from .ingest.commit import GIVE_UP_S, Committer, Counters, Heartbeat, Retention
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S
 from .ingest.link import Protocol
@@ -64,6 +64,7 @@ class Counting:
     batch_reports: reports after which a batch is committed, 1 to 30,000.
     batch_s: seconds after which it is committed.
     clock: decides the window of a report, UTC.
+    give_up_s: seconds of failing batches after which run() raises CountingGivenUp.
 
     Raises ValueError for what cannot be.
     """
@@ -78,6 +79,7 @@ class Counting:
     batch_reports: int = BATCH_REPORTS
     batch_s: float = BATCH_S
     clock: Callable[[], datetime.datetime] = now
+    give_up_s: float = GIVE_UP_S
 
     def __post_init__(self) -> None:
         if self.protocol not in ("auto", "5", "3.1.1"):
@@ -145,7 +147,14 @@ class Aggregator:
         hurrying = isinstance(counting.clock, HurryingClock)
         self._heartbeat = None if hurrying else Heartbeat(store, self._status, counting.clock)
         self._committer = Committer(
-            store, self._fleets, self._status, limit, on_commit, counting.clock, self._heartbeat
+            store,
+            self._fleets,
+            self._status,
+            limit,
+            on_commit,
+            counting.clock,
+            self._heartbeat,
+            counting.give_up_s,
         )
         self._announcer = Announcer(self._fleets, self._status)
         # Reports set a hurrying clock going, and nothing else.
@@ -188,7 +197,7 @@ class Aggregator:
         """Connect, count and commit until stop(); loses no report while broker or store are away.
 
         Raises BrokerRefused for a refused login or subscription, MasterKeyError where a keyed fleet has no
-        key, and StoreError where the store cannot be read at the start.
+        key, StoreError where the store cannot be read at the start, and CountingGivenUp.
         """
         self._fleets.load()
         backoff = Backoff(self._source.most_wait_s)

@@ -18,6 +18,7 @@
     ├── PolicyError, StatusRefused
     ├── BrokerUrlError, CertificateError, BrokerRefused, ConsumerRefused     ingest: a broker that says no
     ├── BrokerUnreachable
+    ├── CountingGivenUp            ingest: batches have failed for so long that a restart may help
     ├── EndpointError, Fault       service: an address that cannot be listened on; a bug in Hushmote
     ├── AuditError, DisclosureError                          privacy
     ├── ProvisionError             provisioning: a folder, certificate or board
@@ -38,8 +39,10 @@ NO_STORE = "there is no store at {}: publish an experiment first, or correct the
 class HushmoteError(Exception):
     """The base of all errors but the board's own, LDPError.
 
-    The command line prints the text as one line and ends with status 1.
+    The command line prints the text as one line and ends with exit_status.
     """
+
+    exit_status = 1
 
 
 class UsageError(HushmoteError):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..errors import HushmoteError
 from ..store.counting import counting_minute
 from ..store.erase import expire
 from ..store.store import Store, StoreError
@@ -23,6 +24,15 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 600
 """Without a commit for so long, the time at which counting works is recorded by itself."""
+
+GIVE_UP_S = 3600.0
+"""After so long without a batch that succeeds, a restart may mend what trying again does not."""
+
+
+class CountingGivenUp(HushmoteError):
+    """Every batch has failed for too long; a service manager should start the process again."""
+
+    exit_status = 75  # EX_TEMPFAIL of sysexits.h
 
 
 @dataclass(frozen=True)
@@ -40,9 +50,9 @@ class Committer:
 
     limit: reports of one device within an hour, None for any number. heartbeat: chooses the batches that also
     record that counting works, None for no batch. on_commit is called after each commit, with its messages
-    and seconds. clock: tells when reports arrive. not_before: monotonic time before which it does not try
-    again. committed_at: monotonic time of the last commit, None before the first. failing: whether the last
-    attempt failed.
+    and seconds. clock: tells when reports arrive. give_up_s: seconds of failing batches after which commit()
+    raises CountingGivenUp. not_before: monotonic time before which it does not try again. committed_at:
+    monotonic time of the last commit, None before the first. failing: whether the last attempt failed.
     """
 
     def __init__(
@@ -54,8 +64,11 @@ class Committer:
         on_commit: Callable[[int, float], object] | None = None,
         clock: Callable[[], datetime.datetime] = now,
         heartbeat: "Heartbeat | None" = None,
+        give_up_s: float = GIVE_UP_S,
     ) -> None:
         self._store = store
+        self._give_up_s = give_up_s
+        self._failing_since: float | None = None
         self._heartbeat = heartbeat
         self._fleets = fleets
         self._status = status
@@ -69,7 +82,10 @@ class Committer:
         self.not_before = 0.0
 
     def commit(self, messages: Sequence[tuple[str, bytes]]) -> bool:
-        """Commit a batch; returns False if the store fails: then nothing of it may be acknowledged."""
+        """Commit a batch; returns False if the store fails: then nothing of it may be acknowledged.
+
+        Raises CountingGivenUp if every batch has failed for give_up_s.
+        """
         # It decides the window and whether the time is recorded; waiting goes by the monotonic clock.
         arrived = self._clock()
         due = self._heartbeat is not None and self._heartbeat.is_due(arrived)
@@ -82,6 +98,12 @@ class Committer:
             self.failing = True
             self.counters = dataclasses.replace(done, failures=done.failures + 1)
             self._status.say(logging.ERROR, f"{e}; reports wait at the broker")
+            self._failing_since = self._failing_since or start
+            if time.monotonic() - self._failing_since >= self._give_up_s:
+                raise CountingGivenUp(
+                    f"no batch could be committed for {self._give_up_s:g} s, so this process ends; a service "
+                    f"manager should start it again: {e}"
+                ) from None
             self.not_before = time.monotonic() + self._backoff.next_s()
             return False
         self.committed_at = time.monotonic()
@@ -90,7 +112,7 @@ class Committer:
         self._fleets.counted(tally.fleets)
         if self.failing:
             self._status.say(logging.INFO, "reports are counted again")
-        self.failing = False
+        self.failing, self._failing_since = False, None
         self._backoff.reset()
         rejected = Counter(done.rejected)
         for (_fleet, reason), count in tally.rejected.items():

@@ -263,12 +263,17 @@ class Database:
 
     @contextmanager
     def errors(self) -> Generator[None, None, None]:
-        """Turn the database's failures within the block into StoreError, one line."""
+        """Turn the database's failures within the block into StoreError, one line.
+
+        A failure in PostgreSQL also ends every pooled session: each may be with a server that only reads now.
+        """
         try:
             yield
         except open_files.StoreMoved as e:
             raise StoreError(str(e)) from None
         except (SQLAlchemyError, sqlite3.Error) as e:
+            if self._dialect == "postgresql":
+                self.engine.dispose()
             text = _one_line(self.where, e)
             raise (StoreLocked if text.endswith(_LOCKED) else StoreError)(text) from e
 

@@ -20,7 +20,7 @@ from .errors import HushmoteError
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
 from .ingest.clock import HurryingClock, now
-from .ingest.commit import GIVE_UP_S, Committer, Counters, Heartbeat, Retention
+from .ingest.commit import GIVE_UP_S, Committer, Counters, Heartbeat, QueuedErasures, Retention
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S
 from .ingest.link import Protocol
@@ -160,6 +160,7 @@ class Aggregator:
         # Reports set a hurrying clock going, and nothing else.
         looked_at = clock.look if isinstance(clock := counting.clock, HurryingClock) else clock
         self._retention = Retention(store, self._status, looked_at)
+        self._erasures = QueuedErasures(store, self._status, counting.fleet_keys, counting.fleets)
         self._outbox = None if retained is None else Outbox(retained)
         self._connection: ReportConnection | None = None
         self._loop_turned_at = time.monotonic()
@@ -241,6 +242,7 @@ class Aggregator:
             if connection.subscribed:
                 self._announce(connection, now)
                 self._retention.turn()
+                self._erasures.turn()
                 if self._heartbeat is not None and not self._committer.failing:
                     self._heartbeat.turn()
             if self._source.is_over(connection, now):

@@ -10,8 +10,15 @@ from dataclasses import dataclass, field
 
 from ..errors import HushmoteError
 from ..store.counting import counting_minute
-from ..store.erase import expire
+from ..store.erase import (
+    erase_queued,
+    expire,
+    finish_rewrite,
+    is_rewrite_due,
+    queued_erasures,
+)
 from ..store.store import Store, StoreError
+from ..wire.keys import FleetKeys, MasterKeyError
 from ..wire.limits import window
 from . import pipeline
 from .clock import now
@@ -21,6 +28,10 @@ from .rate_limit import RateLimit
 from .status import Status
 
 log = logging.getLogger(__name__)
+
+ERASURES_S = 5.0
+"""How soon a queued erasure is carried out."""
+_ERASURES_AGAIN_S = 60.0  # after one that failed
 
 IDLE_S = 600
 """Without a commit for so long, the time at which counting works is recorded by itself."""
@@ -189,3 +200,55 @@ class Retention:
         log.info(
             "%s: the window %s, of %s reports, was erased as its file says", name, oldest, f"{reports:,}"
         )
+
+
+class QueuedErasures:
+    """Carries out the erasures that are queued in the store, and finishes one that was interrupted.
+
+    fleets: those whose reports are counted, None for all.
+    """
+
+    def __init__(
+        self, store: Store, status: Status, fleet_keys: FleetKeys | None, fleets: Sequence[str] | None
+    ) -> None:
+        self._store = store
+        self._status = status
+        self._keys = fleet_keys
+        self._fleets = fleets
+        self._due_at = 0.0
+
+    def turn(self) -> None:
+        """Carry out all of them, now and then; log a failure, and try again a minute later."""
+        if time.monotonic() < self._due_at:
+            return
+        try:
+            self._carry_out()
+            self._due_at = time.monotonic() + ERASURES_S
+        except (StoreError, MasterKeyError) as e:
+            self._status.say(logging.ERROR, f"an erasure is not finished yet: {e}")
+            self._due_at = time.monotonic() + _ERASURES_AGAIN_S
+
+    def _carry_out(self) -> None:
+        failure: StoreError | MasterKeyError | None = None
+        for fleet, device in queued_erasures(self._store):
+            if self._fleets is not None and fleet not in self._fleets:
+                continue
+            try:
+                done = erase_queued(self._store, fleet, device, self._keys)
+            except (StoreError, MasterKeyError) as e:  # the others may not fail
+                failure = e
+                continue
+            if done is not None:
+                log.info(
+                    "a device of fleet %s was erased, as was queued: %s reports", fleet, f"{done.reports:,}"
+                )
+        with self._store.reading() as connection:
+            due = is_rewrite_due(connection)
+        if due:
+            if not finish_rewrite(self._store, readers_s=1.0):
+                raise StoreError(
+                    "only the owner of the tables can write them anew: `hushmote store erase URL`"
+                )
+            log.info("the store's files were written anew, without what was erased")
+        if failure is not None:
+            raise failure

@@ -194,6 +194,7 @@ class Database:
                 schema.metadata.create_all(connection)
                 connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
                 connection.execute(schema.counting.insert().values(alive=None))
+                connection.execute(schema.rewrite.insert().values(erasures=0, rewritten=0))
                 return 0
             if schema.BASELINE <= version < schema.VERSION:
                 from . import migrations  # here, because every start would pay for Alembic's import
@@ -316,6 +317,11 @@ def insert_erased(connection: Connection) -> Any:
     highest = case((new.highest > own.highest, new.highest), else_=own.highest)
     both = {"highest": highest, "reports": own.reports + new.reports}
     return statement.on_conflict_do_update(index_elements=["mark"], set_=both)
+
+
+def insert_erasure(connection: Connection) -> Any:
+    """Return an INSERT of a device to erase; one that is there stays."""
+    return _insert(connection, schema.erasure).on_conflict_do_nothing()
 
 
 def insert_interruptions(connection: Connection) -> Any:

@@ -70,7 +70,7 @@ def open_engine(url: URL, read_only: bool = False) -> Engine:
 
     read_only: the server refuses every write.
     """
-    options = {name: value for name, value in _LINK.items() if name not in url.query}
+    options: dict[str, object] = {name: value for name, value in _LINK.items() if name not in url.query}
     options["prepare_threshold"] = None
     # A connection that the server has dropped is replaced before a batch fails.
     engine = create_engine(url, connect_args=options, pool_pre_ping=True)

@@ -58,8 +58,8 @@ def run(
     """Run a plan against a new store and return what came of it.
 
     store_url: of an SQLite file, or of a database's own. database: its server, or the pooler before it,
-    where that is to be disturbed; then aggregators reach it through a proxy. Raises AssertionError where something ends that should not, or
-    does not come to rest.
+    where that is to be disturbed; then aggregators reach it through a proxy. Raises AssertionError where
+    something ends that should not, or does not come to rest.
     """
     return asyncio.run(_Chaos(folder, store_url, setting, seed, database).run(faults))
 

@@ -73,7 +73,6 @@ class TestCounting:
         with Store(url) as store:
             assert (check(store).reports, check(store).violations) == (800, ())
 
-
     def test_no_statement_is_prepared(self, url: str, postgres: Cluster):
         with Store(url) as store:
             fleets = ingest.fleets(store)

@@ -1,4 +1,4 @@
-"""`hushmote serve` while its PostgreSQL takes no connections or only reads, or where waiting mends nothing."""
+"""`hushmote serve` while its PostgreSQL takes no connections or only reads, or where waiting is useless."""
 
 import re
 import threading
@@ -108,11 +108,13 @@ def test_a_wrong_password_or_a_database_that_is_not_there_ends_it_at_once(cluste
 class TestReadOnlyServer:
     @pytest.fixture
     def read_only(self, cluster, url):
-        """Make the store's database read-only for new sessions, as one that has lost a failover, or undo it."""
+        """Make the database read-only for new sessions, as one that has lost a failover, or undo it."""
         name = url.rpartition("/")[2]
 
         def change(on):
-            cluster.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {'on' if on else 'off'}")
+            cluster.execute(
+                f"ALTER DATABASE {name} SET default_transaction_read_only = {'on' if on else 'off'}"
+            )
             own = f"datname = '{name}' AND pid <> pg_backend_pid()"
             if on:
                 cluster.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {own}")

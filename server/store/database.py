@@ -29,7 +29,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from .. import private_file
-from ..errors import NO_STORE, HushmoteError
+from ..errors import NO_STORE, HushmoteError, os_reason
 from . import open_files, read_only, schema
 
 BUSY_TIMEOUT_S = 10
@@ -362,11 +362,23 @@ _WHAT_WOULD_BE_RIGHT = {
     "No space left": "the disk is full; free some space",
     "SQLITE_IOERR_SHMSIZE": "the disk is full; free some space",
     "locked": _LOCKED,
-    "unable to open": "no permission, a read-only disk, or no file; make it writable or give another path",
     "malformed": "the file is damaged; restore a backup",
     "lock timeout": _LOCKED,
     "no such table": "it is damaged or a database of something else; give another path",
 }
+
+
+def _why_unopened(path: str) -> str:
+    """Find out why SQLite cannot open a file or make one beside it, which it does not tell."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as e:
+        return os_reason(e)
+    with suppress(OSError):
+        disk = os.statvfs(os.path.dirname(os.path.abspath(path)))
+        if disk.f_files and not disk.f_favail:
+            return "the disk has no room for another file (inodes); remove some files"
+    return "no permission, a read-only disk, or no file; make it writable or give another path"
 
 
 def _one_line(where: str, error: Exception) -> str:
@@ -374,6 +386,8 @@ def _one_line(where: str, error: Exception) -> str:
     text = str(cause)
     text = text.strip().split("\n")[0].removeprefix("connection failed: ")
     name = getattr(cause, "sqlite_errorname", "")
+    if "unable to open" in text:
+        return f"cannot use {where}: {_why_unopened(where)}"
     for part, advice in _WHAT_WOULD_BE_RIGHT.items():
         if part in text or part == name:
             return f"cannot use {where}: {advice}"

@@ -107,6 +107,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "store check": ("hushmote store check sqlite:///hushmote.sqlite",),
     "store erase": (
         "hushmote store erase sqlite:///hushmote.sqlite --device board-0042",
+        "hushmote store erase sqlite:///hushmote.sqlite --device board-0042 --queue --yes",
         "hushmote store erase sqlite:///hushmote.sqlite --experiment door_open --yes",
     ),
     "store seal": (

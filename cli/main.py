@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..device.ldp_client import LDPError
-from ..server.errors import HushmoteError
+from ..server.errors import HushmoteError, os_reason
 from ..server.plain_text import one_line
 from ..server.wire.experiments import FOLDERS
 from ..server.wrong_value import wrong_value
@@ -190,6 +190,7 @@ def _run() -> int:
         return e.exit_code
     except (HushmoteError, LDPError) as e:
         _complain(str(e))
+        return getattr(e, "exit_status", 1)
     except (typer.Abort, KeyboardInterrupt):
         _complain("stopped before its end")
     except (MemoryError, OverflowError):
@@ -200,7 +201,7 @@ def _run() -> int:
     except BrokenPipeError:  # `hushmote status | head -1`: the reader has what it wanted
         _drop_output()
     except OSError as e:
-        _complain(f"cannot read or write {e.filename or ''}".rstrip() + f": {e.strerror or e}")
+        _complain(f"cannot read or write {e.filename or ''}".rstrip() + f": {os_reason(e)}")
         _drop_output()
     else:
         if status == 130:

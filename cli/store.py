@@ -14,8 +14,8 @@ from ..server.provisioning.master_key import load_keys
 from ..server.store import schema
 from ..server.store.backup import backup
 from ..server.store.check import check
-from ..server.store.database import Database
-from ..server.store.erase import Erasure, erase
+from ..server.store.database import Database, StoreError
+from ..server.store.erase import Erasure, erase, finish_rewrite, queue_erasure
 from ..server.store.merge import Merged, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
@@ -80,6 +80,8 @@ def store_check(url: Url, as_json: AsJson = False) -> None:
     else:
         for line in soundness.violations:
             _say(line)
+        for line in soundness.notes:
+            show.out.print(line)
         if not soundness.violations:
             reports = f"{soundness.reports:,} reports of {soundness.devices:,} devices"
             _say(f"{where} is sound: {reports}, each counted once")
@@ -100,7 +102,11 @@ def store_seal(
     Seal an experiment that is over. Reports that were lost on their way leave gaps in the numbers.
     Sealing closes them; a report that comes for one of them after all is rejected. Counts do not change.
     """
-    with Store(url, create=False) as store, progress("sealing", 1.0) as advance:
+    with ExitStack() as stack:
+        store = stack.enter_context(Store(url, create=False))
+        if yes:
+            _finish_rewrite(store)
+        advance = stack.enter_context(progress("sealing", 1.0))
         sealing = seal(store, the_fleet(store, fleet), name, dry_run=not yes, advance=advance)
     if as_json:
         print_json({"sealed": yes} | asdict(sealing))
@@ -137,14 +143,24 @@ def store_erase(
         "FILE",
     ] = None,
     yes: Annotated[bool, "Erase without asking."] = False,
+    queue: Annotated[bool, "Have a running aggregator erase the device."] = False,
 ) -> None:
     """Erase a device, an experiment or a fleet for good, and rewrite the database's files.
 
-    --fleet alone erases all of it. Stop the aggregators first. A device's counts stay, as nobody can tell
-    them apart; its old reports do not count again. Says what is left elsewhere: in backups, logs, the broker.
+    --fleet alone erases all of it; the URL alone finishes an erasure that was interrupted. With an SQLite
+    store, stop the aggregators first, or add --queue. A device's counts stay, as nobody can tell them apart;
+    its old reports do not count again. Says what is left elsewhere: in backups, logs, the broker.
     """
+    if device is experiment is fleet is None:
+        with Store(url, create=False) as store:
+            if _finish_rewrite(store):
+                return
     if (device is None) == (experiment is None) and (device or experiment or fleet is None):
         raise UsageError("say what is erased: --device ID, --experiment NAME, or --fleet NAME alone")
+    if queue and device is None:
+        raise UsageError(
+            "--queue is for one device: add --device ID, or leave it out and stop the aggregators"
+        )
     if not yes and not sys.stdin.isatty():
         raise UsageError("nobody is there to be asked, so nothing was erased: add --yes to erase")
 
@@ -155,6 +171,13 @@ def store_erase(
 
     with Store(url, create=False) as store:
         of, given = the_fleet(store, fleet), load_keys(master_key)
+        if queue:
+            queue_erasure(store, of, str(device), agree)
+            show.out.print(
+                "It is queued: a running aggregator erases it soon. `hushmote status` says if it has not yet."
+            )
+            return
+        _finish_rewrite(store)
         done = erase(store, of, experiment=experiment, device=device, fleet_keys=given, agree=agree)
         sqlite = store.engine.dialect.name == "sqlite"
     _say("It is erased.")
@@ -203,6 +226,8 @@ def store_merge(
     """
     with ExitStack() as stack:
         target = stack.enter_context(Store(into, create=False))
+        if not dry_run:
+            _finish_rewrite(target)
         opened = [stack.enter_context(Store(source, create=False)) for source in sources]
         advance = stack.enter_context(progress("merging", 1.0))
         added = merge(target, opened, dry_run=dry_run, advance=advance)
@@ -229,6 +254,23 @@ def _show_merged(added: Merged, where: str, dry_run: bool) -> None:
     kept = [f"{line.experiment} of {line.fleet}" for line in added.experiments if line.kept]
     if kept:
         show.out.print(f"published or described otherwise there, and left as it was here: {', '.join(kept)}")
+
+
+def _finish_rewrite(store: Store) -> bool:
+    """Finish an erasure that was interrupted; return whether there was one and it is finished.
+
+    What the command does may go on where this fails: the rewrite stays due.
+    """
+    try:
+        done = finish_rewrite(store)
+    except StoreError as e:
+        show.err.print(f"An interrupted erasure is not finished yet: {e}", markup=False)
+        return False
+    if done:
+        show.err.print(
+            "An erasure had been interrupted: the files are now written anew, without what was erased."
+        )
+    return done
 
 
 def _say(text: str) -> None:

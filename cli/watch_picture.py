@@ -62,6 +62,7 @@ def picture(seen: Watched) -> Group:
         for fleet in seen.overview.fleets:
             lines += _fleet(fleet, seen)
         lines += [Text(r.words(), "yellow") for r in seen.overview.rejects]
+        lines += [Text(_sentence(line), "yellow") for line in seen.overview.unfinished]
     lines.append(Text())
     lines.append(Text(_LIVE, "dim"))
     return Group(*lines)

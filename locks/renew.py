@@ -6,6 +6,7 @@
 A lock holds for Python 3.11 and newer on any system, and names no registry.
 """
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -24,8 +25,42 @@ def _compile(lock: str, source: str, *options: str, requirements: tuple[str, ...
     subprocess.run(command, cwd=ROOT, input="\n".join(requirements), text=True, check=True)
 
 
+def _lowest_versions() -> dict[str, str]:
+    """Return the lowest version of each direct dependency, by name, of those with a lower bound."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    for extra in ("arrow", "cluster", "dask", "demo", "docs", "flash", "nats", "page", "pandas", "pdf"):
+        wanted += project["optional-dependencies"][extra]
+    wanted += project["optional-dependencies"]["postgresql"] + project["optional-dependencies"]["study"]
+    bounds = (re.match(r"([\w.-]+)(?:\[.*?\])?>=([\d.]+)", text) for text in wanted)
+    return {found[1].lower(): found[2] for found in bounds if found}
+
+
+def _shortest(version: str) -> str:
+    return re.sub(r"(\.0|\.post\d+)*$", "", version)
+
+
+def _check_lower_bounds() -> None:
+    """End with a list of the lower bounds that cannot be installed beside all extras."""
+    uv = Path(sys.executable).with_name("uv")
+    command = [uv, "--no-config", "pip", "compile", "pyproject.toml", "--extra", "test", "--quiet"]
+    command += ["--resolution", "lowest-direct", "--python-version", "3.11"]
+    text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    lowest = {
+        name.lower(): version for name, version in re.findall(r"^([\w.-]+)(?:\[.*?\])?==([\w.]+)", text, re.M)
+    }
+    wrong = [
+        f"{name}>={bound}, of which {lowest[name]} is the lowest that can be installed"
+        for name, bound in _lowest_versions().items()
+        if _shortest(lowest[name]) != _shortest(bound)
+    ]
+    if wrong:
+        sys.exit("pyproject.toml has lower bounds that cannot be installed:\n" + "\n".join(wrong))
+
+
 def main() -> None:
     upgrade = sys.argv[1:]
+    _check_lower_bounds()
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     _compile("test.txt", "pyproject.toml", "--extra", "test", *upgrade)
     # The container has the versions that were tested.

@@ -20,7 +20,7 @@ from .errors import HushmoteError
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
 from .ingest.clock import HurryingClock, now
-from .ingest.commit import Committer, Counters, Heartbeat, Retention
+from .ingest.commit import GIVE_UP_S, Committer, Counters, Heartbeat, QueuedErasures, Retention
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S
 from .ingest.link import Protocol
@@ -64,6 +64,7 @@ class Counting:
     batch_reports: reports after which a batch is committed, 1 to 30,000.
     batch_s: seconds after which it is committed.
     clock: decides the window of a report, UTC.
+    give_up_s: seconds of failing batches after which run() raises CountingGivenUp.
 
     Raises ValueError for what cannot be.
     """
@@ -78,6 +79,7 @@ class Counting:
     batch_reports: int = BATCH_REPORTS
     batch_s: float = BATCH_S
     clock: Callable[[], datetime.datetime] = now
+    give_up_s: float = GIVE_UP_S
 
     def __post_init__(self) -> None:
         if self.protocol not in ("auto", "5", "3.1.1"):
@@ -145,12 +147,20 @@ class Aggregator:
         hurrying = isinstance(counting.clock, HurryingClock)
         self._heartbeat = None if hurrying else Heartbeat(store, self._status, counting.clock)
         self._committer = Committer(
-            store, self._fleets, self._status, limit, on_commit, counting.clock, self._heartbeat
+            store,
+            self._fleets,
+            self._status,
+            limit,
+            on_commit,
+            counting.clock,
+            self._heartbeat,
+            counting.give_up_s,
         )
         self._announcer = Announcer(self._fleets, self._status)
         # Reports set a hurrying clock going, and nothing else.
         looked_at = clock.look if isinstance(clock := counting.clock, HurryingClock) else clock
         self._retention = Retention(store, self._status, looked_at)
+        self._erasures = QueuedErasures(store, self._status, counting.fleet_keys, counting.fleets)
         self._outbox = None if retained is None else Outbox(retained)
         self._connection: ReportConnection | None = None
         self._loop_turned_at = time.monotonic()
@@ -188,7 +198,7 @@ class Aggregator:
         """Connect, count and commit until stop(); loses no report while broker or store are away.
 
         Raises BrokerRefused for a refused login or subscription, MasterKeyError where a keyed fleet has no
-        key, and StoreError where the store cannot be read at the start.
+        key, StoreError where the store cannot be read at the start, and CountingGivenUp.
         """
         self._fleets.load()
         backoff = Backoff(self._source.most_wait_s)
@@ -232,6 +242,7 @@ class Aggregator:
             if connection.subscribed:
                 self._announce(connection, now)
                 self._retention.turn()
+                self._erasures.turn()
                 if self._heartbeat is not None and not self._committer.failing:
                     self._heartbeat.turn()
             if self._source.is_over(connection, now):

@@ -18,6 +18,7 @@
     ├── PolicyError, StatusRefused
     ├── BrokerUrlError, CertificateError, BrokerRefused, ConsumerRefused     ingest: a broker that says no
     ├── BrokerUnreachable
+    ├── CountingGivenUp            ingest: batches have failed for so long that a restart may help
     ├── EndpointError, Fault       service: an address that cannot be listened on; a bug in Hushmote
     ├── AuditError, DisclosureError                          privacy
     ├── ProvisionError             provisioning: a folder, certificate or board
@@ -30,16 +31,20 @@ door's bodies `BodyRefused` and `NoPayload`. The board's own are LDPError and wh
 """
 
 import contextlib
+import errno
 from collections.abc import Iterator, Sequence
 
+TOO_MANY_FILES = "too many open files: raise the limit, by `ulimit -n` or systemd's LimitNOFILE"
 NO_STORE = "there is no store at {}: publish an experiment first, or correct the {}"
 
 
 class HushmoteError(Exception):
     """The base of all errors but the board's own, LDPError.
 
-    The command line prints the text as one line and ends with status 1.
+    The command line prints the text as one line and ends with exit_status.
     """
+
+    exit_status = 1
 
 
 class UsageError(HushmoteError):
@@ -60,7 +65,14 @@ def refusing(error: type[HushmoteError], action: str, exists: str | None = None)
         yield
     except OSError as e:
         there = exists if isinstance(e, FileExistsError) else None
-        raise error(there or f"cannot {action}: {e.strerror}") from None
+        raise error(there or f"cannot {action}: {os_reason(e)}") from None
+
+
+def os_reason(error: OSError) -> str:
+    """Return why the system refused something, with what would be right where that is known."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return TOO_MANY_FILES
+    return error.strerror or str(error) or type(error).__name__
 
 
 def the_name(what: str, name: str | None, there: Sequence[str], where: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import reach
 from hypothesis import HealthCheck, settings
-from postgres import postgres, postgres_url
+from postgres import pgbouncer, postgres, postgres_url
 
-__all__ = ["postgres", "postgres_url", "store_url"]
+__all__ = ["pgbouncer", "postgres", "postgres_url", "store_url"]
 
 # Their fixtures: a board to flash, networks and disks of servers, a folder of one's own code.
 pytest_plugins = ["flashing", "nats_sites", "own_channels"]

@@ -132,7 +132,7 @@ def _mistakes() -> Iterator[None]:
         if form != "json":
             raise
         logging.getLogger(__name__).critical("%s", e)
-        raise typer.Exit(1) from None
+        raise typer.Exit(getattr(e, "exit_status", 1)) from None
 
 
 def _has_password(store: str) -> bool:

@@ -17,6 +17,7 @@ from ...server.overview.aggregator import ask, check_url
 from ...server.overview.watch import StoreState
 from ...server.plain import plain
 from ...server.planning import policy
+from ...server.store.erase import unfinished_erasures
 from ...server.store.store import Store, Version
 from ...server.words.epsilon import rounded_up
 from .. import tables, watch
@@ -58,7 +59,10 @@ def run(
     health = None if url is None else ask(url)
     if seen is None:
         words = [{"fleet": name, "reports": _KINDS[keyed]} for name, keyed in fleets.items()]
+        with store.reading() as opened:
+            unfinished = unfinished_erasures(opened)
         document: dict[str, Any] = {"fleets": words, "experiments": lines, "rejected": rejects}
+        document["unfinished_erasures"] = unfinished
         if boards is not None:
             document["devices"] = boards
         if known is not None:

@@ -8,9 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..errors import HushmoteError
 from ..store.counting import counting_minute
-from ..store.erase import expire
+from ..store.erase import (
+    erase_queued,
+    expire,
+    finish_rewrite,
+    is_rewrite_due,
+    queued_erasures,
+)
 from ..store.store import Store, StoreError
+from ..wire.keys import FleetKeys, MasterKeyError
 from ..wire.limits import window
 from . import pipeline
 from .clock import now
@@ -21,8 +29,21 @@ from .status import Status
 
 log = logging.getLogger(__name__)
 
+ERASURES_S = 5.0
+"""How soon a queued erasure is carried out."""
+_ERASURES_AGAIN_S = 60.0  # after one that failed
+
 IDLE_S = 600
 """Without a commit for so long, the time at which counting works is recorded by itself."""
+
+GIVE_UP_S = 3600.0
+"""After so long without a batch that succeeds, a restart may mend what trying again does not."""
+
+
+class CountingGivenUp(HushmoteError):
+    """Every batch has failed for too long; a service manager should start the process again."""
+
+    exit_status = 75  # EX_TEMPFAIL of sysexits.h
 
 
 @dataclass(frozen=True)
@@ -40,9 +61,9 @@ class Committer:
 
     limit: reports of one device within an hour, None for any number. heartbeat: chooses the batches that also
     record that counting works, None for no batch. on_commit is called after each commit, with its messages
-    and seconds. clock: tells when reports arrive. not_before: monotonic time before which it does not try
-    again. committed_at: monotonic time of the last commit, None before the first. failing: whether the last
-    attempt failed.
+    and seconds. clock: tells when reports arrive. give_up_s: seconds of failing batches after which commit()
+    raises CountingGivenUp. not_before: monotonic time before which it does not try again. committed_at:
+    monotonic time of the last commit, None before the first. failing: whether the last attempt failed.
     """
 
     def __init__(
@@ -54,8 +75,11 @@ class Committer:
         on_commit: Callable[[int, float], object] | None = None,
         clock: Callable[[], datetime.datetime] = now,
         heartbeat: "Heartbeat | None" = None,
+        give_up_s: float = GIVE_UP_S,
     ) -> None:
         self._store = store
+        self._give_up_s = give_up_s
+        self._failing_since: float | None = None
         self._heartbeat = heartbeat
         self._fleets = fleets
         self._status = status
@@ -69,7 +93,10 @@ class Committer:
         self.not_before = 0.0
 
     def commit(self, messages: Sequence[tuple[str, bytes]]) -> bool:
-        """Commit a batch; returns False if the store fails: then nothing of it may be acknowledged."""
+        """Commit a batch; returns False if the store fails: then nothing of it may be acknowledged.
+
+        Raises CountingGivenUp if every batch has failed for give_up_s.
+        """
         # It decides the window and whether the time is recorded; waiting goes by the monotonic clock.
         arrived = self._clock()
         due = self._heartbeat is not None and self._heartbeat.is_due(arrived)
@@ -82,6 +109,12 @@ class Committer:
             self.failing = True
             self.counters = dataclasses.replace(done, failures=done.failures + 1)
             self._status.say(logging.ERROR, f"{e}; reports wait at the broker")
+            self._failing_since = self._failing_since or start
+            if time.monotonic() - self._failing_since >= self._give_up_s:
+                raise CountingGivenUp(
+                    f"no batch could be committed for {self._give_up_s:g} s, so this process ends; a service "
+                    f"manager should start it again: {e}"
+                ) from None
             self.not_before = time.monotonic() + self._backoff.next_s()
             return False
         self.committed_at = time.monotonic()
@@ -90,7 +123,7 @@ class Committer:
         self._fleets.counted(tally.fleets)
         if self.failing:
             self._status.say(logging.INFO, "reports are counted again")
-        self.failing = False
+        self.failing, self._failing_since = False, None
         self._backoff.reset()
         rejected = Counter(done.rejected)
         for (_fleet, reason), count in tally.rejected.items():
@@ -167,3 +200,55 @@ class Retention:
         log.info(
             "%s: the window %s, of %s reports, was erased as its file says", name, oldest, f"{reports:,}"
         )
+
+
+class QueuedErasures:
+    """Carries out the erasures that are queued in the store, and finishes one that was interrupted.
+
+    fleets: those whose reports are counted, None for all.
+    """
+
+    def __init__(
+        self, store: Store, status: Status, fleet_keys: FleetKeys | None, fleets: Sequence[str] | None
+    ) -> None:
+        self._store = store
+        self._status = status
+        self._keys = fleet_keys
+        self._fleets = fleets
+        self._due_at = 0.0
+
+    def turn(self) -> None:
+        """Carry out all of them, now and then; log a failure, and try again a minute later."""
+        if time.monotonic() < self._due_at:
+            return
+        try:
+            self._carry_out()
+            self._due_at = time.monotonic() + ERASURES_S
+        except (StoreError, MasterKeyError) as e:
+            self._status.say(logging.ERROR, f"an erasure is not finished yet: {e}")
+            self._due_at = time.monotonic() + _ERASURES_AGAIN_S
+
+    def _carry_out(self) -> None:
+        failure: StoreError | MasterKeyError | None = None
+        for fleet, device in queued_erasures(self._store):
+            if self._fleets is not None and fleet not in self._fleets:
+                continue
+            try:
+                done = erase_queued(self._store, fleet, device, self._keys)
+            except (StoreError, MasterKeyError) as e:  # the others may not fail
+                failure = e
+                continue
+            if done is not None:
+                log.info(
+                    "a device of fleet %s was erased, as was queued: %s reports", fleet, f"{done.reports:,}"
+                )
+        with self._store.reading() as connection:
+            due = is_rewrite_due(connection)
+        if due:
+            if not finish_rewrite(self._store, readers_s=1.0):
+                raise StoreError(
+                    "only the owner of the tables can write them anew: `hushmote store erase URL`"
+                )
+            log.info("the store's files were written anew, without what was erased")
+        if failure is not None:
+            raise failure

@@ -18,14 +18,13 @@ from ..wire.report import MAX_PAYLOAD_BYTES
 from ..wire.topics import is_experiment
 from .link import SUCCESS, Login, MqttLink, Protocol, worst
 from .pacing import Pace
-from .paho_client import Message
+from .paho_client import KEPT_BYTES, Message
 
 NO_TOPIC = "hushmote/v1/none"
 """Nobody subscribes to it: its UNSUBACK comes after all that the broker sends before it reads that."""
 
 _FLUSH_S = 1.0
 _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interval it ends with the connection
-_MOST_PACKET_BYTES = 4096  # no report or experiment is half as large; with MQTT 5 brokers drop what is larger
 _EXPERIMENT_BYTES = 2048  # longer ones are ignored: the largest has 1,093 with its signature
 _MOST_EXPERIMENTS = 4096  # topics that are remembered; any number of others may be retained
 _MAX_TOPIC = 128  # longer topics are ignored: no valid one is this long
@@ -56,7 +55,7 @@ class BrokerConnection(MqttLink):
         *,
         kept: bool = True,
     ) -> None:
-        properties = {"ReceiveMaximum": most, "MaximumPacketSize": _MOST_PACKET_BYTES}
+        properties = {"ReceiveMaximum": most, "MaximumPacketSize": KEPT_BYTES}  # larger ones are dropped
         if kept:
             properties["SessionExpiryInterval"] = _SESSION_S
         super().__init__(protocol, client_id, login, tls, properties, manual_ack=True)
@@ -167,10 +166,17 @@ class BrokerConnection(MqttLink):
         own = self.client.socket()
         # A second hold on the connection, since paho closes its own after sending the DISCONNECT.
         fd = -1 if own is None else own.fileno()
-        with contextlib.nullcontext() if fd < 0 else socket.socket(fileno=os.dup(fd)) as last:
+        with contextlib.nullcontext() if fd < 0 else _second_hold(fd) as last:
             self.client.disconnect(properties=properties if end_session else None)
             if last is not None:
                 _await_end(last, time.monotonic() + _FLUSH_S)
+
+
+def _second_hold(fd: int) -> contextlib.AbstractContextManager[socket.socket | None]:
+    try:
+        return socket.socket(fileno=os.dup(fd))
+    except OSError:  # too many open files: then nobody waits until the broker has read all
+        return contextlib.nullcontext()
 
 
 def _await_end(connection: socket.socket, end: float) -> None:

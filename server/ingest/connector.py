@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, Literal, TypeVar
 
+from ..errors import os_reason
 from .link import MqttLink, Protocol
 from .session import BrokerRefused, Session
 from .status import Loss, Status
@@ -51,8 +52,8 @@ class Connector(Generic[Connection]):
         for attempt in range(len(self._servers), 0, -1):
             where = self._servers[0]
             self._servers.append(self._servers.pop(0))  # the next attempt starts with another one
-            connection = self._make(self.protocol)
             try:
+                connection = self._make(self.protocol)
                 connection.connect(*where)
             except (OSError, ValueError) as e:
                 if attempt == 1:
@@ -66,7 +67,7 @@ class Connector(Generic[Connection]):
         if why is not None:
             self._say_no_tls(why)
             return
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = os_reason(error) if isinstance(error, OSError) else str(error)
         if self._session.tls is not None and isinstance(error, ConnectionResetError):
             reason += "; does it speak TLS on this port?"
         self._status.say(logging.WARNING, f"no broker at {host}:{port} ({reason}): trying again", Loss.OTHER)

@@ -17,9 +17,12 @@ from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import MessageType, MQTTErrorCode
 
 _AHEAD_BYTES = 1 << 16
-# The longest topic, the packet id, and more of the payload than any report has. With MQTT 3.1.1 the broker
-# cannot be told a limit: bytes beyond this are read, to reach the next packet, and thrown away.
-_KEPT_BYTES = 1 << 17
+KEPT_BYTES = 1 << 17
+"""The longest topic, the packet id, and more than a report and the properties that a bridge adds to it.
+
+With MQTT 3.1.1 the broker cannot be told a limit: bytes beyond this are read, to reach the next packet, and
+thrown away.
+"""
 _PUBACK = struct.Struct("!BBH")
 _LENGTH_BYTES = 4  # at most, of MQTT's variable byte integers
 
@@ -51,7 +54,7 @@ class BatchClient(Client):
 
     def _sock_recv(self, bufsize: int) -> bytes:
         if self._at >= len(self._ahead):
-            del self._in_packet["packet"][_KEPT_BYTES:]
+            del self._in_packet["packet"][KEPT_BYTES:]
             self._ahead, self._at = super()._sock_recv(_AHEAD_BYTES), 0
         self._at += bufsize
         return self._ahead[self._at - bufsize : self._at]

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, func, select
 from ..estimate import plausibility
 from ..plain_text import visible
 from ..store import schema
+from ..store.erase import unfinished_erasures
 from ..store.store import Store, StoreError
 from ..store.versions import Version
 from .rejects import Rejected, rejected
@@ -90,12 +91,17 @@ class _Counted:
 
 @dataclass(frozen=True)
 class StoreOverview:
-    """A store's fleets, by name. rejects: reports of no fleet that it has. minute: of what time, UTC."""
+    """A store's fleets, by name.
+
+    rejects: reports of no fleet that it has. minute: of what time, UTC. unfinished: erasures that are not
+    finished, a line for each kind.
+    """
 
     fleets: tuple[FleetOverview, ...]
     rejects: tuple[Rejected, ...]
     minute: datetime.datetime
     counted: Mapping[int, _Counted] = field(default_factory=dict, repr=False)
+    unfinished: tuple[str, ...] = ()
 
     @property
     def reports(self) -> int:
@@ -126,6 +132,7 @@ def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None
         counted = {v.id: _judged(connection, v, counted[v.id]) for v in versions}
         rejects = schema.reject
         rows = connection.execute(select(rejects.c.fleet, rejects.c.reason, rejects.c.count)).all()
+        unfinished = unfinished_erasures(connection)
 
     def thrown_away(fleet: str) -> tuple[Rejected, ...]:
         return rejected({reason: n for of, reason, n in rows if of == fleet})
@@ -134,7 +141,7 @@ def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None
     for name, is_keyed in sorted(keyed.items()):
         experiments = _experiments([v for v in versions if v.fleet == name], counted, minute.date())
         fleets.append(FleetOverview(name, bool(is_keyed), experiments, thrown_away(name)))
-    return StoreOverview(tuple(fleets), thrown_away(""), minute, counted)
+    return StoreOverview(tuple(fleets), thrown_away(""), minute, counted, unfinished)
 
 
 def _count(connection: Connection, version: int, before: _Counted | None) -> _Counted:

@@ -17,6 +17,7 @@ from ...device.ldp_client import ExperimentRefused
 from ..wire import topics
 from ..wire.experiments import OwnCodeRefused, parse_experiment
 from . import schema
+from .erase import unfinished_erasures
 from .number_set import NumberSet
 from .rows import Rows
 from .store import Store, StoreError
@@ -33,12 +34,16 @@ _Name = tuple[str, str]  # an experiment of a fleet: fleet, name
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """The size of a store, and its faults: one line each, without any device's id."""
+    """The size of a store, and its faults: one line each, without any device's id.
+
+    notes: what is still to be done, and is no fault.
+    """
 
     experiments: int
     devices: int
     reports: int
     violations: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> StoreCheck:
@@ -56,10 +61,12 @@ def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> 
         wrong += _totals(*_erased(connection, versions, counted, accepted))
         wrong += _devices(connection)
         wrong += _interruptions(connection)
+        wrong += _rewrites(connection)
+        notes = unfinished_erasures(connection)
         table = schema.dedupe
         devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
         heard = connection.scalar(select(func.count()).select_from(devices)) or 0
-    return StoreCheck(len(versions), heard, counted.total(), tuple(wrong))
+    return StoreCheck(len(versions), heard, counted.total(), tuple(wrong), notes)
 
 
 def _file(connection: Connection) -> Iterator[str]:
@@ -205,6 +212,12 @@ def _interruptions(connection: Connection) -> Iterator[str]:
     days = connection.scalars(select(schema.interruption.c.day)).all()
     if n := sum(not _is_day(day) for day in days):
         yield f"interrupted days that are not dates, such as 2026-11-21: {n:,}"
+
+
+def _rewrites(connection: Connection) -> Iterator[str]:
+    rows = connection.execute(select(schema.rewrite)).all()
+    if not (len(rows) == 1 and all(isinstance(n, int) for n in rows[0]) and 0 <= rows[0][1] <= rows[0][0]):
+        yield "it is not recorded whether the files were written anew after each erasure"
 
 
 def _is_day(day: object) -> bool:

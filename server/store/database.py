@@ -29,7 +29,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from .. import private_file
-from ..errors import NO_STORE, HushmoteError
+from ..errors import NO_STORE, HushmoteError, os_reason
 from . import open_files, read_only, schema
 
 BUSY_TIMEOUT_S = 10
@@ -37,7 +37,7 @@ _PAGE_BYTES = 1024  # of a new file: a batch changes one row in most of the page
 _CACHE_KIB = 64 << 10  # a million devices are some 35 MB
 _LOG_BYTES = 32 << 20  # a page that several batches change is copied into the file once
 _SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for making or changing the schema
-COUNTING_LOCK = _SCHEMA_LOCK + 1  # shared by all that count; an erasure has it alone
+COUNTING_LOCK = _SCHEMA_LOCK + 1  # shared by each batch; an erasure has it alone
 
 
 _VERSION = select(schema.schema_version.c.version)
@@ -194,6 +194,7 @@ class Database:
                 schema.metadata.create_all(connection)
                 connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
                 connection.execute(schema.counting.insert().values(alive=None))
+                connection.execute(schema.rewrite.insert().values(erasures=0, rewritten=0))
                 return 0
             if schema.BASELINE <= version < schema.VERSION:
                 from . import migrations  # here, because every start would pay for Alembic's import
@@ -257,19 +258,23 @@ class Database:
                 open_files.check(connection)
 
     def hold_for_counting(self, connection: Connection) -> None:
-        """Keep others from erasing until a connection that counts is closed, as SQLite itself does."""
-        if self._dialect == "postgresql" and "hushmote_counts" not in connection.info:
-            connection.execute(select(func.pg_advisory_lock_shared(COUNTING_LOCK)))
-            connection.info["hushmote_counts"] = True
+        """Keep others from erasing until this transaction ends, as SQLite itself does."""
+        if self._dialect == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock_shared(COUNTING_LOCK)))
 
     @contextmanager
     def errors(self) -> Generator[None, None, None]:
-        """Turn the database's failures within the block into StoreError, one line."""
+        """Turn the database's failures within the block into StoreError, one line.
+
+        A failure in PostgreSQL also ends every pooled session: each may be with a server that only reads now.
+        """
         try:
             yield
         except open_files.StoreMoved as e:
             raise StoreError(str(e)) from None
         except (SQLAlchemyError, sqlite3.Error) as e:
+            if self._dialect == "postgresql":
+                self.engine.dispose()
             text = _one_line(self.where, e)
             raise (StoreLocked if text.endswith(_LOCKED) else StoreError)(text) from e
 
@@ -314,6 +319,11 @@ def insert_erased(connection: Connection) -> Any:
     return statement.on_conflict_do_update(index_elements=["mark"], set_=both)
 
 
+def insert_erasure(connection: Connection) -> Any:
+    """Return an INSERT of a device to erase; one that is there stays."""
+    return _insert(connection, schema.erasure).on_conflict_do_nothing()
+
+
 def insert_interruptions(connection: Connection) -> Any:
     """Return an INSERT of interrupted days; a day that is there stays."""
     return _insert(connection, schema.interruption).on_conflict_do_nothing()
@@ -352,11 +362,23 @@ _WHAT_WOULD_BE_RIGHT = {
     "No space left": "the disk is full; free some space",
     "SQLITE_IOERR_SHMSIZE": "the disk is full; free some space",
     "locked": _LOCKED,
-    "unable to open": "no permission, a read-only disk, or no file; make it writable or give another path",
     "malformed": "the file is damaged; restore a backup",
     "lock timeout": _LOCKED,
     "no such table": "it is damaged or a database of something else; give another path",
 }
+
+
+def _why_unopened(path: str) -> str:
+    """Find out why SQLite cannot open a file or make one beside it, which it does not tell."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as e:
+        return os_reason(e)
+    with suppress(OSError):
+        disk = os.statvfs(os.path.dirname(os.path.abspath(path)))
+        if disk.f_files and not disk.f_favail:
+            return "the disk has no room for another file (inodes); remove some files"
+    return "no permission, a read-only disk, or no file; make it writable or give another path"
 
 
 def _one_line(where: str, error: Exception) -> str:
@@ -364,6 +386,8 @@ def _one_line(where: str, error: Exception) -> str:
     text = str(cause)
     text = text.strip().split("\n")[0].removeprefix("connection failed: ")
     name = getattr(cause, "sqlite_errorname", "")
+    if "unable to open" in text:
+        return f"cannot use {where}: {_why_unopened(where)}"
     for part, advice in _WHAT_WOULD_BE_RIGHT.items():
         if part in text or part == name:
             return f"cannot use {where}: {advice}"

@@ -87,8 +87,9 @@ def merge(
     Rejects are added unchecked: nothing tells whether they were added before, so a source with nothing else
     can be added twice.
     Raises MergeRefused where a fleet is open in one and keyed in another, or has an allow-list in only one, a
-    digest stands for two versions, a version would raise a name's total, both counted the same reports, or a
-    store's counts and dedupe sets do not match; and StoreError. In all these cases nothing was changed.
+    digest stands for two versions, a version would raise a name's total, both counted the same reports, a
+    store's counts and dedupe sets do not match, or a source has queued erasures; and StoreError. In all these
+    cases nothing was changed.
     """
     for one, other in itertools.combinations((into, *sources), 2):
         if _same(one, other):
@@ -138,6 +139,10 @@ class _Merge:
         """Add a source as its own connection sees it; advance is called with each further share done."""
         self._source = source
         self._connection = connection
+        if connection.scalar(select(func.count()).select_from(schema.erasure)):
+            raise MergeRefused(
+                f"{source.where} has devices that wait for an aggregator to erase them: let one finish first"
+            )
         rows = Rows(connection, (schema.dedupe, schema.histogram), advance)
         self._add_fleets()
         self._add_devices()

@@ -1,5 +1,8 @@
 """Connects to a store in PostgreSQL: durable whatever the server's defaults, never silent for ever.
 
+A pooler between us and the server may give each transaction another session. So every setting and lock is
+local to its transaction, and no statement is prepared in a session.
+
 Needs psycopg, which only the extra `postgresql` brings: database imports this module to open such a store.
 """
 
@@ -11,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import PGconn, Ping
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
 
 # A slow disk or a held lock may take long; a batch that fails is tried again.
@@ -63,15 +66,16 @@ class AnsweringConnection(psycopg.Connection[Any]):
 
 
 def open_engine(url: URL, read_only: bool = False) -> Engine:
-    """Return an engine that sets up its connections as a store needs them; the URL's options win.
+    """Return an engine that sets up its transactions as a store needs them; the URL's options win.
 
     read_only: the server refuses every write.
     """
-    options = {name: value for name, value in _LINK.items() if name not in url.query}
+    options: dict[str, object] = {name: value for name, value in _LINK.items() if name not in url.query}
+    options["prepare_threshold"] = None
     # A connection that the server has dropped is replaced before a batch fails.
     engine = create_engine(url, connect_args=options, pool_pre_ping=True)
     event.listen(engine, "do_connect", _connect)
-    event.listen(engine, "connect", _set)
+    event.listen(engine, "begin", _set)
     if read_only:
         event.listen(engine, "connect", _only_read)
     return engine
@@ -102,21 +106,19 @@ def _connect(_dialect: object, _record: object, arguments: Any, options: Any) ->
 
 
 def _only_read(connection: psycopg.Connection[Any], _record: object) -> None:
-    connection.execute("SET default_transaction_read_only = on")
-    connection.commit()
+    connection.read_only = True  # says so as each transaction begins
 
 
-def _set(connection: psycopg.Connection[Any], _record: object) -> None:
-    with connection.cursor() as cursor:
-        # A server may be set to answer before a commit is on disk. Settings stricter than ours stay.
-        cursor.execute(
-            "SELECT set_config('synchronous_commit', 'on', false)"
-            " WHERE current_setting('synchronous_commit') <> 'remote_apply'"
-        )
-        for name, seconds in (
-            ("lock_timeout", LOCK_TIMEOUT_S),
-            ("statement_timeout", STATEMENT_TIMEOUT_S),
-            ("idle_in_transaction_session_timeout", IDLE_TIMEOUT_S),
-        ):
-            cursor.execute("SELECT set_config(%s, %s, false)", (name, f"{seconds}s"))
-    connection.commit()
+# A server may be set to answer before a commit is on disk. Settings stricter than ours stay.
+_SETTINGS = """SELECT
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+               WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
+    set_config('lock_timeout', %s, true),
+    set_config('statement_timeout', %s, true),
+    set_config('idle_in_transaction_session_timeout', %s, true)"""
+
+
+def _set(connection: Connection) -> None:
+    if not connection.connection.dbapi_connection.autocommit:  # pyright: ignore
+        seconds = (LOCK_TIMEOUT_S, STATEMENT_TIMEOUT_S, IDLE_TIMEOUT_S)
+        connection.exec_driver_sql(_SETTINGS, tuple(f"{n}s" for n in seconds))

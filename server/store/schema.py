@@ -1,14 +1,14 @@
 """The store's tables, one schema for SQLite and PostgreSQL.
 
 No column links a device to a code, a value, an address or a time: `dedupe` knows devices and numbers,
-`histogram` codes and windows, and nothing joins them; `erased` knows neither. `counting` and `interruption`
-are about the whole store. Every version of this schema is a step in `migrations`.
+`histogram` codes and windows, and nothing joins them; `erased` knows neither. `counting`, `interruption` and
+`rewrite` are about the whole store. Every version of this schema is a step in `migrations`.
 """
 
 import sqlalchemy as sa
 from sqlalchemy import event
 
-VERSION = 9
+VERSION = 10
 BASELINE = 5
 """The oldest version that can be upgraded: earlier ones were never released."""
 
@@ -134,4 +134,21 @@ counting = sa.Table("counting", metadata, sa.Column("alive", sa.BigInteger))
 # Days, UTC, on which counting was down for more than an hour, or the backlog arrived: 2026-11-21.
 interruption = sa.Table(
     "interruption", metadata, sa.Column("day", sa.String(10), primary_key=True), sqlite_with_rowid=False
+)
+
+# Devices that an aggregator is to erase: it deletes their rows here with all others.
+erasure = sa.Table(
+    "erasure",
+    metadata,
+    sa.Column("fleet", sa.String(32), primary_key=True),
+    sa.Column("device", sa.String(32), primary_key=True),
+    sqlite_with_rowid=False,
+)
+
+# One row: how many erasures deleted rows, and for how many of them the database's files were written anew.
+rewrite = sa.Table(
+    "rewrite",
+    metadata,
+    sa.Column("erasures", sa.BigInteger, nullable=False),
+    sa.Column("rewritten", sa.BigInteger, nullable=False),
 )

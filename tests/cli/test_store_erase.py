@@ -1,12 +1,15 @@
 """`hushmote store erase`: it asks, says what goes and what is left, and refuses in one line."""
 
 import json
+import signal
 from datetime import timedelta
 
 import pytest
 import typer
 from boards import FLEET_KEYS, ask_fleet, experiment, reports
 from command_line import runner
+from running import until
+from served import served
 
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.clock import now
@@ -14,6 +17,7 @@ from hushmote.server.provisioning.master_key import to_text
 from hushmote.server.store import Description, Store
 from hushmote.server.store.erase import expire
 from hushmote.server.wire import keys, topics
+from hushmote.simulator.broker import MosquittoBroker
 
 TEMP = experiment()
 
@@ -71,6 +75,57 @@ def test_it_asks_and_erases_nothing_where_nobody_answers_or_somebody_says_no(run
         run("--device", "board-1", "--fleet", "open", expect=0 if answer else 1)
         assert asked == [("Erase it for good?", True)]
         assert left(tmp_path) == kept
+
+
+class TestUnfinishedErasure:
+    def test_queued_device_goes_from_a_running_aggregators_store(self, run, tmp_path, monkeypatch):
+        status, check = (runner(name, tmp_path, monkeypatch) for name in ("status", "store"))
+        url = f"sqlite:///{tmp_path / 's.sqlite'}"
+        with MosquittoBroker() as broker:
+            where = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
+            with served(*where, "--master-key", tmp_path / "master.key") as process:
+                process.ready()
+                assert "is in use, and nothing was erased" in run(
+                    "--device", "board-1", "--fleet", "open", "--yes", expect=1
+                )
+                process.process.send_signal(signal.SIGSTOP)
+                said = run("--device", "board-1", "--fleet", "keyed", "--queue", "--yes")
+                assert "their numbers are sealed with the master key. It is queued:" in " ".join(said.split())
+                waits = "1 device waits for an aggregator to erase it"
+                assert waits in " ".join(status("--store", "sqlite:///s.sqlite").split())
+                assert json.loads(status("--store", "sqlite:///s.sqlite", "--json"))[
+                    "unfinished_erasures"
+                ] == [waits]
+                assert waits in " ".join(check("check", "sqlite:///s.sqlite").split())
+                process.process.send_signal(signal.SIGCONT)
+                until(lambda: "files were written anew" in process.log(), process.log)
+                assert "a device of fleet keyed was erased, as was queued: 3 reports" in process.log()
+                files = b"".join(path.read_bytes() for path in tmp_path.glob("s.sqlite*"))
+                assert files.count(b"board-1") == 1  # of the open fleet
+                assert waits not in check("check", "sqlite:///s.sqlite")
+                assert process.end() == 0
+                assert "board-1" not in process.log()
+
+    def test_interrupted_one_is_reported_and_finished(self, run, tmp_path, monkeypatch):
+        check = runner("store", tmp_path, monkeypatch)
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr("hushmote.server.store.erase._rewrite", interrupt)
+            run("--device", "board-1", "--fleet", "open", "--yes", expect=130)
+        due = "old pages of the files may still hold what was erased: an aggregator or"
+        assert due in " ".join(check("check", "sqlite:///s.sqlite").split())
+        run()
+        assert due not in " ".join(check("check", "sqlite:///s.sqlite").split())
+        assert "say what is erased" in run(expect=1)
+
+    def test_only_a_device_can_be_queued(self, run):
+        assert "--queue is for one device" in run("--fleet", "open", "--queue", "--yes", expect=1)
+        assert "knows no device nobody" in run(
+            "--fleet", "open", "--device", "nobody", "--queue", "--yes", expect=1
+        )
 
 
 def test_an_experiment_and_a_fleet_go_once_they_are_withdrawn(run, tmp_path):

@@ -24,7 +24,7 @@ def test_each_row_names_a_test_that_is_there(row):
     assert named or "](" in shown_by
     for module, start in named:
         texts = [file.read_text() for file in TESTS.rglob(f"{module}.py")]
-        assert any(f"\ndef {start}" in text for text in texts), (module, start)
+        assert any(re.search(rf"^ *def {start}", text, re.MULTILINE) for text in texts), (module, start)
 
 
 def test_every_failure_of_the_first_table_has_its_tests():

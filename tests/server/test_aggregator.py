@@ -311,6 +311,16 @@ def test_properties_that_paho_refuses_end_no_connection(store, caplog):
     assert caplog.text.count("subscribed at") == 1
 
 
+def test_large_properties_keep_no_report_from_being_counted(store):
+    large = Properties(PacketTypes.PUBLISH)
+    large.UserProperty = [("added by a bridge", "x" * 60_000), ("by another one", "y" * 60_000)]
+    broker = MosquittoBroker(settings=("max_packet_size 268435455",))
+    with broker, running(store, broker, protocol="5") as aggregator:
+        publish(broker, crowd(20)[0], properties=large)
+        until(lambda: total(aggregator) == 20, aggregator.counters)
+        assert aggregator.counters.accepted == 20
+
+
 def test_boards_enroll_in_the_retained_experiments_signed_where_the_fleet_has_keys(store):
     exp = ask_fleet(store, "keyed", experiment(), keyed=True)
     keyed, opened, door = (

@@ -28,7 +28,7 @@ from chaos_plan import Fault, Setting, is_kill
 from chaos_process import AggregatorProcess, until
 from chaos_verdict import FLEET, Verdict, judge
 from hasty_serve import HASTY
-from postgres import Cluster
+from postgres import Cluster, Pgbouncer
 from running import WAIT_S
 
 from hushmote.server.store import Store, StoreError
@@ -53,20 +53,20 @@ def run(
     setting: Setting,
     *,
     seed: int = 1,
-    database: Cluster | None = None,
+    database: Cluster | Pgbouncer | None = None,
 ) -> Verdict:
     """Run a plan against a new store and return what came of it.
 
-    store_url: of an SQLite file, or of a database's own. database: its server, where it is to be disturbed;
-    then aggregators reach it through a proxy. Raises AssertionError where something ends that should not, or
-    does not come to rest.
+    store_url: of an SQLite file, or of a database's own. database: its server, or the pooler before it,
+    where that is to be disturbed; then aggregators reach it through a proxy. Raises AssertionError where
+    something ends that should not, or does not come to rest.
     """
     return asyncio.run(_Chaos(folder, store_url, setting, seed, database).run(faults))
 
 
 class _Chaos:
     def __init__(
-        self, folder: Path, store_url: str, setting: Setting, seed: int, database: Cluster | None
+        self, folder: Path, store_url: str, setting: Setting, seed: int, database: Cluster | Pgbouncer | None
     ) -> None:
         self._folder = folder
         self._url = store_url
@@ -278,7 +278,7 @@ class _Chaos:
             self._done["kill aggregator"] += 1
             aggregator.start()
 
-    async def _end_and_start(self, server: MosquittoBroker | Cluster, fault: Fault) -> None:
+    async def _end_and_start(self, server: MosquittoBroker | Cluster | Pgbouncer, fault: Fault) -> None:
         async with self._lock(server):
             if isinstance(server, MosquittoBroker) and fault.kind.startswith("stop"):
                 await asyncio.to_thread(server.terminate)

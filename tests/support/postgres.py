@@ -44,6 +44,15 @@ def needs_postgres() -> Path:
     return folder
 
 
+def needs_pgbouncer() -> str:
+    """Return the program of pgbouncer; skips the test where there is none, fails it in CI."""
+    # Debian's package puts it where only root's PATH looks.
+    path = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if path is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("pgbouncer is not installed")
+    return path
+
+
 def is_part(table: str | None) -> bool:
     """Whether a table of a store is one of those that the dedupe table is divided into."""
     return table is not None and table.startswith("dedupe_")
@@ -200,6 +209,70 @@ class Cluster:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
+class Pgbouncer:
+    """A pgbouncer in transaction mode before a cluster, as a context manager: a session a transaction.
+
+    It can be killed and started again on its port. sessions: how many it has with the server.
+    """
+
+    def __init__(self, cluster: Cluster, *, sessions: int = 4) -> None:
+        self._program = needs_pgbouncer()
+        self._cluster = cluster
+        self._sessions = sessions
+        self.port = free_port()
+
+    def __enter__(self) -> Pgbouncer:
+        self._folder = Path(tempfile.mkdtemp(prefix="hushmote-pgbouncer-"))
+        self._folder.chmod(0o755)
+        settings = {
+            "listen_addr": "127.0.0.1",
+            "listen_port": self.port,
+            "unix_socket_dir": "",
+            "auth_type": "any",
+            "pool_mode": "transaction",
+            "default_pool_size": self._sessions,
+            "min_pool_size": self._sessions,
+            "server_round_robin": 1,  # a transaction gets another session than the one before
+        }
+        lines = [f"{name} = {value}" for name, value in settings.items()]
+        address = f"* = host=127.0.0.1 port={self._cluster.port} user={_SUPERUSER}"
+        (self._folder / "ini").write_text("\n".join(["[databases]", address, "[pgbouncer]", *lines, ""]))
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Return once it accepts connections."""
+        user = _SUPERUSER if getpass.getuser() == "root" else None  # it refuses to run as root
+        with open(self._folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [self._program, str(self._folder / "ini")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                user=user,
+                group=user,
+                extra_groups=[] if user else None,
+            )
+        end = time.monotonic() + _START_S
+        while PGconn.ping(f"host=127.0.0.1 port={self.port} dbname=postgres".encode()) != Ping.OK:
+            running = self._process.poll() is None and time.monotonic() < end
+            assert running, (self._folder / "log").read_text(errors="replace")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """SIGKILL it; transactions that it carried are undone."""
+        self._process.kill()
+        self._process.wait(_START_S)
+
+    def url(self, database: str, user: str = _SUPERUSER, port: int | None = None) -> str:
+        """Return the URL of a database behind it; port: of a proxy before it."""
+        return self._cluster.url(database, user, port or self.port)
+
+
 # As a new database has it.
 _EMPTY = """
 DROP SCHEMA public CASCADE;
@@ -227,6 +300,13 @@ def postgres() -> Iterator[Cluster]:
     """The session's PostgreSQL, fsync off; skipped where there is none, and a failure in CI."""
     with Cluster() as cluster:
         yield cluster
+
+
+@pytest.fixture
+def pgbouncer(postgres: Cluster) -> Iterator[Pgbouncer]:
+    """A pgbouncer before the session's PostgreSQL; skipped where there is none, and a failure in CI."""
+    with Pgbouncer(postgres) as bouncer:
+        yield bouncer
 
 
 @pytest.fixture

@@ -41,6 +41,8 @@ MARKS: Mapping[str, str] = {
     "paged": "slow",  # a process of `hushmote page`
     "Cluster": "database",
     "needs_postgres": "database",
+    "needs_pgbouncer": "database",
+    "Pgbouncer": "database",
     "find_runtime": "micropython",
     "SoftwareBoard": "micropython",
     "runtimes": "micropython",
@@ -61,6 +63,7 @@ PROGRAMS: Mapping[str, str] = {
     "nats-server": "broker",
     "postgres": "database",
     "initdb": "database",
+    "pgbouncer": "database",
     "micropython": "micropython",
     "node": "micropython",
 }

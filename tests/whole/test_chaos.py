@@ -11,7 +11,7 @@ from chaos_boards import Board, Encoded
 from chaos_plan import Fault, Setting, plan
 from chaos_run import run
 from chaos_verdict import FLEET, judge
-from postgres import Cluster
+from postgres import Cluster, Pgbouncer
 from served import with_setting
 
 from hushmote.server.ingest import pipeline as ingest
@@ -61,6 +61,17 @@ def test_a_database_that_is_killed_or_cut_off_loses_nothing_and_doubles_nothing(
         verdict = run(tmp_path, url, plan(23, faults, 7, gap_s=0.3), Setting(boards=20), database=postgres)
     assert verdict.exact, verdict
     assert verdict.kills == 4
+    assert verdict.published == verdict.told == verdict.counted
+
+
+def test_a_killed_pooler_loses_and_doubles_nothing(tmp_path):
+    faults = {"kill database": 4, "kill aggregator": 4}
+    setting = Setting(boards=20, aggregators=2, share="pooled")
+    with Cluster(settings={"synchronous_commit": "off"}) as postgres, Pgbouncer(postgres) as pooler:
+        url = postgres.url(postgres.create())
+        verdict = run(tmp_path, url, plan(1, faults, 10, gap_s=0.3), setting, database=pooler)
+    assert verdict.exact, verdict
+    assert verdict.kills == 10
     assert verdict.published == verdict.told == verdict.counted
 
 

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import re
+import resource
 import signal
 import socket
 import sqlite3
@@ -55,6 +56,40 @@ def locked(store):
     finally:
         other.execute("ROLLBACK")
         other.close()
+
+
+class TestTooManyOpenFiles:
+    @pytest.fixture
+    def limited(self):
+        """A function that lets a process open no further file, or, with None, as many as before."""
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+        def limit(pid, on):
+
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]) if on else before)
+
+        return limit
+
+    def test_is_one_line_and_counting_resumes(self, store, mosquitto, limited):
+        with served(*arguments(store, mosquitto), "--http", f"127.0.0.1:{free_port()}") as process:
+            process.ready()
+            limited(process.process.pid, True)
+            mosquitto.kill()
+            until(lambda: "too many open files: raise the limit" in process.log(), process.log)
+            mosquitto.start()
+            limited(process.process.pid, False)
+            messages, _ = crowd(30)
+            until(lambda: process.log().count("subscribed at") == 2, process.log)
+            publish(mosquitto, messages)
+            until(lambda: counted(store) == 30, process.log)
+            assert process.end() == 0
+
+    def test_ends_in_order(self, store, mosquitto, limited):
+        with served(*arguments(store, mosquitto)) as process:
+            process.ready()
+            limited(process.process.pid, True)
+            assert process.end() == 0
+            assert "0 reports accepted" in process.log()
 
 
 def test_sigterm_commits_what_has_arrived_and_ends_with_status_0(store, mosquitto):

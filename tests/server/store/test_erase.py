@@ -2,6 +2,10 @@
 
 import datetime
 import itertools
+import os
+import signal
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +13,26 @@ import pytest
 from boards import FLEET_KEYS, MASTER, SIGNING, ask_fleet, experiment, payload_of, reports
 from filled import rows
 from refusals import fails
-from sqlalchemy import select
+from sqlalchemy import event, select
+from sqlalchemy.pool import Pool
 
 from hushmote.server.ingest import pipeline as ingest
-from hushmote.server.ingest.commit import Retention
+from hushmote.server.ingest.commit import QueuedErasures, Retention
 from hushmote.server.ingest.status import Status
-from hushmote.server.store import Description, Store, StoreError, VersionRefused, schema
+from hushmote.server.store import Description, Store, StoreError, VersionRefused, postgresql, schema
+from hushmote.server.store import erase as erasing
 from hushmote.server.store.check import check
 from hushmote.server.store.database import StoreLocked
-from hushmote.server.store.erase import Erasure, erase, expire
+from hushmote.server.store.erase import (
+    Erasure,
+    erase,
+    erase_queued,
+    expire,
+    finish_rewrite,
+    is_rewrite_due,
+    queue_erasure,
+    queued_erasures,
+)
 from hushmote.server.store.merge import MergeRefused, merge
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, topics
@@ -237,7 +252,9 @@ def test_who_does_not_agree_keeps_everything(store):
         assert Path(store.where).read_bytes()[18:20] == b"\2\2"  # in WAL mode, as every store
 
 
-def test_it_is_refused_while_somebody_counts_and_counting_waits_for_it(store, store_url):
+@in_sqlite
+def test_it_is_refused_while_somebody_counts_and_counting_waits_for_it(store, tmp_path):
+    store_url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with Store(store_url) as other:
         assert count(other, sent("new")) == (3, {})
         before = rows(store)
@@ -247,6 +264,214 @@ def test_it_is_refused_while_somebody_counts_and_counting_waits_for_it(store, st
         assert count(other, sent("new", count=4)) == (1, {"duplicate": 3})
     erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
     assert count(store, OLD[:3]) == (0, {"duplicate": 3})
+
+
+class TestPostgresqlWhileAggregatorsCount:
+    @pytest.fixture
+    def store(self, postgres_url):
+        with filled(postgres_url) as store:
+            yield store
+
+    def test_waits_for_no_batch_and_batches_wait_for_it(self, store, postgres_url, monkeypatch):
+        monkeypatch.setattr(postgresql, "LOCK_TIMEOUT_S", 0.2)
+        before = rows(store)
+        with Store(postgres_url) as other:
+            with other.ingest():
+                with pytest.raises(StoreLocked, match="is in use, and nothing was erased: stop its aggreg"):
+                    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+                assert rows(store) == before
+
+            def batch_in_between(_):
+                with pytest.raises(StoreLocked):
+                    count(other, sent("new"))
+
+            erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS, agree=batch_in_between)
+            assert count(other, OLD[:5] + sent("new")) == (3, {"duplicate": 5})
+        assert (check(store).reports, check(store).violations) == (14, ())
+
+    def test_stays_unfinished_while_a_transaction_sees_it(self, store, postgres_url, request, monkeypatch):
+        monkeypatch.setattr(erasing, "_READERS_S", 0.2)
+        with Store(postgres_url) as other, other.snapshot() as reader:
+            reader.execute(select(schema.fleet)).all()  # its lock is on another table than the device's rows
+            with fails("still see what was erased: 1; end them, or wait"):
+                erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+            with fails("still see what was erased"):
+                finish_rewrite(store, 0.2)
+            assert GONE.encode() in files(store, request)
+        assert finish_rewrite(store)
+        assert GONE.encode() not in files(store, request)
+
+    def test_only_the_owner_finishes_it(self, store, postgres, request):
+        name = store.engine.url.database
+        postgres.execute(
+            f"CREATE ROLE {name}_serve LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}_serve", name
+        )
+        try:
+            with Store(postgres.url(name, f"{name}_serve")) as other:
+                queue_erasure(other, "home", GONE)
+                assert erase_queued(other, "home", GONE, FLEET_KEYS) is not None
+                assert not finish_rewrite(other)
+        finally:
+            postgres.execute(f"DROP OWNED BY {name}_serve; DROP ROLE {name}_serve", name)
+        assert "`hushmote store erase URL` writes them anew" in check(store).notes[0]
+        assert finish_rewrite(store)
+        assert check(store).notes == ()
+        assert GONE.encode() not in files(store, request)
+
+
+def steps(url, action, moment):
+    """Do something to a store in a child process that is killed at that step; return whether it was."""
+    child = os.fork()
+    if child:
+        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    left = moment
+
+    def fall(*_):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def trace(connection, _):
+        if isinstance(connection, sqlite3.Connection):
+            connection.set_trace_callback(fall)  # hears of what VACUUM itself does as well
+
+    try:
+        event.listen(Pool, "connect", trace)
+        with Store(url, create=False) as store:
+            for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
+                event.listen(store.engine, name, fall)
+            action(store)
+    finally:
+        os._exit(0)
+
+
+class TestKilledErasure:
+    """A process that is killed at any step leaves everything, or what the next one finishes."""
+
+    @pytest.fixture
+    def fresh(self, store_url, request, tmp_path):
+        """A function that returns the URL of the same filled store again and again."""
+        with filled(store_url):
+            pass
+        if store_url.startswith("sqlite"):
+            path = tmp_path / "store.sqlite"
+            kept = path.read_bytes()
+
+            def again():
+                for name in tmp_path.glob("store.sqlite*"):
+                    name.unlink()
+                path.write_bytes(kept)
+                return store_url
+
+            yield again
+            return
+        postgres, template = request.getfixturevalue("postgres"), store_url.rpartition("/")[2]
+        made: list[str] = []
+
+        def copy():
+            while made:
+                postgres.drop(made.pop())
+            made.append(postgres.create(template))
+            return postgres.url(made[-1])
+
+        yield copy
+        postgres.drop(made.pop())
+
+    def by_hand(self, store):
+        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+
+    def queued(self, store):
+        QueuedErasures(store, Status(), FLEET_KEYS, None).turn()
+
+    @pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 6])
+    @pytest.mark.parametrize("queue", [False, True])
+    def test_is_finished_by_the_next_process(self, fresh, queue, stride, request):
+        unfinished = moment = 0
+        while True:
+            url = fresh()
+            if queue:
+                with Store(url) as store:
+                    queue_erasure(store, "home", GONE)
+            killed = steps(url, self.queued if queue else self.by_hand, moment)
+            with Store(url, create=False) as store:
+                left = [d for d, _, _ in store.seen("home") if d == GONE]
+                if left:
+                    assert len(left) == 2  # rows of both experiments: it is as it was
+                    assert queued_erasures(store) == ([("home", GONE)] if queue else [])
+                    self.queued(store) if queue else self.by_hand(store)
+                else:
+                    with store.reading() as connection:
+                        due = is_rewrite_due(connection)
+                    unfinished += due
+                    assert bool(check(store).notes) == due
+                    assert finish_rewrite(store) == due
+                    with pytest.raises(VersionRefused, match="knows no device"):
+                        self.by_hand(store)
+                assert GONE.encode() not in files(store, request)
+                assert (check(store).violations, check(store).notes) == ((), ())
+                assert count(store, OLD[:5]) == (0, {"duplicate": 5})
+            if not killed:
+                break
+            moment += stride
+        assert moment > 20
+        assert unfinished > 1
+
+
+class TestQueuedErasure:
+    def test_leaves_nothing_of_device_and_request(self, store, request):
+        queue_erasure(store, "home", GONE)
+        queue_erasure(store, "home", GONE)
+        assert "1 device waits for an aggregator to erase it" in check(store).notes
+        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            if connection.dialect.name == "postgresql":  # the request is in the statistics
+                connection.exec_driver_sql("ANALYZE")
+        assert files(store, request).count(GONE.encode()) >= 3
+        QueuedErasures(store, Status(), FLEET_KEYS, None).turn()
+        assert GONE.encode() not in files(store, request)
+        assert GONE not in repr(rows(store))
+        assert count(store, OLD[:5]) == (0, {"duplicate": 5})
+        assert (check(store).reports, check(store).violations, check(store).notes) == (11, (), ())
+
+    def test_goes_where_the_device_was_erased_by_hand(self, store, request):
+        queue_erasure(store, "home", GONE)
+        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+        assert queued_erasures(store) == []
+        with store.writing() as connection:
+            connection.execute(schema.erasure.insert(), {"fleet": "home", "device": "nobody"})
+        QueuedErasures(store, Status(), FLEET_KEYS, None).turn()
+        assert queued_erasures(store) == []
+
+    def test_waits_for_the_right_key(self, store, caplog):
+        store.set_master_check("home", keys.master_check(MASTER, "home"))
+        queue_erasure(store, "home", GONE)
+        for wrong in (None, FleetKeys((bytes(32),), SIGNING)):
+            QueuedErasures(store, Status(), wrong, None).turn()
+            assert "an erasure is not finished yet" in caplog.messages[-1]
+            assert GONE not in caplog.text
+        assert queued_erasures(store) == [("home", GONE)]
+        QueuedErasures(store, Status(), None, ["elsewhere"]).turn()
+        assert len(caplog.messages) == 2
+
+    @pytest.mark.parametrize(("fleet", "device"), [("home", "nobody"), ("away", GONE)])
+    def test_is_refused_for_an_unknown_device(self, store, fleet, device):
+        with pytest.raises(VersionRefused, match=r"knows no device nobody|there is no fleet away"):
+            queue_erasure(store, fleet, device)
+        assert queued_erasures(store) == []
+
+    @in_sqlite
+    def test_keeps_a_store_from_being_merged(self, store, tmp_path):
+        queue_erasure(store, "home", GONE)
+        why = "has devices that wait for an aggregator to erase them"
+        with Store(f"sqlite:///{tmp_path / 'other.sqlite'}") as other, pytest.raises(MergeRefused, match=why):
+            merge(other, [store])
+
+    def test_two_aggregators_carry_it_out_once(self, store, store_url):
+        queue_erasure(store, "home", GONE)
+        with Store(store_url) as other, ThreadPoolExecutor(2) as pool:
+            done = list(pool.map(lambda s: erase_queued(s, "home", GONE, FLEET_KEYS), (store, other)))
+        assert sorted(erasure is None for erasure in done) == [False, True]
+        assert check(store).violations == ()
 
 
 def test_a_read_only_store_is_one_line(tmp_path):

@@ -27,7 +27,7 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, report, topics
 
 DATA = Path(__file__).parents[2] / "data"
-REPORTS = {5: 203, 6: 203, 7: 203, 8: 203}  # in a store of each version
+REPORTS = {5: 203, 6: 203, 7: 203, 8: 203, 9: 203}  # in a store of each version
 NOW = datetime.datetime(2026, 11, 22, 8, tzinfo=datetime.UTC)
 
 
@@ -138,9 +138,11 @@ NEW_COLUMNS = {
     7: {"experiment": {"asked"}},
     8: {"experiment": {"keep", "erased"}},
     9: {},
+    10: {},
 }
 # Schema version -> table that it brought -> its rows in a store that has just been upgraded.
 NEW_TABLES = {8: {"erased": []}, 9: {"counting": [{"alive": None}], "interruption": []}}
+NEW_TABLES[10] = {"erasure": [], "rewrite": [{"erasures": 0, "rewritten": 0}]}
 
 
 def test_an_upgrade_that_is_asked_for_keeps_all_and_makes_exactly_the_schema_of_a_new_store(

@@ -1,4 +1,4 @@
-"""`hushmote serve` that starts before its PostgreSQL takes connections, or where waiting mends nothing."""
+"""`hushmote serve` while its PostgreSQL takes no connections or only reads, or where waiting is useless."""
 
 import re
 import threading
@@ -8,6 +8,7 @@ from boards import ask_fleet, experiment
 from postgres import Cluster
 from running import until
 from served import served
+from traffic import counted, crowd, publish
 
 from hushmote.server.store import Store, StoreError, postgresql
 from hushmote.simulator.broker import MosquittoBroker
@@ -102,3 +103,51 @@ def test_a_wrong_password_or_a_database_that_is_not_there_ends_it_at_once(cluste
         with pytest.raises(StoreError, match=rf"^[^\n]*{why}[^\n]*$"):
             Store(url, patient=True)
     assert not caplog.messages  # nobody waited
+
+
+class TestReadOnlyServer:
+    @pytest.fixture
+    def read_only(self, cluster, url):
+        """Make the database read-only for new sessions, as one that has lost a failover, or undo it."""
+        name = url.rpartition("/")[2]
+
+        def change(on):
+            cluster.execute(
+                f"ALTER DATABASE {name} SET default_transaction_read_only = {'on' if on else 'off'}"
+            )
+            own = f"datname = '{name}' AND pid <> pg_backend_pid()"
+            if on:
+                cluster.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {own}")
+
+        yield change
+        change(False)
+
+    def test_counting_resumes_without_a_restart(self, url, broker, read_only):
+        with served(*arguments(url, broker)) as process, Store(url, create=False) as store:
+            process.ready()
+            read_only(True)
+            publish(broker, crowd(50, prefix="first")[0])
+            until(lambda: "read-only transaction" in process.log(), process.log)
+            read_only(False)
+            publish(broker, crowd(50, prefix="second")[0])
+            until(lambda: counted(store) == 100, process.log)
+            assert process.end() == 0
+
+    @pytest.mark.parametrize("form", ["text", "json"])
+    def test_batches_that_fail_for_too_long_end_the_process(self, url, broker, read_only, form):
+        script = """
+import functools
+import hushmote.cli.serve.run as module
+from hushmote.cli.main import main
+module.Counting = functools.partial(module.Counting, give_up_s=1.0)
+main()
+"""
+        environment = {"HUSHMOTE_LOG_FORMAT": form}
+        with served(*arguments(url, broker), script=script, environment=environment) as process:
+            process.ready()
+            read_only(True)
+            publish(broker, crowd(5, prefix=form)[0])
+            assert process.wait() == 75
+        last = process.log().strip().splitlines()[-1]
+        assert "no batch could be committed for 1 s, so this process ends" in last
+        assert "read-only transaction" in last

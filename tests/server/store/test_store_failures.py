@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import os
+import resource
 import select
 import shutil
 import socket
@@ -524,3 +525,24 @@ def test_pages_overwritten_are_an_error_and_nothing_is_counted(tmp_path):
         with fails("the file is damaged; restore a backup"):
             take(store, batch([f"device-{i}" for i in range(2000)], 2))
         assert counted(store) == 2000
+
+
+class TestUnopenedFile:
+    """SQLite says only that it cannot open a file; the line says why."""
+
+    def test_names_exhausted_inodes(self, disk):
+        subprocess.run(["mount", "-o", "remount,nr_inodes=2", disk.folder], check=True)
+        (disk.folder / "last").touch()
+        with fails(r"the disk has no room for another file \(inodes\); remove some files"):
+            Store(f"sqlite:///{disk.folder / 'store.sqlite'}")
+
+    def test_names_too_many_open_files(self, tmp_path):
+        url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        Store(url).close()
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+        try:
+            with fails("too many open files: raise the limit, by `ulimit -n` or systemd's LimitNOFILE"):
+                Store(url, create=False)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -1,0 +1,23 @@
+"""Version 10: erasures that wait for an aggregator, or after which the files are to be written anew."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "10"
+down_revision = "9"
+
+
+def upgrade() -> None:
+    """From version 9; an erasure that was interrupted before the upgrade is not known to be one."""
+    op.create_table(
+        "erasure",
+        sa.Column("fleet", sa.String(32), primary_key=True),
+        sa.Column("device", sa.String(32), primary_key=True),
+        sqlite_with_rowid=False,
+    )
+    rewrite = op.create_table(
+        "rewrite",
+        sa.Column("erasures", sa.BigInteger, nullable=False),
+        sa.Column("rewritten", sa.BigInteger, nullable=False),
+    )
+    op.bulk_insert(rewrite, [{"erasures": 0, "rewritten": 0}])

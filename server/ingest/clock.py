@@ -21,6 +21,7 @@ def now() -> datetime.datetime:
 
 
 _READ_S = 2.0  # how soon an operator's word about the clock is heard
+_BACK_S = 60.0
 _HOLD_S = 86_400.0
 
 
@@ -58,10 +59,13 @@ class CheckedClock:
 
     def __call__(self) -> datetime.datetime:
         """Return the time, UTC, if it can be right."""
-        at = self._monotonic()
-        self._read(at)
-        present = self._clock()
+        at, present = self._monotonic(), self._clock()
         expected = None if self._offset is None else at + self._offset
+        if expected is not None and not self.fault and present.timestamp() < expected - _BACK_S:
+            self._read_due_at = at  # a commit since the last reading may be later than this
+        if at >= self._read_due_at:
+            self._read(at)
+            present, expected = self._clock(), None if self._offset is None else at + self._offset
         try:
             check_clock(present, self._last, expected)
         except ClockWrong as e:
@@ -86,9 +90,7 @@ class CheckedClock:
         return min(present, datetime.datetime.fromtimestamp(least, datetime.UTC))
 
     def _read(self, at: float) -> None:
-        """Read the store's last time when it is due; while the store fails, the last one read stays."""
-        if at < self._read_due_at:
-            return
+        """Read the store's last time; while the store fails, the one read before stays."""
         try:
             last = self._last_time()
         except StoreError:

@@ -121,6 +121,13 @@ class TestCheckedClock:
         machine.pass_(HOUR)
         assert machine.clock() == machine.time
 
+    def test_a_jump_back_is_judged_by_the_newest_commit(self):
+        machine = Machine(PRESENT - DAY)
+        machine.clock()
+        machine.last = PRESENT  # as the commit at this time recorded it
+        machine.time -= 20 * MINUTE
+        assert machine.refuses(BEHIND)
+
     def test_hears_an_operator(self):
         machine = Machine()
         machine.time += 1800 * DAY

@@ -114,6 +114,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote store seal sqlite:///hushmote.sqlite door_open",
         "hushmote store seal sqlite:///hushmote.sqlite door_open --yes",
     ),
+    "store clock": (
+        "hushmote store clock sqlite:///hushmote.sqlite",
+        "hushmote store clock sqlite:///hushmote.sqlite --accept",
+    ),
     "store merge": (
         "hushmote store merge sqlite:///all.sqlite sqlite:///site.sqlite --dry-run",
         "hushmote store merge sqlite:///all.sqlite sqlite:///site.sqlite",

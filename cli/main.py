@@ -68,7 +68,7 @@ _PANELS = {
         "statement": (
             "A fleet's papers: what is asked, what it costs in privacy, for people, auditors and authorities."
         ),
-        "store": "Look after the store: upgrade, back up, check, seal, erase, merge.",
+        "store": "Look after the store: upgrade, back up, check, seal, erase, merge, accept a clock.",
     },
     "Study": {"study": "Run a study, which reproduces a source or a claim, beside its theory."},
 }

@@ -1,5 +1,6 @@
 """`hushmote store`: stores themselves, apart from what is in them."""
 
+import datetime
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from ..server.provisioning.master_key import load_keys
 from ..server.store import schema
 from ..server.store.backup import backup
 from ..server.store.check import check
+from ..server.store.counting import clock_fault
 from ..server.store.database import Database, StoreError
 from ..server.store.erase import Erasure, erase, finish_rewrite, queue_erasure
 from ..server.store.merge import Merged, merge
@@ -209,6 +211,44 @@ def _left(erasure: Erasure, sqlite: bool) -> str:
     if not sqlite:
         log = "the log of transactions (WAL) and its archive, standbys, and what VACUUM could not reach"
     return f"What may still hold it: backups and copies of the store; {log}; {broker}."
+
+
+@store_app.command("clock")
+def store_clock(
+    url: Url,
+    accept: Annotated[bool, "Judge clocks by this machine's time from now on."] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show whether this machine's clock can be right by the store's last time, or accept it.
+
+    Aggregators count nothing while their clock is behind the store's last time, or more than 31 days ahead of
+    it. --accept lowers a time that a wrong clock left in the store: first set or stop that clock.
+    Exits with status 1 if the clock waits.
+    """
+    with Store(url, create=False) as store:
+        now, before = datetime.datetime.now(datetime.UTC), store.last_time()
+        if accept:
+            store.accept_clock(now)
+            wrong = None
+        else:
+            wrong = clock_fault(now, before)
+        where = store.where
+    last = None if before is None else datetime.datetime.fromtimestamp(before, datetime.UTC)
+    if as_json:
+        times = {"clock": now.isoformat(timespec="seconds"), "last": last and last.isoformat()}
+        print_json({"store": where} | times | {"accepted": accept, "fault": wrong and str(wrong)})
+        if wrong:
+            raise typer.Exit(1)
+        return
+    if wrong:
+        raise wrong
+    minute = "%Y-%m-%d %H:%M UTC"
+    at = f"{last:{minute}}" if last else "not set yet"
+    _say(f"The last time in {where} {'was' if accept else 'is'} {at}.")
+    if accept:
+        _say(f"Clocks are judged by {now:{minute}} from now on. Aggregators go on by themselves.")
+    else:
+        _say(f"This machine's clock can be right: it says {now:{minute}}.")
 
 
 @store_app.command("merge")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..server.answers.rows import WIDEST
 from ..server.answers.tables import blocks
+from ..server.answers.windows import Due
 from ..server.overview.aggregator import AggregatorHealth
 from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ..server.overview.watch import StoreState
@@ -57,6 +58,10 @@ def picture(seen: Watched) -> Group:
         at = "" if seen.at is None else f", updated {seen.at.astimezone():%H:%M:%S}"
         count = f"{counted(seen.overview.reports)} in {visible(seen.where)}{at}"
         lines.append(Text(count, "bold"))
+        if seen.overview.clock:
+            lines.append(
+                Text(_sentence(f"nothing is counted by this clock: {seen.overview.clock}"), "bold red")
+            )
         if not seen.overview.fleets:
             lines.append(Text("There is no fleet yet: hushmote experiment add FILE --fleet NAME adds one."))
         for fleet in seen.overview.fleets:
@@ -97,10 +102,24 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
     if e.keep or e.erased:
         rule = f"Windows are erased {e.keep} after their end; so far" if e.keep else "Windows were erased:"
         lines.append(Text(f"{rule} {e.erased:,} reports.", "dim"))
+        lines += _due(e.due)
     if e.implausible:
         lines.append(Text(_sentence(e.implausible), "bold red"))
     if result is not None:
         lines += _learned(result)
+    return lines
+
+
+def _due(due: Due) -> list[Text]:
+    """What is erased next by its age, and what should have been."""
+    lines: list[Text] = []
+    if due.time is not None:
+        lines.append(Text(f"The next is {due.window}, on {due.time:%Y-%m-%d %H:%M} UTC.", "dim"))
+    if due.overdue:
+        oldest, *more = due.overdue
+        count = f"{1 + len(more):,} windows are" if more else "1 window is"
+        late = f"{count} overdue, the oldest is {oldest}: `hushmote serve` erases them while it runs."
+        lines.append(Text(late, "yellow"))
     return lines
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from .errors import HushmoteError
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
-from .ingest.clock import HurryingClock, now
+from .ingest.clock import CheckedClock, HurryingClock, now
 from .ingest.commit import GIVE_UP_S, Committer, Counters, Heartbeat, QueuedErasures, Retention
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S
@@ -144,22 +144,27 @@ class Aggregator:
             self._source = NatsSource(broker, session, self._status, asked)
         limit = None if counting.rate is None else RateLimit(counting.rate)
         # A hurrying clock passes hours between two batches, in which nothing is down.
-        hurrying = isinstance(counting.clock, HurryingClock)
-        self._heartbeat = None if hurrying else Heartbeat(store, self._status, counting.clock)
+        if isinstance(clock := counting.clock, HurryingClock):
+            self._checked = self._heartbeat = None
+            # Reports set it going, and nothing else.
+            today, erased_by = now, clock.look
+        else:
+            # Everything that depends on the time gets it here, so nothing acts on a time that is wrong.
+            clock = self._checked = CheckedClock(store.last_time, self._status.say, clock)
+            today, erased_by = clock, clock.settled
+            self._heartbeat = Heartbeat(store, self._status, clock)
         self._committer = Committer(
             store,
             self._fleets,
             self._status,
             limit,
             on_commit,
-            counting.clock,
+            clock,
             self._heartbeat,
             counting.give_up_s,
         )
-        self._announcer = Announcer(self._fleets, self._status)
-        # Reports set a hurrying clock going, and nothing else.
-        looked_at = clock.look if isinstance(clock := counting.clock, HurryingClock) else clock
-        self._retention = Retention(store, self._status, looked_at)
+        self._announcer = Announcer(self._fleets, self._status, today)
+        self._retention = Retention(store, self._status, erased_by)
         self._erasures = QueuedErasures(store, self._status, counting.fleet_keys, counting.fleets)
         self._outbox = None if retained is None else Outbox(retained)
         self._connection: ReportConnection | None = None
@@ -187,6 +192,7 @@ class Aggregator:
             since_turn_s=now - self._loop_turned_at,
             failing=self._committer.failing or self._announcer.failing,
             published=self._announcer.experiments,
+            clock="" if self._checked is None else self._checked.fault,
             state=self._status.text,
         )
 

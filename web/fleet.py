@@ -203,7 +203,7 @@ def _chosen(seen: StoreOverview, fleet: str | None) -> StoreOverview:
     """The overview of the one fleet that the page shows, or of all."""
     if fleet is None:
         return seen
-    return StoreOverview(tuple(f for f in seen.fleets if f.name == fleet), (), seen.minute)
+    return StoreOverview(tuple(f for f in seen.fleets if f.name == fleet), (), seen.minute, clock=seen.clock)
 
 
 def _steps() -> None:

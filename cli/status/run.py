@@ -1,6 +1,7 @@
 """What `hushmote status` does."""
 
 import dataclasses
+import datetime
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 from ...server.answers import second_epsilon
 from ...server.answers import tables as show
 from ...server.answers.query import Facts, Selection
+from ...server.answers.windows import due
 from ...server.errors import UsageError, refusing
 from ...server.estimate import plausibility
 from ...server.ingest.broker_url import is_nats
@@ -17,6 +19,7 @@ from ...server.overview.aggregator import ask, check_url
 from ...server.overview.watch import StoreState
 from ...server.plain import plain
 from ...server.planning import policy
+from ...server.store.counting import clock_fault
 from ...server.store.erase import unfinished_erasures
 from ...server.store.store import Store, Version
 from ...server.words.epsilon import rounded_up
@@ -61,8 +64,9 @@ def run(
         words = [{"fleet": name, "reports": _KINDS[keyed]} for name, keyed in fleets.items()]
         with store.reading() as opened:
             unfinished = unfinished_erasures(opened)
+        clock = clock_fault(datetime.datetime.now(datetime.UTC), store.last_time())
         document: dict[str, Any] = {"fleets": words, "experiments": lines, "rejected": rejects}
-        document["unfinished_erasures"] = unfinished
+        document |= {"unfinished_erasures": unfinished, "clock": clock and str(clock)}
         if boards is not None:
             document["devices"] = boards
         if known is not None:
@@ -99,8 +103,11 @@ def _print(
 def _lines(facts: Facts) -> list[dict[str, Any]]:
     """What was accepted of each version of the experiments."""
     store, lines = facts.store, []
-    for v in store.experiments():
-        counts = store.counts(v)
+    versions, now = store.experiments(), datetime.datetime.now(datetime.UTC)
+    kept = {(v.fleet, v.experiment.name): v.keep for v in sorted(versions, key=lambda v: v.serial)}
+    for v in versions:
+        counts, windows = store.counts(v), store.windows(v.fleet, v.experiment.digest)
+        erased = due(windows, kept[v.fleet, v.experiment.name], now)
         lines.append(
             {
                 "fleet": v.fleet,
@@ -108,10 +115,13 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
                 "digest": v.experiment.digest.hex(),
                 "current": v.current,
                 "reports": int(counts.sum()),
-                "windows": len(store.windows(v.fleet, v.experiment.digest)),
+                "windows": len(windows),
                 "devices": 0,
                 "keep": v.keep or None,
                 "erased_reports": v.erased,
+                "erased_next": erased.window or None,
+                "erased_next_at": erased.time and erased.time.isoformat(),
+                "overdue": list(erased.overdue),
                 "epsilon": _epsilons(facts, v) if counts.any() else None,
                 "plausibility": plausibility.check(v.experiment, counts).to_dict(),
             }

@@ -1,9 +1,42 @@
-"""Which windows have ended: no report is counted into them any more."""
+"""Which windows have ended, so that no report is counted into them any more, and which are to be erased."""
 
 import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..wire.limits import kept_hours
 
 SETTLED = datetime.timedelta(minutes=2)
 """After its end: batches begun in it are committed, and the clocks of several aggregators have got there."""
+
+
+_OVERDUE = datetime.timedelta(hours=1)  # an aggregator erases a window within an hour of its time
+
+
+@dataclass(frozen=True)
+class Due:
+    """What is erased by age: the next window and its time, UTC, and the windows whose time is over.
+
+    window: "" if nothing is left to be erased later; then time is None. overdue: oldest first.
+    """
+
+    window: str
+    time: datetime.datetime | None
+    overdue: tuple[str, ...]
+
+
+NOTHING_DUE = Due("", None, ())
+
+
+def due(windows: Iterable[str], keep: str, at: datetime.datetime) -> Due:
+    """Return what is to be erased of windows with reports; keep: as kept_hours() reads it."""
+    hours = kept_hours(keep)
+    if hours is None:
+        return NOTHING_DUE
+    times = {window: end + datetime.timedelta(hours=hours) for window in windows if (end := end_of(window))}
+    overdue = tuple(sorted(window for window, time in times.items() if time + _OVERDUE < at))
+    time, window = min(((times[w], w) for w in times if w not in overdue), default=(None, ""))
+    return Due(window, time, overdue)
 
 
 def end_of(window: str) -> datetime.datetime | None:

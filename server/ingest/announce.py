@@ -5,9 +5,11 @@ import functools
 import logging
 from collections.abc import Callable, Mapping
 
+from ..store.counting import ClockWrong
 from ..store.store import StoreError
 from ..store.versions import Version
 from ..wire import keys, topics
+from .clock import now as machine_time
 from .pipeline import KnownFleets
 from .status import Status
 
@@ -21,11 +23,18 @@ class Announcer:
     """Publishes what a connection has not published yet, and looks at the store for more every two seconds.
 
     What somebody else clears or alters is published again: that costs nothing for devices that have it.
+    clock: tells which experiments are over; while it raises ClockWrong nothing is published.
     failing: whether the last look at the store failed.
     """
 
-    def __init__(self, fleets: KnownFleets, status: Status) -> None:
+    def __init__(
+        self,
+        fleets: KnownFleets,
+        status: Status,
+        clock: Callable[[], datetime.datetime] = machine_time,
+    ) -> None:
         self._fleets = fleets
+        self._clock = clock
         self._status = status
         self._published: dict[str, bytes] = {}
         self._reload_due_at = 0.0
@@ -69,7 +78,10 @@ class Announcer:
             return False
         self._reload_due_at = now + _RELOAD_S
         try:
+            today = self._clock().date()
             self._fleets.reload()
+        except ClockWrong:  # the clock itself says so in the log
+            return False
         except StoreError as e:
             self.failing = True
             self._status.say(logging.ERROR, str(e))
@@ -77,7 +89,7 @@ class Announcer:
         if self.failing:
             self._status.say(logging.INFO, "the store can be read again")
         self.failing = False
-        wanted = self._renew(others)
+        wanted = self._renew(others, today)
         for topic, payload in wanted.items():
             altered = others.get(topic, payload) != payload
             if self._all or altered or self._published.get(topic) != payload:
@@ -95,13 +107,13 @@ class Announcer:
         self._greeting = self._all = False
         return True
 
-    def _renew(self, others: Mapping[str, bytes]) -> dict[str, bytes]:
+    def _renew(self, others: Mapping[str, bytes], today: datetime.date) -> dict[str, bytes]:
         """Return what to retain; a version whose own withdrawal is retained gets a higher serial first.
 
         Devices that saw the withdrawal accept no lower one. That happens if the clock had jumped ahead.
         """
         retained = others if self._greeting else self._published
-        wanted = self._wanted()
+        wanted = self._wanted(today)
         stale = [
             version
             for topic, (version, published) in wanted.items()
@@ -110,14 +122,13 @@ class Announcer:
         if stale:
             try:
                 self._fleets.renew_serials(stale)
-                wanted = self._wanted()
+                wanted = self._wanted(today)
             except StoreError as e:  # publish all the same, for devices that saw nothing
                 self._status.say(logging.ERROR, f"experiments keep their serials: {e}")
         return {topic: self._payload(topic, *what) for topic, what in wanted.items()}
 
-    def _wanted(self) -> dict[str, tuple[Version, bool]]:
+    def _wanted(self, today: datetime.date) -> dict[str, tuple[Version, bool]]:
         """Return topic -> the version last published there, and whether it still is; else it is withdrawn."""
-        today = _today()
         wanted: dict[str, tuple[Version, bool]] = {}
         for fleet in self._fleets.rules.values():
             for version in sorted(fleet.versions.values(), key=lambda v: (v.published_on(today), v.serial)):
@@ -135,10 +146,6 @@ class Announcer:
         if fleet_keys is None:
             return body
         return _sign(fleet_keys.signing, topic, body, version.serial + (not published))
-
-
-def _today() -> datetime.date:
-    return datetime.datetime.now(datetime.UTC).date()
 
 
 def _experiments(published: Mapping[str, bytes]) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import HushmoteError
-from ..store.counting import counting_minute
+from ..store.counting import ClockWrong, counting_minute
 from ..store.erase import (
     erase_queued,
     expire,
@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 ERASURES_S = 5.0
 """How soon a queued erasure is carried out."""
 _ERASURES_AGAIN_S = 60.0  # after one that failed
+_CLOCK_S = 1.0  # how soon a clock that was wrong is looked at again
 
 IDLE_S = 600
 """Without a commit for so long, the time at which counting works is recorded by itself."""
@@ -61,9 +62,10 @@ class Committer:
 
     limit: reports of one device within an hour, None for any number. heartbeat: chooses the batches that also
     record that counting works, None for no batch. on_commit is called after each commit, with its messages
-    and seconds. clock: tells when reports arrive. give_up_s: seconds of failing batches after which commit()
-    raises CountingGivenUp. not_before: monotonic time before which it does not try again. committed_at:
-    monotonic time of the last commit, None before the first. failing: whether the last attempt failed.
+    and seconds. clock: tells when reports arrive, or raises ClockWrong. give_up_s: seconds of failing batches
+    after which commit() raises CountingGivenUp. not_before: monotonic time before which it does not try
+    again. committed_at: monotonic time of the last commit, None before the first. failing: whether the last
+    attempt failed.
     """
 
     def __init__(
@@ -93,17 +95,20 @@ class Committer:
         self.not_before = 0.0
 
     def commit(self, messages: Sequence[tuple[str, bytes]]) -> bool:
-        """Commit a batch; returns False if the store fails: then nothing of it may be acknowledged.
+        """Commit a batch; returns False, to acknowledge nothing, if the store fails or the clock is wrong.
 
-        Raises CountingGivenUp if every batch has failed for give_up_s.
+        Raises CountingGivenUp if the store has failed for give_up_s.
         """
-        # It decides the window and whether the time is recorded; waiting goes by the monotonic clock.
-        arrived = self._clock()
-        due = self._heartbeat is not None and self._heartbeat.is_due(arrived)
         start, done = time.monotonic(), self.counters
         try:
+            # It decides the window and whether the time is recorded; waiting goes by the monotonic clock.
+            arrived = self._clock()
+            due = self._heartbeat is not None and self._heartbeat.is_due(arrived)
             rules = self._fleets.rules_for(messages)
             tally = pipeline.ingest(self._store, messages, rules, arrived, self._limit, record_time=due)
+        except ClockWrong:  # the clock itself says so in the log
+            self.not_before = time.monotonic() + _CLOCK_S
+            return False
         except StoreError as e:
             # Nothing was counted or acknowledged: the batch is tried again, and the broker keeps it as well.
             self.failing = True
@@ -159,7 +164,10 @@ class Heartbeat:
 
     def turn(self) -> None:
         """Record the time after IDLE_S without a commit; log a failure, and try again after IDLE_S."""
-        now = self._clock()
+        try:
+            now = self._clock()
+        except StoreError:  # the commit, or the clock itself, says so in the log
+            return
         minute = counting_minute(now)
         if self._idle_since is None:
             self._idle_since = minute
@@ -183,7 +191,10 @@ class Retention:
 
     def turn(self) -> None:
         """Erase one window, if one is due; what fails is said, and tried again in the next hour."""
-        now = self._clock()
+        try:
+            now = self._clock()
+        except StoreError:  # without a time that can be right nothing is too old
+            return
         hour = window("hour", now)
         if hour == self._done:
             return

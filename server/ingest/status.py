@@ -50,7 +50,8 @@ class Condition:
     connected, subscribed: the broker has accepted the connection, the subscription. uncommitted: messages
     received and not committed. oldest_s: age of the oldest of them, seconds, 0 if there is none.
     since_commit_s: seconds since the last commit, None before the first. since_turn_s: seconds since the loop
-    last came round. failing: the last commit or look at the store failed. published: experiments retained at
+    last came round. failing: the last commit or look at the store failed. clock: why the clock makes
+    everything wait, "" if it is right. published: experiments retained at
     the broker. state: the last change in words.
     """
 
@@ -61,6 +62,7 @@ class Condition:
     since_commit_s: float | None
     since_turn_s: float
     failing: bool
+    clock: str
     published: int
     state: str
 
@@ -74,6 +76,8 @@ def trouble(condition: Condition, turn_s: float = TURN_S) -> str | None:
         return f"the aggregator has been stuck for {condition.since_turn_s:.0f} s"
     if condition.failing:
         return "the store failed at the last attempt: reports wait at the broker"
+    if condition.clock:
+        return condition.clock
     if not condition.connected:
         return "not connected to the broker"
     if not condition.subscribed:

@@ -13,9 +13,11 @@ from typing import Literal
 import numpy as np
 from sqlalchemy import Connection, func, select
 
+from ..answers.windows import NOTHING_DUE, Due, due
 from ..estimate import plausibility
 from ..plain_text import visible
 from ..store import schema
+from ..store.counting import clock_fault, last_time
 from ..store.erase import unfinished_erasures
 from ..store.store import Store, StoreError
 from ..store.versions import Version
@@ -38,7 +40,7 @@ class ExperimentOverview:
     reports: in all. today: on the day, UTC; None where the windows do not tell. newest: the newest window
     with reports, "" before the first, and newest_reports: in it. implausible: why honest boards cannot have
     made the histogram of a version, else "". keep: for how long windows are kept, "" for good. erased:
-    reports of windows that were erased since.
+    reports of windows that were erased since. due: what is erased next, and what is overdue.
     """
 
     fleet: str
@@ -59,6 +61,7 @@ class ExperimentOverview:
     implausible: str
     keep: str = ""
     erased: int = 0
+    due: Due = NOTHING_DUE
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,8 @@ class StoreOverview:
     """A store's fleets, by name.
 
     rejects: reports of no fleet that it has. minute: of what time, UTC. unfinished: erasures that are not
-    finished, a line for each kind.
+    finished, a line for each kind. clock: why this time cannot be right, or an operator must accept it; else
+    "".
     """
 
     fleets: tuple[FleetOverview, ...]
@@ -102,6 +106,7 @@ class StoreOverview:
     minute: datetime.datetime
     counted: Mapping[int, _Counted] = field(default_factory=dict, repr=False)
     unfinished: tuple[str, ...] = ()
+    clock: str = ""
 
     @property
     def reports(self) -> int:
@@ -133,15 +138,16 @@ def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None
         rejects = schema.reject
         rows = connection.execute(select(rejects.c.fleet, rejects.c.reason, rejects.c.count)).all()
         unfinished = unfinished_erasures(connection)
+        clock = str(clock_fault(now, last_time(connection)) or "")
 
     def thrown_away(fleet: str) -> tuple[Rejected, ...]:
         return rejected({reason: n for of, reason, n in rows if of == fleet})
 
     fleets: list[FleetOverview] = []
     for name, is_keyed in sorted(keyed.items()):
-        experiments = _experiments([v for v in versions if v.fleet == name], counted, minute.date())
+        experiments = _experiments([v for v in versions if v.fleet == name], counted, minute)
         fleets.append(FleetOverview(name, bool(is_keyed), experiments, thrown_away(name)))
-    return StoreOverview(tuple(fleets), thrown_away(""), minute, counted, unfinished)
+    return StoreOverview(tuple(fleets), thrown_away(""), minute, counted, unfinished, clock)
 
 
 def _count(connection: Connection, version: int, before: _Counted | None) -> _Counted:
@@ -173,15 +179,18 @@ def _judged(connection: Connection, version: Version, counted: _Counted) -> _Cou
 
 
 def _experiments(
-    versions: Iterable[Version], counted: Mapping[int, _Counted], day: datetime.date
+    versions: Iterable[Version], counted: Mapping[int, _Counted], at: datetime.datetime
 ) -> tuple[ExperimentOverview, ...]:
     names: dict[str, list[Version]] = {}
     for v in versions:
         names.setdefault(v.experiment.name, []).append(v)
-    return tuple(_experiment(same, [counted[v.id] for v in same], day) for _, same in sorted(names.items()))
+    return tuple(_experiment(same, [counted[v.id] for v in same], at) for _, same in sorted(names.items()))
 
 
-def _experiment(versions: list[Version], counted: list[_Counted], day: datetime.date) -> ExperimentOverview:
+def _experiment(
+    versions: list[Version], counted: list[_Counted], at: datetime.datetime
+) -> ExperimentOverview:
+    day = at.date()
     newest_first = sorted(versions, key=lambda v: v.serial, reverse=True)
     newest = newest_first[0]
     current = next((v for v in newest_first if v.current), None)
@@ -215,6 +224,7 @@ def _experiment(versions: list[Version], counted: list[_Counted], day: datetime.
         next((one.implausible for one in counted if one.implausible), ""),
         newest.keep,
         sum(v.erased for v in versions),
+        due(windows, newest.keep, at),
     )
 
 

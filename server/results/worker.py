@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import HushmoteError
-from ..ingest.clock import now
+from ..ingest.clock import CheckedClock
+from ..store.counting import ClockWrong
 from ..store.store import Store
 from ..wire.experiments import FOLDERS
 from .look import Look, budgets, look, retained, state_of
@@ -29,7 +30,10 @@ _IDLE = 20  # times as long as a look took, until nothing but time makes another
 
 @dataclass
 class Watch:
-    """What was found in a store, and when to look again; times in monotonic seconds."""
+    """What was found in a store, and when to look again; times in monotonic seconds.
+
+    clock: says when a look is, unless it cannot be right.
+    """
 
     store: Store
     publication: Publication
@@ -39,6 +43,9 @@ class Watch:
     _say_due_at: float = float("-inf")
     _budgets: list[Gauge] = field(default_factory=list)
     _budgets_due_at: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.clock = CheckedClock(self.store.last_time)
 
     def turn(self, at: datetime.datetime, clock_s: float) -> dict[str, Any] | None:
         """What there is to say at a time (UTC), None where it is nothing new. Raises StoreError."""
@@ -79,7 +86,9 @@ def main() -> None:
     while True:
         try:
             watch = watch or Watch(Store(asked["store"], create=False), publication)
-            said = watch.turn(now(), time.monotonic())
+            said = watch.turn(watch.clock(), time.monotonic())
+        except ClockWrong as e:  # by a wrong clock the running window may seem to have ended
+            said = {"trouble": e.reason}
         except HushmoteError as e:
             watch, said = _closed(watch), {"trouble": str(e)}
         except Exception as e:

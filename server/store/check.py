@@ -205,10 +205,15 @@ def _devices(connection: Connection) -> Iterator[str]:
 
 
 def _interruptions(connection: Connection) -> Iterator[str]:
-    times = connection.scalars(select(schema.counting.c.alive)).all()
-    if len(times) != 1 or not (times[0] is None or (isinstance(times[0], int) and 0 <= times[0] < 1 << 32)):
-        texts = ", ".join(map(str, times)) or "missing"
-        yield f"the time at which counting last worked must be one unix time, and is {texts}"
+    table = schema.counting
+    for column, what in (
+        (table.c.alive, "at which counting last worked"),
+        (table.c.clock, "by which clocks are judged"),
+    ):
+        times = connection.scalars(select(column)).all()
+        if len(times) != 1 or not all(_is_time(time) for time in times):
+            texts = ", ".join(map(str, times)) or "missing"
+            yield f"the time {what} must be one unix time, and is {texts}"
     days = connection.scalars(select(schema.interruption.c.day)).all()
     if n := sum(not _is_day(day) for day in days):
         yield f"interrupted days that are not dates, such as 2026-11-21: {n:,}"
@@ -218,6 +223,10 @@ def _rewrites(connection: Connection) -> Iterator[str]:
     rows = connection.execute(select(schema.rewrite)).all()
     if not (len(rows) == 1 and all(isinstance(n, int) for n in rows[0]) and 0 <= rows[0][1] <= rows[0][0]):
         yield "it is not recorded whether the files were written anew after each erasure"
+
+
+def _is_time(time: object) -> bool:
+    return time is None or (isinstance(time, int) and 0 <= time < 1 << 32)
 
 
 def _is_day(day: object) -> bool:

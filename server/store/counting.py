@@ -1,14 +1,14 @@
-"""When counting was last known to work, and the days on which it was interrupted.
+"""When counting was last known to work, the days on which it was interrupted, and which clocks can be right.
 
-Days and time are the store's, of all its fleets and aggregators: nothing here is about a device or a report.
+Days and times are the store's, of all its fleets and aggregators: nothing here is about a device or a report.
 """
 
 import datetime
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, or_, select, update
 
 from . import schema
-from .database import insert_interruptions
+from .database import StoreError, insert_interruptions
 
 STEP_S = 60
 """The time is kept in whole minutes, so several aggregators change its row at most once a minute."""
@@ -17,12 +17,115 @@ GAP_S = 3600
 MOST_DAYS = 400
 """Days of one interruption that are recorded at most, the newest ones."""
 
+BEHIND_S = 300
+"""A clock that is further behind the store's last time cannot be right."""
+MOST_AHEAD = datetime.timedelta(days=31)
+"""A clock that is further ahead of the last time known to be right waits until an operator accepts it."""
+EARLIEST = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
+"""This software is newer, so no clock before it can be right. Boards use the same year."""
+LATEST = datetime.datetime(2056, 1, 1, tzinfo=datetime.UTC)
+"""No clock after it can be right: serials are unix times, and boards accept none lower, until 2106."""
+
+BEHIND = "the clock is behind: nothing is counted or erased until it is right"
+ACCEPT = "hushmote store clock --accept"
+AHEAD = "the clock jumped ahead: nothing is counted or erased until it is right or an operator accepts it"
+
 _DAY_S = 86_400
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 # Another aggregator that has locked the row is recording the time already: do not wait for it. SQLite, with
 # one writer at a time, has no such clause.
 _ALIVE = select(schema.counting.c.alive).with_for_update(skip_locked=True)
+
+
+class ClockWrong(StoreError):
+    """This machine's clock cannot be right, or waits for an operator; the text says why and what to do.
+
+    reason: BEHIND or AHEAD, which names no time.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def check_clock(now: datetime.datetime, last: int | None, expected: float | None = None) -> None:
+    """Raise ClockWrong if a clock cannot be right, or is so far ahead that an operator must accept it.
+
+    Every choice of a window, erasure by time and serial depends on this.
+
+    Args:
+        now: what the clock says, UTC.
+        last: the store's last time, as last_time() returns it, unix seconds; None if it has none.
+        expected: the time by the monotonic clock, unix seconds, if this process knew a right time before.
+    """
+    at = now.timestamp()
+    if now < EARLIEST:
+        raise ClockWrong(BEHIND, f"{_says(now)}, which is older than this software: set it")
+    if now >= LATEST:
+        raise ClockWrong(AHEAD, f"{_says(now)}, and no clock from {LATEST.year} on is accepted: set it")
+    advice = f"set it, or if it is right run `{ACCEPT}`"
+    if last is not None and at < last - BEHIND_S:
+        raise ClockWrong(
+            BEHIND, f"{_says(now)}, which is behind the store's last time, {_utc(last)}: {advice}"
+        )
+    right = max((time for time in (last, expected) if time is not None), default=at)
+    if at - right > MOST_AHEAD.total_seconds():
+        days = int((at - right) // _DAY_S)
+        raise ClockWrong(
+            AHEAD, f"{_says(now)}, {days:,} days after the last right time, {_utc(right)}: {advice}"
+        )
+
+
+def clock_fault(now: datetime.datetime, last: int | None) -> ClockWrong | None:
+    """Return what check_clock() raises, None if it raises nothing."""
+    try:
+        check_clock(now, last)
+    except ClockWrong as e:
+        return e
+    return None
+
+
+def _says(now: datetime.datetime) -> str:
+    return f"the clock says {_utc(now.timestamp())}"
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def last_time(connection: Connection) -> int | None:
+    """Return the time that no right clock is behind, unix seconds in whole minutes, or None for a new store.
+
+    Raises TypeError where a time in the store is not a number, and ValueError where it is not a time.
+    """
+    query = select(schema.counting.c.alive, schema.counting.c.clock)
+    times = [time for row in connection.execute(query) for time in row if time is not None]
+    for time in times:
+        if not isinstance(time, int):
+            raise TypeError("the time at which counting worked is not a number")
+        if not 0 <= time < 1 << 32:
+            raise ValueError("the time at which counting worked is not a time")
+    return max(times, default=None)
+
+
+def record_clock(connection: Connection, now: datetime.datetime) -> None:
+    """Record that a clock was right at this time; a later time stays."""
+    minute, clock = counting_minute(now), schema.counting.c.clock
+    later = or_(clock.is_(None), clock < minute)
+    connection.execute(update(schema.counting).where(later).values(clock=minute))
+
+
+def accept_clock(connection: Connection, now: datetime.datetime) -> None:
+    """Judge clocks by this time from now on, even if it is behind the store's.
+
+    If it is, the day is recorded as interrupted: a backlog arrives on it.
+    """
+    minute, alive = counting_minute(now), schema.counting.c.alive
+    lowered = connection.execute(update(schema.counting).where(alive > minute).values(alive=minute))
+    if lowered.rowcount:
+        add_interruptions(connection, days_between(minute, minute))
+    connection.execute(update(schema.counting).values(clock=minute))
 
 
 def counting_minute(now: datetime.datetime) -> int:

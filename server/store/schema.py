@@ -128,8 +128,12 @@ erased = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# One row: the minute in which counting was last known to work, unix seconds; null: it has not counted yet.
-counting = sa.Table("counting", metadata, sa.Column("alive", sa.BigInteger))
+# One row, of minutes in unix seconds. alive: when counting was last known to work; null: it has not counted
+# yet. clock: when an experiment was last added or withdrawn, or an operator last accepted a clock. A clock
+# that is behind the later of the two cannot be right.
+counting = sa.Table(
+    "counting", metadata, sa.Column("alive", sa.BigInteger), sa.Column("clock", sa.BigInteger)
+)
 
 # Days, UTC, on which counting was down for more than an hour, or the backlog arrived: 2026-11-21.
 interruption = sa.Table(

@@ -6,7 +6,6 @@ SQLAlchemy Core, in statements that SQLite and PostgreSQL share; see database fo
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +18,7 @@ from ..wire.experiments import OwnCodeRefused, parse_experiment
 from ..wire.limits import GRACE_DAYS
 from ..wire.topics import check_device, check_fleet
 from . import schema
-from .counting import record_counting
+from .counting import accept_clock, check_clock, last_time, record_clock, record_counting
 from .database import Database, StoreError, insert_devices
 from .number_set import NumberSet
 from .rows import window_counts
@@ -196,7 +195,8 @@ class Store(Database):
         reports still count: from today for the version that was current, from its expiry for this one.
         description: the analyst's words for it, None to keep those of an existing version.
         Raises VersionRefused if the fleet is unknown, the payload does not parse, another version has
-        the digest, or the version would raise the total that devices may spend on its name.
+        the digest, or the version would raise the total that devices may spend on its name; ClockWrong if
+        this machine's clock cannot be right.
         """
         try:
             new = parse_experiment(payload)
@@ -204,7 +204,8 @@ class Store(Database):
             raise VersionRefused(f"not an experiment: {e}") from None
         with self.writing() as connection:
             # If two add at once, the second one judges by what the first one added.
-            serial = self._new_serial(connection, fleet)
+            now = self._checked_time(connection)
+            serial = self._new_serial(connection, fleet, now)
             versions = self.versions(connection, fleet)
             same = next((v for v in versions if v.experiment.digest == new.digest), None)
             if same is not None and same.payload != payload:
@@ -218,30 +219,35 @@ class Store(Database):
             table = schema.experiment
             for v in versions:
                 if v.current and v.experiment.name == new.name:
-                    self._retire(connection, v, grace_days)
+                    self._retire(connection, v, now.date(), grace_days)
             version = same or Version(0, fleet, bytes(payload), True, None, new, first_serial=serial)
             words = {} if description is None else asdict(description)
             until = None if expires is None else last_counted(expires, grace_days)
             published = {"current": True, "expires": expires, "counted_until": until, "serial": serial}
             change = table.insert() if same is None else update(table).where(table.c.id == same.id)
             connection.execute(change.values(**row_of(replace(version, **published, **words))))
+            record_clock(connection, now)
         return new
 
     def withdraw_experiment(self, fleet: str, name: str, *, grace_days: int = GRACE_DAYS) -> None:
-        """Stop publishing a name: no version of it stays current. Raises VersionRefused if unknown.
+        """Stop publishing a name: no version of it stays current.
 
+        Raises VersionRefused if it is unknown, and ClockWrong if this machine's clock cannot be right.
         Late reports count for grace_days more days, today included; 0 means that none counts from now on.
         """
         with self.writing() as connection:
             versions = [v for v in self.versions(connection, fleet) if v.experiment.name == name]
             if not versions:
                 raise VersionRefused(f"there is no experiment {name} in fleet {fleet}")
+            now = self._checked_time(connection)
             for v in versions:
-                self._retire(connection, v, grace_days)
+                self._retire(connection, v, now.date(), grace_days)
+            record_clock(connection, now)
 
-    def _retire(self, connection: Connection, version: Version, grace_days: int) -> None:
+    def _retire(
+        self, connection: Connection, version: Version, today: datetime.date, grace_days: int
+    ) -> None:
         """Make a version not current; its reports do not count for longer than they did."""
-        today = datetime.datetime.now(datetime.UTC).date()
         until = day_text(retired_until(version, today, grace_days))
         table = schema.experiment
         change = update(table).where(table.c.id == version.id)
@@ -254,20 +260,30 @@ class Store(Database):
         """
         table = schema.experiment
         with self.writing() as connection:
-            serial = self._new_serial(connection, version.fleet)
+            serial = self._new_serial(connection, version.fleet, self._checked_time(connection))
             same = and_(table.c.id == version.id, table.c.current, table.c.serial == version.serial)
             if not connection.execute(update(table).where(same).values(serial=serial)).rowcount:
                 connection.rollback()
 
-    def _new_serial(self, connection: Connection, fleet: str) -> int:
+    def _checked_time(self, connection: Connection) -> datetime.datetime:
+        """Return this machine's time, UTC; raises ClockWrong if it cannot be right."""
+        now = datetime.datetime.now(datetime.UTC)
+        with self.legible():
+            check_clock(now, last_time(connection))
+        return now
+
+    def _new_serial(self, connection: Connection, fleet: str, now: datetime.datetime) -> int:
         """Return a serial above all of the fleet's and their withdrawals' (each one higher); others wait."""
         table = schema.fleet
         last = connection.scalar(select(table.c.serial).where(table.c.name == fleet).with_for_update())
         if last is None:
             raise VersionRefused(_no_fleet(fleet))
-        serial = max(last + 2, int(time.time()))
+        serial = max(last + 2, int(now.timestamp()))
         if serial + 1 >= 1 << 32:
-            raise StoreError("no experiment can be published: the clock is behind the year 2106, set it")
+            raise StoreError(
+                f"no experiment can be published: a wrong clock used up the serials of fleet {fleet}; "
+                "provision its devices for another fleet"
+            )
         connection.execute(update(table).where(table.c.name == fleet).values(serial=serial))
         return serial
 
@@ -401,6 +417,21 @@ class Store(Database):
                 if alive is not None:
                     return datetime.datetime.fromtimestamp(alive, datetime.UTC)
         return None
+
+    def last_time(self) -> int | None:
+        """Return the time that no right clock is behind, unix seconds, or None for a new store."""
+        with self.legible(), self.reading() as connection:
+            return last_time(connection)
+
+    def accept_clock(self, now: datetime.datetime) -> None:
+        """Judge clocks by this time, UTC, from now on, even if the store's last time is later.
+
+        Raises ClockWrong if no clock can be right that says so.
+        """
+        check_clock(now, None)
+        with self.legible(), self.writing() as connection:
+            self.check_version(connection)
+            accept_clock(connection, now)
 
     def interrupted_days(self) -> frozenset[datetime.date]:
         """Return the days, UTC, on which counting was down for over an hour, or a backlog arrived."""

@@ -7,10 +7,12 @@ from running import running, until
 from traffic import counted, crowd, publish, total
 
 from hushmote.server.ingest.clock import HurryingClock
+from hushmote.server.store.counting import BEHIND
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
-EVENING = datetime.datetime(2026, 11, 21, 23, 10, tzinfo=datetime.UTC)
-TODAY, TOMORROW = datetime.date(2026, 11, 21), datetime.date(2026, 11, 22)
+# Experiments are added now, and no clock that is behind that can be right.
+TODAY, TOMORROW = (datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(n) for n in (1, 2))
+EVENING = datetime.datetime.combine(TODAY, datetime.time(23, 10), datetime.UTC)
 
 
 class Clock:
@@ -107,6 +109,10 @@ class TestIdle:
             until(lambda: total(aggregator) == 10, aggregator.counters)
             clock.advance(-300)
             publish(broker, crowd(10, prefix="e")[0])
+            until(lambda: aggregator.condition.uncommitted == 10, aggregator.condition)
+            until(lambda: aggregator.condition.clock == BEHIND, aggregator.condition)
+            assert total(aggregator) == 10
+            clock.advance(300)
             until(lambda: total(aggregator) == 20, aggregator.counters)
         assert (store.counting_time(), store.interrupted_days()) == (EVENING, frozenset())
 

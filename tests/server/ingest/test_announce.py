@@ -6,7 +6,7 @@ import logging
 import pytest
 from boards import FLEET_KEYS, MASTER, SIGNING, ask_fleet, experiment, payload_of
 
-from hushmote.server.ingest import announce
+from hushmote.server.ingest import clock
 from hushmote.server.ingest.announce import Announcer
 from hushmote.server.ingest.commit import Committer
 from hushmote.server.ingest.pipeline import KnownFleets
@@ -144,16 +144,16 @@ def test_a_replaced_version_and_then_the_name_are_withdrawn_above_the_newest_ser
 
 
 @pytest.fixture
-def over(store, keyed, status, monkeypatch):
+def over(store, keyed, status):
     """An announcer of a version that a wrong clock took for over, and what it published."""
     store.add_experiment("keyed", payload_of(experiment()), datetime.date.today() + datetime.timedelta(9))
-    announcer, published = Announcer(keyed, status), []
-    real = announce._today
+    ahead = datetime.timedelta(0)
+    announcer, published = Announcer(keyed, status, lambda: clock.now() + ahead), []
     assert announcer.turn(lambda *what: published.append(what), 100.0)
-    monkeypatch.setattr(announce, "_today", lambda: real() + datetime.timedelta(30))
+    ahead = datetime.timedelta(30)
     assert announcer.turn(lambda *what: published.append(what), 102.0)
     assert published[1:] == [(KEYED, withdrawal_of(published[0][1]))]
-    monkeypatch.setattr(announce, "_today", real)
+    ahead = datetime.timedelta(0)
     return announcer, published
 
 

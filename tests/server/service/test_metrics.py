@@ -139,7 +139,7 @@ def test_a_hanging_commit_is_seen_and_metrics_are_answered_meanwhile(tmp_path):
 
 def condition(**changes):
     fields = {"connected": True, "subscribed": True, "uncommitted": 0, "oldest_s": 0.0, "since_turn_s": 0.1}
-    fields |= {"since_commit_s": None, "failing": False, "published": 1, "state": "subscribed"}
+    fields |= {"since_commit_s": None, "failing": False, "clock": "", "published": 1, "state": "subscribed"}
     return Condition(**(fields | changes))
 
 

@@ -1,14 +1,12 @@
 """`hushmote serve` as an operator meets it: signals, systemd, passwords, a clock that jumps."""
 
 import contextlib
-import datetime
 import json
 import re
 import resource
 import signal
 import socket
 import sqlite3
-from pathlib import Path
 
 import pytest
 from boards import ask_fleet, experiment, payload_of
@@ -21,8 +19,6 @@ from hushmote.server.aggregator import CLIENT_ID, Aggregator, Counting
 from hushmote.server.provisioning import master_key
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
-
-FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 
 
 @pytest.fixture
@@ -289,32 +285,3 @@ def test_that_nothing_is_published_is_said_once_and_too_fast_a_device_is_held_to
         assert process.end() == 0
     assert store.rejects() == {"open": {"too fast": 2}}
     assert process.log().count("nothing is published: no fleet has a current experiment") == 1
-
-
-@pytest.mark.skipif(FAKETIME is None, reason="libfaketime is not installed")
-def test_a_clock_that_jumps_days_back_and_forth_changes_windows_and_nothing_else(store, mosquitto, tmp_path):
-    clock = tmp_path / "clock"
-    environment = {
-        "LD_PRELOAD": str(FAKETIME),
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # as when somebody sets the clock
-    }
-    today = datetime.datetime.now(datetime.UTC).date()
-    messages, counts = crowd(400)
-    clock.write_text("+0d")
-    with served(*arguments(store, mosquitto, 0.5), environment=environment) as process:
-        process.ready()
-        for i, days in enumerate((0, -3, 5, 0)):
-            clock.write_text(f"{days:+}d")
-            part = messages[100 * i : 100 * i + 100]
-            publish(mosquitto, part + part[:10])
-            until(lambda n=100 * i + 100: counted(store) == n, lambda: counted(store))
-        assert process.end() == 0
-    assert list(store.histogram("open", experiment().digest)) == counts
-    assert store.rejects() == {"open": {"duplicate": 40}}
-    found = store.windows("open", experiment().digest)
-    # Each of the days or, as the test may have run across a midnight, the next one.
-    expected = [{str(today + datetime.timedelta(days + i)) for i in (0, 1)} for days in (-3, 0, 5)]
-    assert all(either & set(found) for either in expected)
-    assert set(found) <= set().union(*expected)

@@ -269,10 +269,11 @@ class TestWholeStore:
         with closing(sqlite3.connect(tmp_path / "site.sqlite")) as connection, connection:
             connection.execute("UPDATE interruption SET day = '2026-02-30' WHERE day = '2026-11-21'")
             connection.execute("UPDATE interruption SET day = '20261122' WHERE day = '2026-11-22'")
-            connection.execute("UPDATE counting SET alive = -1")
-            connection.execute("INSERT INTO counting VALUES (NULL)")
+            connection.execute("UPDATE counting SET alive = -1, clock = 1.5")
+            connection.execute("INSERT INTO counting VALUES (NULL, NULL)")
         assert check(site).violations == (
             "the time at which counting last worked must be one unix time, and is -1, None",
+            "the time by which clocks are judged must be one unix time, and is 1.5, None",
             "interrupted days that are not dates, such as 2026-11-21: 2",
         )
         with fails("is damaged"):

@@ -1,4 +1,4 @@
-"""Version 10: erasures that wait for an aggregator, or after which the files are to be written anew."""
+"""Version 10: queued erasures, due rewrites of the files, and the time by which clocks are judged."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,10 @@ down_revision = "9"
 
 
 def upgrade() -> None:
-    """From version 9; an erasure that was interrupted before the upgrade is not known to be one."""
+    """From version 9; an erasure that was interrupted before the upgrade is not known to be one.
+
+    Until an experiment is added, only the time at which counting last worked judges clocks.
+    """
     op.create_table(
         "erasure",
         sa.Column("fleet", sa.String(32), primary_key=True),
@@ -21,3 +24,4 @@ def upgrade() -> None:
         sa.Column("rewritten", sa.BigInteger, nullable=False),
     )
     op.bulk_insert(rewrite, [{"erasures": 0, "rewritten": 0}])
+    op.add_column("counting", sa.Column("clock", sa.BigInteger))

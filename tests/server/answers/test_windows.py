@@ -1,0 +1,36 @@
+"""What is erased by age next, and what is overdue."""
+
+import datetime
+
+from rich.console import Console
+
+from hushmote.cli.watch_picture import _due
+from hushmote.server.answers.windows import NOTHING_DUE, due
+
+NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
+DAYS = ("2026-11-17", "2026-11-18", "2026-11-19", "2026-11-21")
+
+
+class TestDue:
+    def test_names_the_next_and_what_is_overdue(self):
+        seen = due(DAYS, "2d", NOON)
+        assert seen.overdue == ("2026-11-17", "2026-11-18")
+        assert (seen.window, seen.time) == ("2026-11-19", NOON.replace(day=22, hour=0))
+
+    def test_a_window_is_not_overdue_within_the_hour(self):
+        assert due(["2026-11-21T09"], "1h", NOON).overdue == ()
+        assert due(["2026-11-21T09"], "1h", NOON + datetime.timedelta(seconds=1)).overdue == (
+            "2026-11-21T09",
+        )
+
+    def test_nothing_is_due_for_good(self):
+        assert due(DAYS, "", NOON) == NOTHING_DUE
+        assert due(["all"], "2d", NOON).window == ""
+
+    def test_status_says_both(self):
+        console = Console(record=True, width=200)
+        for line in _due(due(DAYS, "2d", NOON)):
+            console.print(line)
+        said = console.export_text()
+        assert "The next is 2026-11-19, on 2026-11-22 00:00 UTC." in said
+        assert "2 windows are overdue, the oldest is 2026-11-17: `hushmote serve` erases them" in said

@@ -178,6 +178,7 @@ class Aggregator:
             failing=self._committer.failing or self._announcer.failing,
             published=self._announcer.experiments,
             state=self._status.text,
+            unsigned=self._announcer.unsigned,
         )
 
     def stop(self) -> None:

@@ -51,7 +51,7 @@ class Condition:
     received and not committed. oldest_s: age of the oldest of them, seconds, 0 if there is none.
     since_commit_s: seconds since the last commit, None before the first. since_turn_s: seconds since the loop
     last came round. failing: the last commit or look at the store failed. published: experiments retained at
-    the broker. state: the last change in words.
+    the broker. unsigned: experiments that wait for a signature. state: the last change in words.
     """
 
     connected: bool
@@ -63,6 +63,7 @@ class Condition:
     failing: bool
     published: int
     state: str
+    unsigned: int = 0
 
 
 def trouble(condition: Condition, turn_s: float = TURN_S) -> str | None:

@@ -37,7 +37,7 @@ class ExperimentOverview:
     reports: in all. today: on the day, UTC; None where the windows do not tell. newest: the newest window
     with reports, "" before the first, and newest_reports: in it. implausible: why honest boards cannot have
     made the histogram of a version, else "". keep: for how long windows are kept, "" for good. erased:
-    reports of windows that were erased since.
+    reports of windows that were erased since. unsigned: devices should be asked, and nobody has signed it.
     """
 
     fleet: str
@@ -58,6 +58,7 @@ class ExperimentOverview:
     implausible: str
     keep: str = ""
     erased: int = 0
+    unsigned: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,8 @@ def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None
 
     fleets: list[FleetOverview] = []
     for name, is_keyed in sorted(keyed.items()):
-        experiments = _experiments([v for v in versions if v.fleet == name], counted, minute.date())
+        of_fleet = [v for v in versions if v.fleet == name]
+        experiments = _experiments(of_fleet, counted, minute.date())
         fleets.append(FleetOverview(name, bool(is_keyed), experiments, thrown_away(name)))
     return StoreOverview(tuple(fleets), thrown_away(""), minute, counted)
 
@@ -169,12 +171,19 @@ def _experiments(
     versions: Iterable[Version], counted: Mapping[int, _Counted], day: datetime.date
 ) -> tuple[ExperimentOverview, ...]:
     names: dict[str, list[Version]] = {}
+    versions = list(versions)
+    # Where something was signed elsewhere, no aggregator is known to have the signing key.
+    is_signed = any(v.signatures for v in versions)
     for v in versions:
         names.setdefault(v.experiment.name, []).append(v)
-    return tuple(_experiment(same, [counted[v.id] for v in same], day) for _, same in sorted(names.items()))
+    return tuple(
+        _experiment(same, [counted[v.id] for v in same], day, is_signed) for _, same in sorted(names.items())
+    )
 
 
-def _experiment(versions: list[Version], counted: list[_Counted], day: datetime.date) -> ExperimentOverview:
+def _experiment(
+    versions: list[Version], counted: list[_Counted], day: datetime.date, is_signed: bool
+) -> ExperimentOverview:
     newest_first = sorted(versions, key=lambda v: v.serial, reverse=True)
     newest = newest_first[0]
     current = next((v for v in newest_first if v.current), None)
@@ -208,6 +217,7 @@ def _experiment(versions: list[Version], counted: list[_Counted], day: datetime.
         next((one.implausible for one in counted if one.implausible), ""),
         newest.keep,
         sum(v.erased for v in versions),
+        is_signed and state == "current" and shown.signatures is None,
     )
 
 

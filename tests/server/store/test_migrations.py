@@ -27,7 +27,7 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, report, topics
 
 DATA = Path(__file__).parents[2] / "data"
-REPORTS = {5: 203, 6: 203, 7: 203, 8: 203}  # in a store of each version
+REPORTS = {5: 203, 6: 203, 7: 203, 8: 203, 9: 203}  # in a store of each version
 NOW = datetime.datetime(2026, 11, 22, 8, tzinfo=datetime.UTC)
 
 
@@ -138,6 +138,7 @@ NEW_COLUMNS = {
     7: {"experiment": {"asked"}},
     8: {"experiment": {"keep", "erased"}},
     9: {},
+    10: {"experiment": {"signatures"}},
 }
 # Schema version -> table that it brought -> its rows in a store that has just been upgraded.
 NEW_TABLES = {8: {"erased": []}, 9: {"counting": [{"alive": None}], "interruption": []}}

@@ -20,6 +20,7 @@ from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
 from ...server.mechanisms import mechanism_of
 from ...server.provisioning.master_key import load_signing_key
+from ...server.service.audit_log import audit_log, system_user
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports
 from ...server.wire import board_files
@@ -151,7 +152,9 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
         if keyed is False:
             raise UsageError(f"{file} is signed, and nothing is signed in an open fleet: leave out --open")
         fleet = signed.fleet
+    log = audit_log(store)
     with Store(store) as opened:
+        log.check()
         if fleet is None:
             fleet = the_fleet(opened, None) if opened.fleets() else "home"
         if keyed is not None:
@@ -165,6 +168,9 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
             grace_days=grace,
             description=description,
             signatures=signed and signed.signatures,
+        )
+        log.note(
+            system_user(), "add", fleet=fleet, experiment=experiment.name, digest=experiment.digest.hex()
         )
         versions, is_keyed = opened.experiments(fleet), opened.fleets()[fleet]
     new = next(v for v in versions if v.experiment.digest == experiment.digest)
@@ -216,7 +222,10 @@ def list_versions(store: str, as_json: bool) -> None:
 
 def withdraw(name: str, store: str, fleet: str | None, grace: int) -> None:
     """Withdraw an experiment: boards stop reporting; what was counted stays."""
+    log = audit_log(store)
     with Store(store, create=False) as opened:
+        log.check()
         fleet = the_fleet(opened, fleet)
         opened.withdraw_experiment(fleet, name, grace_days=grace)
+        log.note(system_user(), "withdraw", fleet=fleet, experiment=name)
     show.out.print(f"{name} is withdrawn from fleet {fleet}")

@@ -49,7 +49,7 @@ def measure(path: Path) -> dict[str, dict[str, int]]:
     network = provision.Network(**where, certificate=own)
     provision.provision_device(fleet_keys, FLEET, "k3f9", network, path=settings)
     with running(folder):
-        publish(folder, fleet_keys.signing)
+        publish(folder, master_key.load_signing_key(folder.signing_file()))
         environment = os.environ | {"MICROPYPATH": f"{UMQTT}:{ROOT / 'device'}"}
         command = [str(RUNTIME), str(SCRIPT), str(settings)]
         done = subprocess.run(

@@ -131,25 +131,22 @@ def _with_password(address: A, password_file: Path | None, *, typed: bool) -> A:
     if address.username is None:
         scheme = "nats" if isinstance(address, NatsAddress) else "mqtt"
         raise UsageError(f"{places[0]} needs the user's name: write the broker as {scheme}://user@host")
-    password = os.environ[PASSWORD] if password_file is None else secret_in(password_file, "password")
+    password = os.environ[PASSWORD] if password_file is None else _password_in(password_file)
     if not password:
         raise UsageError(f"{PASSWORD} is empty: set it to the password, or unset it")
     return dataclasses.replace(address, password=password)
 
 
-def secret_in(path: Path, kind: str) -> str:
-    """Return the first line of a file that only its owner may read; kind: "password" or "token".
-
-    Raises UsageError.
-    """
+def _password_in(path: Path) -> str:
+    """Return the first line of a file that only its owner may read; raises UsageError."""
     try:
-        with refusing(UsageError, f"read the {kind} {path}"), open(path, encoding="utf-8") as f:
+        with refusing(UsageError, f"read the password {path}"), open(path, encoding="utf-8") as f:
             mode = os.fstat(f.fileno()).st_mode
-            secret = f.readline().rstrip("\r\n")
+            password = f.readline().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise UsageError(f"{path} must hold a {kind}, one line of text") from None
+        raise UsageError(f"{path} must hold a password, one line of text") from None
     if readable_by_others(path, mode):
         raise UsageError(f"{path} can be read by others: chmod 600 it")
-    if not secret:
-        raise UsageError(f"{path} must hold a {kind}, one line of text")
-    return secret
+    if not password:
+        raise UsageError(f"{path} must hold a password, one line of text")
+    return password

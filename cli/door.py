@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..server.errors import UsageError
-from .broker import DEFAULT_BROKER, BrokerUrl, connection, secret_in
+from .broker import DEFAULT_BROKER, BrokerUrl, connection
 from .options import command, on_command_line
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class DoorOptions:
     http: Annotated[str, "Where the door listens.", "HOST:PORT"] = DEFAULT_HTTP
     token_file: Annotated[
         Path | None,
-        "File with a token, which every request must carry: Authorization: Bearer TOKEN.",
+        "File with a token, or NAME TOKEN on each line; every request must carry one: Authorization: Bearer "
+        "TOKEN. A change holds at once.",
         "FILE",
         "HUSHMOTE_DOOR_TOKEN_FILE",
     ] = None
@@ -71,8 +72,9 @@ def _door(options: DoorOptions) -> None:
     from ..server.door.app import door_application
     from ..server.door.publisher import ReportPublisher
     from ..server.service.bounded_http import parse_endpoint
-    from ..server.service.http_access import check_token, is_loopback
+    from ..server.service.http_access import is_loopback
     from ..server.service.process import set_up_log
+    from ..server.service.tokens import TokenFile
 
     host, port = parse_endpoint(options.http)
     local, token_file, open_door = is_loopback(host), options.token_file, options.open_door
@@ -83,10 +85,10 @@ def _door(options: DoorOptions) -> None:
             f"{host} is reached from other machines: give --token-file FILE, or --open to take reports of "
             "anybody, in an open fleet forged ones too"
         )
-    token = None if token_file is None else check_token(secret_in(token_file, "token"), token_file)
-    checked = local and token is None and not open_door
+    tokens = None if token_file is None else TokenFile(token_file)
+    checked = local and tokens is None and not open_door
     access = Access(
-        token,
+        tokens,
         LOOPBACK | {host} if checked else None,
         frozenset(map(_origin, options.origin or ())),
         options.trust_proxy,

@@ -26,6 +26,16 @@ AggregatorUrl = Annotated[
     "URL",
     "HUSHMOTE_AGGREGATOR",
 ]
+Folder = Annotated[
+    Path | None,
+    "The fleet's folder, which `hushmote provision fleet` made; else the current folder.",
+    "FOLDER",
+    "HUSHMOTE_FOLDER",
+]
+FleetOf = Annotated[str | None, "Name of the fleet; else the folder's, or the only one."]
+SigningKey = Annotated[
+    Path | None, "File of the key that signs experiments, where the master key's file lacks it.", "FILE"
+]
 PolicyFile = Annotated[Path | None, "Firmware file with the devices' POLICY, or its .json.", "--policy"]
 WhichWorkers = Annotated[
     str | None,

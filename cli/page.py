@@ -13,11 +13,12 @@ from urllib.parse import quote
 import typer
 
 from ..server.errors import UsageError
-from .broker import FILE, URLS, connection, secret_in
+from .broker import FILE, URLS, connection
 from .options import DEFAULT_STORE, AggregatorUrl, PolicyFile, StoreUrl, command, on_command_line
 
 if TYPE_CHECKING:
     from ..server.ingest.broker_url import BrokerAddress
+    from ..server.service.tokens import Tokens
 
 DEFAULT_HTTP = "127.0.0.1:9419"
 
@@ -32,7 +33,8 @@ class PageOptions:
     http: Annotated[str, "Where the page listens.", "HOST:PORT"] = DEFAULT_HTTP
     token_file: Annotated[
         Path | None,
-        "File with the token that readers have to know; needed where other machines reach the page.",
+        "File with the token that readers have to know, or NAME TOKEN on each line; needed where other "
+        "machines reach the page. A change holds at once.",
         "FILE",
         "HUSHMOTE_PAGE_TOKEN_FILE",
     ] = None
@@ -65,16 +67,16 @@ def _page(options: PageOptions) -> None:
         raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]'") from None
     from ..server.overview.aggregator import check_url
     from ..server.planning import policy
+    from ..server.service.audit_log import audit_log
     from ..server.service.bounded_http import parse_endpoint
-    from ..server.service.http_access import check_token, is_loopback
+    from ..server.service.http_access import is_loopback
     from ..server.service.process import set_up_log
+    from ..server.service.tokens import TokenFile
     from ..server.statement import document
 
     host, port = parse_endpoint(options.http)
-    token = None
-    if options.token_file is not None:
-        token = check_token(secret_in(options.token_file, "token"), options.token_file)
-    if token is None and not is_loopback(host):
+    tokens = None if options.token_file is None else TokenFile(options.token_file)
+    if tokens is None and not is_loopback(host):
         raise UsageError(
             f"{host} is reached from other machines: give --token-file FILE, and whoever knows the token in "
             "it may look; or listen on 127.0.0.1"
@@ -97,8 +99,19 @@ def _page(options: PageOptions) -> None:
             publisher = ReportPublisher(*reached, fleets=None if options.fleet is None else [options.fleet])
             door = door_application(stack.enter_context(publisher))
         os.nice(5)  # on a shared machine the aggregator goes first
-        settings = PageSettings(options.store, host, port, options.fleet, asked, token, door, known, public)
-        serve(settings, lambda url: _tell(url, reports_to, token))
+        settings = PageSettings(
+            options.store,
+            host,
+            port,
+            options.fleet,
+            asked,
+            tokens,
+            door,
+            known,
+            public,
+            audit_log(options.store),
+        )
+        serve(settings, lambda url: _tell(url, reports_to, tokens))
 
 
 page_command = command(PageOptions, _page)
@@ -109,11 +122,13 @@ def _without_login(address: BrokerAddress) -> str:
     return f"mqtt{'s' if address.tls else ''}://{host}:{address.port}"
 
 
-def _tell(url: str, reports_to: str | None, token: str | None) -> None:
+def _tell(url: str, reports_to: str | None, tokens: Tokens | None) -> None:
     """Print where the page is; reports_to: a broker that was not given on the command line.
 
-    The link has the token only on a terminal: a service's output is kept in a journal.
+    The link has the token if there is one, and only on a terminal: a service's output is kept in a journal.
     """
+    current = [] if tokens is None else list(tokens.current().values())
+    token = current[0] if len(current) == 1 else None
     link = f"{url.rstrip('/')}/?token={quote(token)}" if token and sys.stdout.isatty() else url
     typer.echo(f"the page is at {link}")
     if reports_to is not None:

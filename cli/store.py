@@ -12,6 +12,7 @@ import typer
 from ..server.answers import tables as show
 from ..server.errors import UsageError
 from ..server.provisioning.master_key import load_keys
+from ..server.service.audit_log import audit_log, system_user
 from ..server.store import schema
 from ..server.store.backup import backup
 from ..server.store.check import check
@@ -172,15 +173,19 @@ def store_erase(
             typer.confirm("Erase it for good?", abort=True)
 
     with Store(url, create=False) as store:
-        of, given = the_fleet(store, fleet), load_keys(master_key)
+        of, given, log = the_fleet(store, fleet), load_keys(master_key), audit_log(url)
+        log.check()
         if queue:
             queue_erasure(store, of, str(device), agree)
+            log.note(system_user(), "queue erasure", what="device", fleet=of)  # but never which device
             show.out.print(
                 "It is queued: a running aggregator erases it soon. `hushmote status` says if it has not yet."
             )
             return
         _finish_rewrite(store)
         done = erase(store, of, experiment=experiment, device=device, fleet_keys=given, agree=agree)
+        what = "device" if device else "experiment" if experiment else "fleet"  # but never which device
+        log.note(system_user(), "erase", what=what, fleet=of, experiment=experiment)
         sqlite = store.engine.dialect.name == "sqlite"
     _say("It is erased.")
     for notice in done.notices:

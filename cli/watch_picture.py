@@ -27,6 +27,10 @@ _LIVE = (
     "What you see changes with every commit. Someone who watches a histogram change report by report learns "
     "single reports: then only the ε of a report holds."
 )
+_UNSIGNED = (
+    "It is not signed, so only an aggregator with the signing key publishes it: `hushmote experiment sign "
+    "FILE`, then `hushmote experiment add FILE.signed.json`."
+)
 _Name = tuple[str, str]  # fleet, experiment
 
 
@@ -99,6 +103,8 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
         lines.append(Text(result.finding, "bold"))
     if e.state != "current" or not e.reports:
         lines.append(Text(state_words(e), "dim"))
+    if e.unsigned:
+        lines.append(Text(_UNSIGNED, "yellow"))
     if e.keep or e.erased:
         rule = f"Windows are erased {e.keep} after their end; so far" if e.keep else "Windows were erased:"
         lines.append(Text(f"{rule} {e.erased:,} reports.", "dim"))

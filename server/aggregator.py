@@ -194,6 +194,7 @@ class Aggregator:
             published=self._announcer.experiments,
             clock="" if self._checked is None else self._checked.fault,
             state=self._status.text,
+            unsigned=self._announcer.unsigned,
         )
 
     def stop(self) -> None:

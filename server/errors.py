@@ -19,7 +19,7 @@
     ├── BrokerUrlError, CertificateError, BrokerRefused, ConsumerRefused     ingest: a broker that says no
     ├── BrokerUnreachable
     ├── CountingGivenUp            ingest: batches have failed for so long that a restart may help
-    ├── EndpointError, Fault       service: an address that cannot be listened on; a bug in Hushmote
+    ├── EndpointError, AuditLogError, Fault     service: an address or log that fails; a bug in Hushmote
     ├── AuditError, DisclosureError                          privacy
     ├── ProvisionError             provisioning: a folder, certificate or board
     │   └── AuthorityError, FolderError, JournalError

@@ -108,7 +108,7 @@ class Stage:
             size=devices,
             rng=rng,
             device_key=lambda device: keys.device_key(self.fleet_keys.masters[0], FLEET, device),
-            announce_key=keys.public_key_bytes(self.fleet_keys.signing),
+            announce_key=self.fleet_keys.announce_key,
         )
 
     def report(self, experiment: Experiment, readings: Sequence[Reading]) -> Reported:

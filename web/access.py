@@ -9,13 +9,18 @@ import contextlib
 import hashlib
 import hmac
 import html
+import logging
+import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from ..server.service.http_access import bearer, host_name, is_loopback, is_own_page, is_token
+from ..server.service.audit_log import AuditLog, AuditLogError
+from ..server.service.http_access import bearer, host_name, is_loopback, is_own_page
+from ..server.service.tokens import Tokens
 from . import asked
 
 HEALTH = "/healthz"  # for what keeps the process running; it says nothing of the store
@@ -27,23 +32,38 @@ _CROWD = "Too many try a token at the same time: try again in a minute."
 _MOST_FORM = 4096  # bytes
 _COOKIE_DAYS = 30
 _NO_STORE = {"cache-control": "no-store"}
+_HERE = "this machine"  # who reads a page without tokens
+_NOTED_S = 3600.0  # until the same reader is noted again
+
+log = logging.getLogger(__name__)
 
 
 class PageAccess:
-    """An ASGI application that lets readers pass to another one. token: None on loopback.
+    """An ASGI application that lets readers pass to another one. tokens: None on loopback.
 
-    public: what is asked, which anybody may see, or None.
+    public: what is asked, which anybody may see, or None. audit_log: gets who opened the page.
     """
 
     def __init__(
-        self, application: Any, token: str | None, port: int, public: asked.PublicStatement | None = None
+        self,
+        application: Any,
+        tokens: Tokens | None,
+        port: int,
+        public: asked.PublicStatement | None = None,
+        audit_log: AuditLog | None = None,
     ) -> None:
         self._application = application
         self._public = public
-        self._token = token
+        self._tokens = tokens
+        self._audit_log = audit_log or AuditLog(None)
+        self._noted: dict[str, float] = {}
         self._waiting = 0
         self._name = f"hushmote_{port}"  # browsers keep cookies by host, whatever the port
-        self._value = hmac.new((token or "").encode(), b"the page's cookie", hashlib.sha256).hexdigest()
+
+    @property
+    def asks_for_token(self) -> bool:
+        """Whether readers have to know a token."""
+        return self._tokens is not None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request, as ASGI has it."""
@@ -58,12 +78,16 @@ class PageAccess:
         if self._public and asked.is_asked_for(scope):
             answer = await self._public.answer(request.url.query)
             return await answer(scope, receive, send)
-        if self._token is None:
+        if self._tokens is None:
+            self._note(_HERE)
             return await self._application(scope, receive, send)
         if scope["type"] == "http" and scope["path"] == LOGIN and scope["method"] == "POST":
             answer = await self._log_in(request, receive)
             return await answer(scope, receive, send)
-        if hmac.compare_digest(request.cookies.get(self._name, "").encode(), self._value.encode()):
+        if (name := self._reader(request)) is not None:
+            self._note(name)
+            if scope["type"] == "websocket":
+                receive, send = _while_let_in(lambda: self._reader(request) == name, receive, send)
             return await self._application(scope, receive, send)
         if (given := bearer(request.headers)) is not None:
             return await self._judge_program(given, scope, receive, send)
@@ -73,9 +97,28 @@ class PageAccess:
             return await answer(scope, receive, send)
         return await _refuse(scope, receive, send, 401, "This page needs a token.", self._form(there))
 
+    def _reader(self, request: HTTPConnection) -> str | None:
+        """Return whose token a request's cookie was given for, None if no valid one."""
+        given, found = request.cookies.get(self._name, "").encode(), None
+        for name, token in self._tokens.current().items() if self._tokens else ():
+            if hmac.compare_digest(given, _cookie_value(token).encode()):
+                found = name
+        return found
+
+    def _note(self, name: str) -> None:
+        """Note once an hour that a reader has opened the page."""
+        now = time.monotonic()
+        if now - self._noted.get(name, float("-inf")) < _NOTED_S:
+            return
+        self._noted[name] = now
+        try:
+            self._audit_log.note(name, "open page")
+        except AuditLogError as e:
+            log.error("%s", e)
+
     def _refusal(self, request: HTTPConnection) -> str:
         """Why a request is refused by what it says of itself, else empty."""
-        if self._token is None and not is_loopback(host_name(request.headers)):
+        if self._tokens is None and not is_loopback(host_name(request.headers)):
             return (
                 "This page is for this machine only: open it as http://127.0.0.1 or http://localhost. To "
                 "reach it by another name, start it with --token-file."
@@ -99,10 +142,12 @@ class PageAccess:
 
     async def _judge(self, given: str, there: str, request: HTTPConnection) -> Response:
         there = _own_path(there)
-        if is_token(given, self._token or ""):
+        name = self._tokens and self._tokens.name_of(given)
+        if self._tokens and name is not None:
+            value = _cookie_value(self._tokens.current().get(name, ""))
             flags = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={_COOKIE_DAYS * 86_400}"
             secure = "; Secure" if request.headers.get("x-forwarded-proto") == "https" else ""
-            cookie = f"{self._name}={self._value}; {flags}{secure}"
+            cookie = f"{self._name}={value}; {flags}{secure}"
             return HTMLResponse(
                 status_code=303, headers=_NO_STORE | {"location": there, "set-cookie": cookie}
             )
@@ -122,7 +167,8 @@ class PageAccess:
 
     async def _judge_program(self, given: str, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request that brings the token itself, as programs do; it gets no cookie."""
-        if is_token(given, self._token or ""):
+        if self._tokens and (name := self._tokens.name_of(given)) is not None:
+            self._note(name)
             return await self._application(scope, receive, send)
         status, words = (401, _WRONG) if await self._slowed_down() else (429, _CROWD)
         return await _refuse(scope, receive, send, status, words)
@@ -137,6 +183,29 @@ class PageAccess:
         finally:
             self._waiting -= 1
         return True
+
+
+def _cookie_value(token: str) -> str:
+    return hmac.new(token.encode(), b"the page's cookie", hashlib.sha256).hexdigest()
+
+
+def _while_let_in(is_let_in: Callable[[], bool], receive: Any, send: Any) -> tuple[Any, Any]:
+    """Return a WebSocket's receive and send that end it once its reader's token is revoked."""
+    is_over = False
+
+    async def send_checked(message: Any) -> None:
+        nonlocal is_over
+        if is_over:
+            return
+        if not is_let_in():
+            is_over, message = True, {"type": "websocket.close", "code": 1008, "reason": _WRONG}
+        await send(message)
+
+    async def receive_checked() -> Any:
+        message = await receive()
+        return message if is_let_in() else {"type": "websocket.disconnect", "code": 1008}
+
+    return receive_checked, send_checked
 
 
 def _without_token(request: HTTPConnection) -> tuple[str | None, str]:

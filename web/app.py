@@ -74,7 +74,8 @@ async def _serve(
     tasks = [asyncio.create_task(turn) for turn in turns]
     try:
         public = None if settings.asked is None else PublicStatement(settings.asked, live)
-        await server.run(guarded(application(page), settings.token, port, public), listener, ready)
+        access = PageAccess(Drawing(application(page)), settings.tokens, port, public, settings.audit_log)
+        await server.run(guarded(access), listener, ready)
     finally:
         for task in tasks:
             task.cancel()
@@ -85,11 +86,11 @@ def _fleets(reader: StoreReader) -> tuple[str, ...]:
     return reader.fleets
 
 
-def guarded(application: Any, token: str | None, port: int, public: PublicStatement | None = None) -> Any:
-    """An ASGI application behind what guards the page; public: what anybody may see, or None."""
-    outer = Limits(PageAccess(Drawing(application), token, port, public))
+def guarded(access: PageAccess) -> Any:
+    """Return the ASGI application behind what guards the page."""
+    outer = Limits(access)
     # On the loopback address, where no token is, packing takes longer than sending.
-    return outer if token is None else GZipMiddleware(outer, minimum_size=1000, compresslevel=4)
+    return GZipMiddleware(outer, minimum_size=1000, compresslevel=4) if access.asks_for_token else outer
 
 
 def application(page: Page) -> Any:

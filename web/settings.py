@@ -6,6 +6,8 @@ from typing import Any
 
 from ..server.errors import UsageError, the_name
 from ..server.planning.policy import Policy
+from ..server.service.audit_log import AuditLog
+from ..server.service.tokens import Tokens
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9419
 
@@ -18,10 +20,11 @@ class PageSettings:
     host, port  where it listens
     fleet       the one fleet that is shown, or None for all
     aggregator  URL of the aggregator's HTTP endpoint, or None where nobody is to ask it
-    token       what readers have to know, or None where only this machine's readers come
+    tokens      readers have to know one, or None where only this machine's readers come
     door        the HTTP door as an ASGI application, or None: then the board counts in the browser
     policy      of the boards' firmware, for what they can still give, or None where nobody said it
     asked       the statement for everybody, as document.read_public() returns it, or None to show nobody
+    audit_log   where it is noted who opened the page, or None to note it nowhere
     """
 
     store: str
@@ -29,10 +32,11 @@ class PageSettings:
     port: int = DEFAULT_PORT
     fleet: str | None = None
     aggregator: str | None = None
-    token: str | None = field(default=None, repr=False)
+    tokens: Tokens | None = field(default=None, repr=False)
     door: Any = field(default=None, repr=False)
     policy: Policy | None = None
     asked: dict[str, Any] | None = None
+    audit_log: AuditLog | None = None
 
     def absent(self, fleets: Sequence[str]) -> str:
         """What the page says if the store lacks a fleet that it should show; else empty."""

@@ -1,11 +1,22 @@
 """`hushmote experiment`: what is asked of a fleet."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ...server.wire.limits import GRACE_DAYS
-from ..options import DEFAULT_STORE, AsJson, ExperimentFile, FleetName, StoreUrl, check_there
+from ..options import (
+    DEFAULT_STORE,
+    AsJson,
+    ExperimentFile,
+    FleetName,
+    FleetOf,
+    Folder,
+    SigningKey,
+    StoreUrl,
+    check_there,
+)
 
 Grace = Annotated[
     int,
@@ -20,6 +31,28 @@ Grace = Annotated[
 experiment_app = typer.Typer()
 
 
+@experiment_app.command("sign")
+def experiment_sign(
+    file: ExperimentFile,
+    fleet: FleetOf = None,
+    folder: Folder = None,
+    signing_key: SigningKey = None,
+    after: Annotated[
+        int, typer.Option(help="Highest serial that devices have, if `add` asks for a higher one.", min=0)
+    ] = 0,
+    output: Annotated[Path | None, "File to write; else FILE.signed.json here.", "FILE"] = None,
+) -> None:
+    """Sign an experiment and the withdrawal that will end it, where the signing key is; no store is needed.
+
+    `hushmote experiment add` takes the file that is written. Whoever has it can publish the experiment, and
+    end it, and nothing else.
+    """
+    check_there(file)
+    from . import run  # only here: a mistake in the line waits for nothing of it
+
+    run.sign_file(file, fleet, folder, signing_key, after, output)
+
+
 @experiment_app.command("show")
 def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
     """Check an experiment file and print what boards will get."""
@@ -31,7 +64,9 @@ def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
 
 @experiment_app.command("add")
 def experiment_add(
-    file: ExperimentFile,
+    file: Annotated[
+        Path, typer.Argument(help="TOML file of the experiment, or what `hushmote experiment sign` wrote.")
+    ],
     store: StoreUrl = DEFAULT_STORE,
     fleet: Annotated[
         str | None, "Name of the fleet; else the only one that is not simulated, or home for the first."

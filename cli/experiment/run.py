@@ -1,5 +1,7 @@
 """What `hushmote experiment` does."""
 
+import datetime
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,16 @@ from ...device.ldp_client import Experiment, Level
 from ...server.accounting.compare import plain_guarantee
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
-from ...server.errors import UsageError, the_name
+from ...server.errors import UsageError, refusing, the_name
+from ...server.experiments import signed_file
 from ...server.experiments.asking import answers_of
 from ...server.experiments.budget import cap_in_nats
 from ...server.experiments.definition import load
 from ...server.experiments.reading import MILLI
+from ...server.experiments.signed_file import SignedExperiment
 from ...server.mechanisms import mechanism_of
+from ...server.provisioning.master_key import load_signing_key
+from ...server.service.audit_log import audit_log, system_user
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports
 from ...server.wire import board_files
@@ -23,6 +29,7 @@ from ...server.words import experiment as words
 from ...server.words.epsilon import belief
 from .. import tables
 from ..options import print_json, the_fleet
+from ..provision.options import fleet_name, open_folder
 
 
 def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
@@ -102,13 +109,52 @@ def show_file(file: Path, as_json: bool) -> None:
     typer.echo(payload.decode())
 
 
-def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: int, as_json: bool) -> None:
-    """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
+def sign_file(
+    file: Path, fleet: str | None, folder: Path | None, key: Path | None, after: int, output: Path | None
+) -> None:
+    """Sign an experiment and its withdrawal for a fleet, into a file."""
     definition = load(file)
     definition.check_not_expired()
-    payload = definition.payload()
-    description = definition.description()
+    opened = None if folder is None else open_folder(folder)
+    if opened is not None and key is None:
+        key = opened.signing_file() or opened.master_file()
+    signing_key = load_signing_key(key)
+    serial = max(int(time.time()), after + 1)
+    if serial >= 2**32 - 1:
+        raise UsageError(f"--after {after} leaves no serial: they end at 4294967295")
+    signed = signed_file.sign(definition, fleet_name(fleet, opened), signing_key, serial)
+    path = output or Path(file.name.removesuffix(".toml") + signed_file.SUFFIX)
+    with refusing(UsageError, f"write {path}"):
+        path.write_text(signed_file.to_text(signed, signing_key), encoding="utf-8")
+    show.out.print(
+        f"{path}: {definition.name} for fleet {signed.fleet} until {definition.expires}, and its withdrawal, "
+        "signed; `hushmote experiment add` takes it",
+        soft_wrap=True,
+    )
+
+
+def _load_to_add(file: Path) -> tuple[bytes, datetime.date, Description, SignedExperiment | None]:
+    """Return what is added of a file: payload, last day, description, and how it was signed."""
+    if file.suffix == ".json":
+        signed = signed_file.load_signed(file)
+        return signed.payload, signed.expires, signed.description, signed
+    definition = load(file)
+    definition.check_not_expired()
+    return definition.payload(), definition.expires, definition.description(), None
+
+
+def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: int, as_json: bool) -> None:
+    """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
+    payload, expires, description, signed = _load_to_add(file)
+    if signed is not None:
+        if fleet not in (None, signed.fleet):
+            raise UsageError(f"{file} is signed for fleet {signed.fleet}: leave out --fleet")
+        if keyed is False:
+            raise UsageError(f"{file} is signed, and nothing is signed in an open fleet: leave out --open")
+        fleet = signed.fleet
+    log = audit_log(store)
     with Store(store) as opened:
+        log.check()
         if fleet is None:  # never a simulated one, where boards would not find it
             real = [name for name in opened.fleets() if not name.startswith("sim")]
             fleet = the_name("fleet", None, real, f"in {opened.where}") if real else "home"
@@ -117,9 +163,17 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
         elif fleet not in opened.fleets():
             raise UsageError(f"fleet {fleet} is new: say --keys (reports carry tags) or --open (trials)")
         experiment = opened.add_experiment(
-            fleet, payload, definition.expires, grace_days=grace, description=description
+            fleet,
+            payload,
+            expires,
+            grace_days=grace,
+            description=description,
+            signatures=signed and signed.signatures,
         )
-        versions = opened.experiments(fleet)
+        log.note(
+            system_user(), "add", fleet=fleet, experiment=experiment.name, digest=experiment.digest.hex()
+        )
+        versions, is_keyed = opened.experiments(fleet), opened.fleets()[fleet]
     new = next(v for v in versions if v.experiment.digest == experiment.digest)
     most = most_reports(versions)[new.id]
     if as_json:
@@ -127,6 +181,7 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
         return
     show.out.print(
         f"{experiment.name} {experiment.digest.hex()} added to fleet {fleet}; `serve` publishes it"
+        + (" if it has the signing key" if is_keyed and signed is None else "")
     )
     if most is not None and most > experiment.cap // experiment.cost():
         show.out.print(
@@ -168,7 +223,10 @@ def list_versions(store: str, as_json: bool) -> None:
 
 def withdraw(name: str, store: str, fleet: str | None, grace: int) -> None:
     """Withdraw an experiment: boards stop reporting; what was counted stays."""
+    log = audit_log(store)
     with Store(store, create=False) as opened:
+        log.check()
         fleet = the_fleet(opened, fleet)
         opened.withdraw_experiment(fleet, name, grace_days=grace)
+        log.note(system_user(), "withdraw", fleet=fleet, experiment=name)
     show.out.print(f"{name} is withdrawn from fleet {fleet}")

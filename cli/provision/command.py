@@ -13,20 +13,18 @@ from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
 from ...server.provisioning import firmware, fleet_folder, rotation
 from ...server.provisioning import settings as provision
-from ...server.provisioning.fleet_folder import DEVICES, FleetFolder, now_utc
+from ...server.provisioning.fleet_folder import DEVICES, SIGNING, FleetFolder, now_utc
 from ...server.provisioning.fleet_spec import NATS, FleetSpec, aggregator_name, what_is_wrong
 from ...server.provisioning.master_key import create_keys, load_keys
 from ...server.provisioning.settings import DeviceSettings, Network
 from ...server.wire import keys
 from ...server.wire.topics import check_device
-from ..options import AsJson, command, print_json
+from ..options import AsJson, FleetOf, Folder, command, print_json
 from .first_steps import first_steps
 from .options import (
     MQTT_PASSWORD,
     PASSPHRASE,
     WIFI_PASSWORD,
-    FleetOf,
-    Folder,
     MasterKey,
     ask_passphrase,
     ask_wifi_password,
@@ -128,13 +126,13 @@ def fleet_command(options: FleetOptions) -> None:
         print_json(dataclasses.asdict(made.fleet) | values | {"until": ends})
         return
     ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
-    where = "stay in HUSHMOTE_MASTER_KEY" if in_environment else "are there"
+    where = "keys stay in HUSHMOTE_MASTER_KEY" if in_environment else "master key is there"
     for line in (
         f"{options.folder}: fleet {made.fleet.fleet}; its certificates end:",
         f"  {ends}",
-        "  authority/   keep it offline, and a backup: its key says who is who",
+        "  authority/   keep it offline, and a backup: its keys say who is who, and what is asked",
         "  broker/      for the broker's machine" + ("s, each its own" if spec.broker == NATS else ""),
-        f"  aggregator/  for the aggregators' machines; master and signing key {where}",
+        f"  aggregator/  for the aggregators' machines; the {where}",
         "  devices/     devices' settings",
         f"  consent      {CONSENT_GIVEN.format(spec.consent) if spec.consent else ASKS_FIRST}",
         *first_steps(made, in_environment),
@@ -323,25 +321,28 @@ def upgrade_command(
     master_key: MasterKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a signing key to a fleet made before there were any; may be run again."""
+    """Give a fleet a signing key in a file of its own, if it has none; may be run again."""
     opened = None if folder is None and master_key is not None else open_folder(folder)
     paths = list(settings or ())
     if opened is not None:
         paths += sorted((opened.path / DEVICES).glob("*.settings.json"))
-    say(rotation.upgrade(master_key or (opened and opened.master_file()), paths), as_json)
+    signing = opened.path / SIGNING if opened is not None and master_key is None else None
+    say(rotation.upgrade(master_key or (opened and opened.master_file()), paths, signing), as_json)
 
 
 def keys_command(
     file: Annotated[Path, typer.Argument(help="File to write; only its owner may read it (mode 0600).")],
 ) -> None:
-    """Make a file with a server's master key and the key that signs experiments, without a folder.
+    """Make a server's master key and, beside it in signing.key, the key that signs experiments.
 
     `hushmote provision fleet` makes both for a fleet with an authority of its own.
     """
-    create_keys(file)
-    show.out.print(
-        f"{file} holds a new master key and signing key: they never leave the server, and no copy exists"
-    )
+    signing = file.with_name("signing.key")
+    if signing == file:
+        raise UsageError(f"{file} is where the signing key goes: give the master key another name")
+    create_keys(file, signing)
+    show.out.print(f"{file} holds a new master key, for aggregators; no copy exists")
+    show.out.print(f"{signing} holds a new signing key, for whoever signs experiments; keep it elsewhere")
 
 
 provision_app.command("fleet")(command(FleetOptions, fleet_command))

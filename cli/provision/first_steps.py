@@ -42,14 +42,27 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
         ]
     return [
         *first,
-        "  2. what is asked:",
-        *_commands(f"hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys \\\n  {store}"),
+        *_question(folder, fleet, store, in_environment),
         "  3. the aggregator, in a terminal of its own" + (_BEFORE if clustered else ":"),
         *_commands(" \\\n  ".join(serve)),
         *(_OTHERS if shared else ()),
         "  4. a board:",
         *_commands(f"hushmote provision device --folder {_quoted(folder)} --wifi-ssid NAME"),
         *(_AFTER if clustered else ()),
+    ]
+
+
+def _question(folder: Path, fleet: FleetSpec, store: str, in_environment: bool) -> list[str]:
+    """Return the lines that ask a question; with the signing key in a file it is signed first."""
+    if in_environment:
+        add = f"hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys \\\n  {store}"
+        return ["  2. what is asked:", *_commands(add)]
+    return [
+        "  2. what is asked, signed on the machine that keeps authority/:",
+        *_commands(
+            f"hushmote experiment sign room_temp.toml --folder {_quoted(folder)}",
+            f"hushmote experiment add room_temp.signed.json --keys \\\n  {store}",
+        ),
     ]
 
 

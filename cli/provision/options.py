@@ -21,13 +21,6 @@ PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
 MQTT_PASSWORD = "HUSHMOTE_MQTT_PASSWORD"
 
-Folder = Annotated[
-    Path | None,
-    "The fleet's folder, which `hushmote provision fleet` made; else the current folder.",
-    "FOLDER",
-    "HUSHMOTE_FOLDER",
-]
-FleetOf = Annotated[str | None, "Name of the fleet; else the folder's, or the only one."]
 MasterKey = Annotated[
     Path | None,
     "Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",

@@ -20,8 +20,8 @@ from ...server.provisioning.rotation import reload_broker
 from ...server.wire.topics import check_device
 from ...server.words import numbers
 from .. import tables
-from ..options import DEFAULT_STORE, AsJson, StoreUrl, command, print_json, the_fleet
-from .options import FleetOf, Folder, fleet_name, open_folder, say_next
+from ..options import DEFAULT_STORE, AsJson, FleetOf, Folder, StoreUrl, command, print_json, the_fleet
+from .options import fleet_name, open_folder, say_next
 
 if TYPE_CHECKING:
     from ...server.store.store import Store

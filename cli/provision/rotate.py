@@ -13,8 +13,8 @@ from ...server.provisioning.fleet_folder import DEVICES, FleetFolder, now_utc
 from ...server.provisioning.fleet_spec import NATS
 from ...server.provisioning.master_key import load_keys
 from ...server.wire.topics import check_device
-from ..options import AsJson, print_json
-from .options import Folder, open_folder, say, say_next
+from ..options import AsJson, Folder, print_json
+from .options import open_folder, say, say_next
 
 What = Literal["broker", "aggregator", "new-aggregator", "door", "devices", "ca", "master", "signing"]
 _OVERLAPPING = ("aggregator", "ca", "master")

@@ -9,7 +9,7 @@ import typer
 from ...server.ingest.pacing import BATCH_S
 from ...server.wire.limits import BATCH_REPORTS
 from ..broker import DEFAULT_BROKER, BrokerUrl
-from ..options import DEFAULT_STORE, StoreUrl
+from ..options import DEFAULT_STORE, SigningKey, StoreUrl
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,7 @@ class ServeOptions:
         "Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys.",
         "FILE",
     ] = None
+    signing_key: SigningKey = None
     retire: Annotated[
         bool, "Count what the broker keeps for client_id, end its session for good, and exit."
     ] = False

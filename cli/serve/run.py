@@ -52,7 +52,7 @@ def run(options: ServeOptions) -> None:
         address, tls = entered.reports(typed=on_command_line(options.context, "broker"))
         name = _client_id(entered, isinstance(address, NatsAddress), options.retire, simulated is not None)
         batch_reports, batch_s = _batch(options.batch or ())
-        fleet_keys = load_keys(options.master_key)
+        fleet_keys = load_keys(options.master_key, signing=options.signing_key)
         published = None if options.publish is None else _publication(options.publish)
         if published and (options.retire or simulated is not None):
             raise UsageError("--publish is for real fleets: leave --retire and --simulated-days out")

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +15,18 @@ from ...server.plain_text import visible
 from ...server.provisioning import flash, fleet_folder
 from ...server.provisioning.fleet_folder import FleetFolder
 from ...server.provisioning.master_key import load_keys
+from ...server.provisioning.settings import load_settings
 from ...server.statement import document, facts, page
 from ...server.store.store import Store
 from ...server.wire import keys
-from ..options import DEFAULT_STORE, StoreUrl, the_fleet
+from ..options import DEFAULT_STORE, SigningKey, StoreUrl, the_fleet
 from ..output import by_name, checked, output_option
 
 statement_app = typer.Typer()
 _KINDS = (".html", ".json", ".pdf")
+_HEX = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
+_NOBODYS = "the signature is valid, but nothing says whose key it is: give --announce-key"
+NOBODYS_KEY = 3  # the exit status of a statement that is whole, but may be anybody's
 
 
 @statement_app.command("write")
@@ -42,9 +47,10 @@ def write(
     ] = flash.EXAMPLE,
     master_key: Annotated[
         Path | None,
-        "Master key file, which signs; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
+        "Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
         "FILE",
     ] = None,
+    signing_key: SigningKey = None,
     public: Annotated[bool, "Only label and files, without counts: for anybody to read."] = False,
     output: Annotated[list[Path] | None, output_option(by_name(*_KINDS))] = None,
 ) -> None:
@@ -58,7 +64,7 @@ def write(
     with Store(store, read_only=True) as opened:
         name = the_fleet(opened, folder.fleet.fleet if folder else fleet)
         statement = document.document(facts.read(opened, name, folder, policy, _now()), public=public)
-        fleet_keys = _keys(opened, name, folder, master_key) if paths else None
+        fleet_keys = _keys(opened, name, folder, master_key, signing_key) if paths else None
     if not paths:
         _show(statement["label"])
         return
@@ -83,11 +89,15 @@ def _now() -> datetime.datetime:
         raise UsageError(f"SOURCE_DATE_EPOCH is a time in seconds since 1970, not {said}") from None
 
 
-def _keys(store: Store, name: str, folder: FleetFolder | None, file: Path | None) -> keys.FleetKeys | None:
+def _keys(
+    store: Store, name: str, folder: FleetFolder | None, file: Path | None, signing: Path | None
+) -> keys.FleetKeys | None:
     """The keys that sign; None for an open fleet. Raises StatementError where they are not the fleet's."""
     if not store.fleets()[name]:
         return None
-    fleet_keys = load_keys(file or (folder and folder.master_file()))
+    if folder is not None and file is None:
+        file, signing = folder.master_file(), signing or folder.signing_file()
+    fleet_keys = load_keys(file, signing=signing)
     facts.check_keys(store, name, fleet_keys)
     return fleet_keys
 
@@ -103,10 +113,46 @@ def _show(label: dict[str, list[str]]) -> None:
 @statement_app.command("verify")
 def verify(
     file: Annotated[Path, typer.Argument(help="A statement in JSON.")],
+    announce_key: Annotated[
+        str | None,
+        "The fleet's announce key, from a place you trust: 128 hex digits, a device's settings file, or the "
+        "fleet's folder.",
+        "HEX|SETTINGS.json|FOLDER",
+    ] = None,
 ) -> None:
-    """Check that a statement is as it was signed, and that a device's files are those that it names.
+    """Check that a statement is as the fleet signed it, and that a device's files are those that it names.
 
     They are compared with this package's, and an application of one's own with the file beside the statement.
+    Without --announce-key the status is 3 where all else is right: anybody can sign with a key of their own.
     """
-    for line in document.verify(file):
+    key = None if announce_key is None else _announce_key(announce_key, document.fleet_of(file))
+    for line in document.verify(file, key):
         show.out.print(line, soft_wrap=True, markup=False)
+    if key is None:
+        typer.echo(f"hushmote: {_NOBODYS}", err=True)
+        raise typer.Exit(NOBODYS_KEY)
+
+
+def _announce_key(text: str, fleet: str) -> bytes:
+    """Return the announce key that an option gives; raises UsageError, ProvisionError and MasterKeyError."""
+    if _HEX.fullmatch(text):
+        return bytes.fromhex(text)
+    path = Path(text)
+    if (path / "fleet.json").exists():
+        folder = fleet_folder.find(path)
+        owner, found = folder.fleet.fleet, load_keys(folder.master_file())
+        key = found and found.announce_key.hex()
+    elif path.is_file():
+        settings = load_settings(path)
+        owner, key = settings.fleet, settings.announce_key
+    else:
+        raise UsageError(
+            f"--announce-key {text} must be 128 hex digits, a device's settings file, or a fleet's folder"
+        )
+    if owner != fleet:
+        raise UsageError(
+            f"{text} is of fleet {owner}, and the statement of fleet {fleet}: give that fleet's key"
+        )
+    if key is None:
+        raise UsageError(f"{text} holds no announce key: give the settings of a device with keys")
+    return bytes.fromhex(key)

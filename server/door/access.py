@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..service.http_access import Headers, bearer, host_name, is_own_page, is_token
+from ..service.http_access import Headers, bearer, host_name, is_own_page
+from ..service.tokens import Tokens
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -12,13 +13,13 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 class Access:
     """Who may use the door.
 
-    token: what Authorization: Bearer must have, None to ask for none. hosts: names and addresses that a
-    request may use, None for any; on loopback they keep out web pages whose name was made to point there.
-    origins: of web pages, such as https://board.example, besides the door's own host. trust_proxy:
+    tokens: Authorization: Bearer must have one of them; None to ask for none. hosts: names and addresses
+    that a request may use, None for any; on loopback they keep out web pages whose name was made to point
+    there. origins: of web pages, such as https://board.example, besides the door's own host. trust_proxy:
     take the client's address from the end of X-Forwarded-For, where the nearest proxy put it.
     """
 
-    token: str | None = field(default=None, repr=False)
+    tokens: Tokens | None = field(default=None, repr=False)
     hosts: frozenset[str] | None = None
     origins: frozenset[str] = frozenset()
     trust_proxy: bool = False
@@ -32,8 +33,8 @@ class Access:
         return headers.get("origin") in self.origins or is_own_page(headers)
 
     def token_right(self, headers: Headers) -> bool:
-        """Return whether it carries the token."""
-        return self.token is None or is_token(bearer(headers), self.token)
+        """Return whether it carries a valid token."""
+        return self.tokens is None or self.tokens.name_of(bearer(headers)) is not None
 
     def address(self, client: tuple[str, int] | None, forwarded: Sequence[str]) -> str:
         """Return the client's address, "" if it has none; forwarded: the lines of X-Forwarded-For."""

@@ -51,8 +51,8 @@ class Condition:
     received and not committed. oldest_s: age of the oldest of them, seconds, 0 if there is none.
     since_commit_s: seconds since the last commit, None before the first. since_turn_s: seconds since the loop
     last came round. failing: the last commit or look at the store failed. clock: why the clock makes
-    everything wait, "" if it is right. published: experiments retained at
-    the broker. state: the last change in words.
+    everything wait, "" if it is right. published: experiments retained at the broker. unsigned: experiments
+    that wait for a signature. state: the last change in words.
     """
 
     connected: bool
@@ -65,6 +65,7 @@ class Condition:
     clock: str
     published: int
     state: str
+    unsigned: int = 0
 
 
 def trouble(condition: Condition, turn_s: float = TURN_S) -> str | None:

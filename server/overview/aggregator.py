@@ -25,7 +25,7 @@ class AggregatorHealth:
     answered: whether it did. trouble: why it is not well, or gave no answer; one sentence, "" where it is
     well. connected: to the broker, with its subscription. failing: the store failed at the last attempt.
     uncommitted: messages received and not committed. lag_s: age of the oldest of these, seconds. accepted and
-    rejects: since its start.
+    rejects: since its start. unsigned: experiments that wait for a signature.
     """
 
     answered: bool
@@ -36,12 +36,18 @@ class AggregatorHealth:
     lag_s: float = 0.0
     accepted: int = 0
     rejects: tuple[Rejected, ...] = ()
+    unsigned: int = 0
 
     @property
     def words(self) -> str:
         """How it is, as one sentence."""
         if not self.answered or self.trouble:
             return self.trouble
+        if self.unsigned:
+            return (
+                f"{self.unsigned:,} experiment{'s wait' if self.unsigned > 1 else ' waits'} for a signature: "
+                "the aggregator's log says which, and how to sign."
+            )
         if not self.uncommitted:
             return "The aggregator is connected to the broker, and all that came is counted."
         n = self.uncommitted
@@ -146,6 +152,7 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
         lag_s=number("hushmote_oldest_uncommitted_seconds"),
         accepted=int(number("hushmote_reports_accepted_total")),
         rejects=rejected(reasons),
+        unsigned=int(metrics.get("hushmote_experiments_unsigned", 0)),
     )
 
 

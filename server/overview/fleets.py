@@ -40,7 +40,8 @@ class ExperimentOverview:
     reports: in all. today: on the day, UTC; None where the windows do not tell. newest: the newest window
     with reports, "" before the first, and newest_reports: in it. implausible: why honest boards cannot have
     made the histogram of a version, else "". keep: for how long windows are kept, "" for good. erased:
-    reports of windows that were erased since. due: what is erased next, and what is overdue.
+    reports of windows that were erased since. due: what is erased next, and what is overdue. unsigned:
+    devices should be asked, and nobody has signed it.
     """
 
     fleet: str
@@ -62,6 +63,7 @@ class ExperimentOverview:
     keep: str = ""
     erased: int = 0
     due: Due = NOTHING_DUE
+    unsigned: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None
 
     fleets: list[FleetOverview] = []
     for name, is_keyed in sorted(keyed.items()):
-        experiments = _experiments([v for v in versions if v.fleet == name], counted, minute)
+        of_fleet = [v for v in versions if v.fleet == name]
+        experiments = _experiments(of_fleet, counted, minute)
         fleets.append(FleetOverview(name, bool(is_keyed), experiments, thrown_away(name)))
     return StoreOverview(tuple(fleets), thrown_away(""), minute, counted, unfinished, clock)
 
@@ -182,13 +185,18 @@ def _experiments(
     versions: Iterable[Version], counted: Mapping[int, _Counted], at: datetime.datetime
 ) -> tuple[ExperimentOverview, ...]:
     names: dict[str, list[Version]] = {}
+    versions = list(versions)
+    # Where something was signed elsewhere, no aggregator is known to have the signing key.
+    is_signed = any(v.signatures for v in versions)
     for v in versions:
         names.setdefault(v.experiment.name, []).append(v)
-    return tuple(_experiment(same, [counted[v.id] for v in same], at) for _, same in sorted(names.items()))
+    return tuple(
+        _experiment(same, [counted[v.id] for v in same], at, is_signed) for _, same in sorted(names.items())
+    )
 
 
 def _experiment(
-    versions: list[Version], counted: list[_Counted], at: datetime.datetime
+    versions: list[Version], counted: list[_Counted], at: datetime.datetime, is_signed: bool
 ) -> ExperimentOverview:
     day = at.date()
     newest_first = sorted(versions, key=lambda v: v.serial, reverse=True)
@@ -225,6 +233,7 @@ def _experiment(
         newest.keep,
         sum(v.erased for v in versions),
         due(windows, newest.keep, at),
+        is_signed and state == "current" and shown.signatures is None,
     )
 
 

@@ -4,6 +4,7 @@
     authority/ca.key            the authority's key and certificate: keep this folder offline
     authority/ca-old.key        the authority before, while a rotation is under way
     authority/issued.jsonl      what was issued and revoked, one line each
+    authority/signing.key       the key that signs experiments
     broker/                     goes to the broker's machine: mosquitto.conf, acl, ca.pem, crl.pem, broker.pem
     broker/1/, /2/, /3/         go to the NATS servers' machines: nats.conf, users.conf, ca.pem, broker.pem
     aggregator/                 goes to the aggregator's: ca.pem, aggregator_1.pem, master.key, share
@@ -44,6 +45,7 @@ OLD_AUTHORITY = "authority/ca-old.key"
 ISSUED = "authority/issued.jsonl"
 ROOT = "broker/ca.pem"
 MASTER = "aggregator/master.key"
+SIGNING = "authority/signing.key"
 SHARE = "aggregator/share"
 DEVICES = "devices"
 DOOR = f"door/{DOOR_NAME}.pem"
@@ -106,6 +108,11 @@ class FleetFolder:
     def master_file(self) -> Path | None:
         """Return the master key's file, None if the key is kept in the environment."""
         path = self.path / MASTER
+        return path if path.exists() else None
+
+    def signing_file(self) -> Path | None:
+        """Return the signing key's file, None if the key is with the master key or not here."""
+        path = self.path / SIGNING
         return path if path.exists() else None
 
     def share(self) -> str:
@@ -325,9 +332,9 @@ class FleetFolder:
 def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write_master: bool) -> FleetFolder:
     """Make a fleet's folder, with everything that its broker and its aggregators need, and return it.
 
-    write_master: put a new master key and signing key into aggregator/master.key. Raises FolderError,
-    AuthorityError, NameRefused and MasterKeyError. An existing folder must be empty; if making it
-    fails, the files made up to then stay for a person to look at.
+    write_master: put a new master key into aggregator/master.key and a signing key into
+    authority/signing.key. Raises FolderError, AuthorityError, NameRefused and MasterKeyError. An existing
+    folder must be empty; if making it fails, the files made up to then stay for a person to look at.
     """
     check_fleet(fleet.fleet)
     for host in fleet.board_hosts:
@@ -360,7 +367,7 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
     for name in fleet.aggregators:
         folder.put_aggregator(root, name, now)
     if write_master:
-        create_keys(path / MASTER)
+        create_keys(path / MASTER, path / SIGNING)
     if fleet.broker != NATS:  # there the group is a consumer, and no device may use it
         # Random, so that no device can join the aggregators' group and get reports that it may not read.
         folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")

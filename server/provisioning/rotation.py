@@ -15,9 +15,28 @@ from ..wire import keys
 from ..words.numbers import counted
 from . import authority
 from . import settings as provision
-from .fleet_folder import AUTHORITY, DEVICES, DOOR, MASTER, OLD_AUTHORITY, ROOT, FleetFolder, FolderError
+from .fleet_folder import (
+    AUTHORITY,
+    DEVICES,
+    DOOR,
+    MASTER,
+    OLD_AUTHORITY,
+    ROOT,
+    SIGNING,
+    FleetFolder,
+    FolderError,
+)
 from .fleet_spec import NATS, FleetSpec, aggregator_name
-from .master_key import MOST_MASTERS, load_keys, load_unsigned, new_signing_key, to_text
+from .master_key import (
+    MOST_MASTERS,
+    load_keys,
+    load_signing_key,
+    load_unsigned,
+    new_signing_key,
+    signing_text,
+    to_text,
+    without_signing,
+)
 from .settings import DeviceSettings
 
 
@@ -44,6 +63,9 @@ def reload_broker(fleet: FleetSpec) -> str:
 
 SERVE_AGAIN = (
     "copy aggregator/ to where the aggregator has it, if that is elsewhere, and restart `hushmote serve`"
+)
+SIGN_AGAIN = (
+    "sign every experiment again and add it: `hushmote experiment sign`, then `hushmote experiment add`"
 )
 
 
@@ -269,11 +291,19 @@ def finish_master(folder: FleetFolder) -> Rotated:
 
 def rotate_signing(folder: FleetFolder) -> Rotated:
     """Replace the signing key by a new one; there is no time in which both hold."""
-    folder.put(MASTER, to_text(replace(_keys(folder), signing=new_signing_key())).encode())
+    fresh = replace(_keys(folder), signing=new_signing_key(), announce=None)
+    file = folder.path / SIGNING
+    if file.exists():
+        folder.put(SIGNING, signing_text(fresh).encode())
+        folder.put(MASTER, to_text(without_signing(fresh)).encode())
+    else:
+        file = folder.path / MASTER
+        folder.put(MASTER, to_text(fresh).encode())
     return Rotated(
-        (f"{folder.path / MASTER}: a new signing key; the old one is gone",),
+        (f"{file}: a new signing key; the old one is gone",),
         (
             SERVE_AGAIN,
+            SIGN_AGAIN,
             "`hushmote provision rotate devices`, then `hushmote flash` each: it keeps its ledger. Until "
             "then it takes only experiments of the old key, and a thief of that key can still sign for it",
         ),
@@ -324,36 +354,57 @@ def renew(
     return made
 
 
-def upgrade(key_file: Path | None, settings: Sequence[Path]) -> Rotated:
-    """Give a fleet a signing key: into its keys' file, and the public half into devices' settings.
+def upgrade(key_file: Path | None, settings: Sequence[Path], signing_file: Path | None = None) -> Rotated:
+    """Give a fleet a signing key in a file of its own, and its public half to devices' settings.
 
     A fleet that has one only needs its boards flashed: firmware from before withdrawals were signed refuses
     those.
-    key_file: None if the keys are in HUSHMOTE_MASTER_KEY, which must then have a signing key. Upgraded
-    files stay as they are, so this may be run again, also after it was killed. Raises MasterKeyError
-    and ProvisionError.
+    key_file: None if the keys are in HUSHMOTE_MASTER_KEY, which must then have a signing key. signing_file:
+    where that of a file goes, None for signing.key beside it. Upgraded files stay as they are, so this may be
+    run again, also after it was killed. Raises MasterKeyError and ProvisionError.
     """
-    masters = None if key_file is None else load_unsigned(key_file)
-    fleet_keys = load_keys(key_file) if masters is None else keys.FleetKeys(masters, new_signing_key())
+    if key_file is not None and signing_file is None:
+        signing_file = key_file.with_name("signing.key")
+    fleet_keys = _upgraded_keys(key_file, signing_file)
     if fleet_keys is None:
         raise keys.MasterKeyError("there are no keys to upgrade: give --folder, or --master-key FILE")
-    announce_key = keys.public_key_bytes(fleet_keys.signing).hex()
+    announce_key = fleet_keys.announce_key.hex()
     # Everything is read before anything is written.
     boards = [(path, provision.with_announce_key(path, announce_key)) for path in settings]
     changed = [(path, made) for path, made in boards if made is not None]
     done = [f"settings with a new announce key: {len(changed)} of {len(settings)}"]
-    if key_file is not None and masters is not None:
+    left = [SERVE_AGAIN]
+    if key_file is not None and signing_file is not None and fleet_keys.signing is not None:
+        with refusing(keys.MasterKeyError, f"write {signing_file}"):
+            private_file.replace(signing_file, signing_text(fleet_keys).encode())
         with refusing(keys.MasterKeyError, f"write {key_file}"):
-            private_file.replace(key_file, to_text(fleet_keys).encode())
-        done.insert(0, f"{key_file}: a signing key after the master key")
+            private_file.replace(key_file, to_text(without_signing(fleet_keys)).encode())
+        done.insert(0, f"{signing_file}: the signing key; {key_file}: the keys that count")
+        left.append(f"{SIGN_AGAIN}. Or start `hushmote serve` with --signing-key, which signs by itself")
     for path, made in changed:
         provision.replace_settings(path, made)
     return Rotated(
         tuple(done),
         (
-            SERVE_AGAIN,
+            *left,
             "`hushmote flash` every board: it keeps its ledger. Until then a board without this announce key "
             "refuses every experiment and reports nothing, and one with firmware older than signed "
             "withdrawals goes on with withdrawn experiments",
         ),
     )
+
+
+def _upgraded_keys(key_file: Path | None, signing_file: Path | None) -> keys.FleetKeys | None:
+    """Return the keys as they should be; with the signing key if it has to be written to its own file."""
+    masters = None if key_file is None else load_unsigned(key_file)
+    # A run that was killed may have written it.
+    is_there = key_file is not None and signing_file is not None and signing_file.exists()
+    own = load_signing_key(signing_file) if is_there else None
+    if masters is not None:
+        return keys.FleetKeys(masters, own or new_signing_key())
+    fleet_keys = load_keys(key_file)
+    if fleet_keys and None not in (own, fleet_keys.signing) and own != fleet_keys.signing:
+        raise keys.MasterKeyError(
+            f"{signing_file} and {key_file} hold different signing keys: keep the right one"
+        )
+    return fleet_keys

@@ -216,7 +216,7 @@ def _secrets(
     key = fleet_keys and keys.device_key(fleet_keys.masters[0], fleet, device_id).hex()
     return {
         "key": key,
-        "announce_key": fleet_keys and keys.public_key_bytes(fleet_keys.signing).hex(),
+        "announce_key": fleet_keys and fleet_keys.announce_key.hex(),
         "mqtt_ca": None if ca is None else _certificate(ca),
         "mqtt_cert": own,
         "mqtt_key": own_key,

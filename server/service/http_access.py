@@ -1,14 +1,8 @@
 """Who reaches an HTTP server: only this machine, or anyone with a token; and from which web pages."""
 
-import hmac
 import ipaddress
 from collections.abc import Mapping
-from pathlib import Path
 from urllib.parse import urlsplit
-
-from ..errors import UsageError
-
-_LEAST_TOKEN = 16  # characters
 
 Headers = Mapping[str, str]
 """A request's headers, their names in small letters."""
@@ -42,17 +36,3 @@ def bearer(headers: Headers) -> str | None:
     """Return the token in Authorization: Bearer, None if there is no such header."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
     return given.strip() if scheme.lower() == "bearer" else None
-
-
-def is_token(given: str | None, token: str) -> bool:
-    """Return whether a token is the right one, compared in constant time."""
-    return given is not None and hmac.compare_digest(given.encode(), token.encode())
-
-
-def check_token(token: str, path: Path) -> str:
-    """Return a token read from a file; raises UsageError for one that is easy to guess or mistype."""
-    if len(token) < _LEAST_TOKEN or not all("!" <= c <= "~" for c in token):
-        raise UsageError(
-            f"{path} must hold a token of {_LEAST_TOKEN} or more letters and digits: openssl rand -hex 16"
-        )
-    return token

@@ -89,6 +89,7 @@ class Metrics(Collector):
             ("oldest_uncommitted_seconds", "Age of the oldest of these.", condition.oldest_s),
             ("since_turn_seconds", "Time since the loop last came round.", condition.since_turn_s),
             ("experiments_published", "Experiments retained at the broker.", condition.published),
+            ("experiments_unsigned", "Experiments that wait for a signature.", condition.unsigned),
         ):
             yield GaugeMetricFamily(f"hushmote_{name}", words, value=float(value))
         if condition.since_commit_s is not None:

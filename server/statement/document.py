@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ...device import ldp_p256
 from ..errors import refusing
 from ..provisioning import flash
 from ..wire import keys, topics
@@ -20,7 +19,6 @@ from .facts import FleetFacts, StatementError
 from .tables import chapters, registry
 
 FORMAT = "hushmote statement 1"
-_SIGNATURE_BYTES = 64
 _BOARD_PATH = re.compile(r"/(?:lib/)?([a-z0-9_]+|umqtt/simple)")
 
 
@@ -77,38 +75,48 @@ def document(of: FleetFacts, *, public: bool = False) -> dict[str, Any]:
     }
 
 
-def _bytes(statement: dict[str, Any]) -> bytes:
-    """What is signed: JSON in ASCII, names sorted, nothing between them."""
-    return json.dumps(statement, sort_keys=True, separators=(",", ":")).encode("ascii")
-
-
 def signed(statement: dict[str, Any], fleet_keys: keys.FleetKeys | None) -> dict[str, Any]:
-    """A statement, signed with the key that signs the fleet's experiments; None: of an open fleet."""
+    """A statement, signed with the key that signs the fleet's experiments; None: of an open fleet.
+
+    Raises StatementError if that key is kept elsewhere.
+    """
     if fleet_keys is None:
         why = f"fleet {statement['fleet']} is open and has no signing key: nobody vouches for this"
         return {"statement": statement, "unsigned": why}
-    topic = topics.statement_topic(statement["fleet"])
-    made = keys.sign_experiment(fleet_keys.signing, topic, _bytes(statement), 0)[-_SIGNATURE_BYTES:]
-    by = keys.public_key_bytes(fleet_keys.signing).hex()
-    return {"statement": statement, "announce_key": by, "signature": made.hex()}
+    if fleet_keys.signing is None:
+        raise StatementError("the signing key is missing, and a statement is signed: give --signing-key")
+    made = keys.sign_document(fleet_keys.signing, topics.statement_topic(statement["fleet"]), statement)
+    return {"statement": statement, "announce_key": fleet_keys.announce_key.hex(), "signature": made.hex()}
 
 
-def verify(path: Path) -> list[str]:
+def verify(path: Path, announce_key: bytes | None = None) -> list[str]:
     """Check a statement's signature and its files' hashes; what was checked, a line each.
 
+    announce_key: of the fleet; None checks with the key that the file itself names, which anybody can make.
     A file of a board that this package does not have is looked for beside the statement. Raises
-    StatementError with one line for a file that is damaged, altered, unsigned, or of other files.
+    StatementError with one line for a file that is damaged, altered, unsigned, signed with another key, or of
+    other files.
     """
     whole, files = _read(path)
     if "unsigned" in whole:
         raise StatementError(f"{path} is unsigned: nobody can tell whether it was altered")
-    statement = whole["statement"]
-    said = [
+    statement, by = whole["statement"], bytes.fromhex(whole["announce_key"])
+    if announce_key not in (None, by):
+        raise StatementError(
+            f"{path} is signed with another key, {by.hex()}, than the announce key of fleet "
+            f"{statement['fleet']}: somebody else made it"
+        )
+    lines = [
         f"signed for fleet {statement['fleet']} on {statement['made_at']}, as it is, by the announce key",
-        bytes.fromhex(whole["announce_key"]).hex(),
-        "compare that with announce_key in the settings of a board of the fleet",
+        by.hex(),
     ]
-    return said + [_compared(path, name, sha256) for name, sha256 in files]
+    return lines + [_compared(path, name, sha256) for name, sha256 in files]
+
+
+def fleet_of(path: Path) -> str:
+    """Return the fleet that a statement names; raises StatementError for a file that is damaged."""
+    fleet: str = _read(path)[0]["statement"]["fleet"]
+    return fleet
 
 
 def read_public(path: Path) -> dict[str, Any]:
@@ -143,10 +151,10 @@ def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         if "unsigned" in whole:
             return whole, files
         by, signature = bytes.fromhex(whole["announce_key"]), bytes.fromhex(whole["signature"])
+        is_whole = keys.is_document_signed(by, topics.statement_topic(fleet), statement, signature)
     except (NameRefused, ValueError, KeyError, TypeError, RecursionError):
         raise _damaged(path) from None
-    text = topics.statement_topic(fleet).encode() + b"\0" + _bytes(statement) + bytes(1 + keys.SERIAL_BYTES)
-    if not ldp_p256.verify(by, hashlib.sha256(text).digest(), signature):
+    if not is_whole:
         raise StatementError(f"{path} was altered after it was signed, or signed with another key")
     return whole, files
 

@@ -222,7 +222,7 @@ def board_contents(firmware: Path, asked: Sequence[Version]) -> tuple[BoardFile,
 
 def check_keys(store: Store, fleet: str, fleet_keys: keys.FleetKeys | None) -> None:
     """Raise StatementError where these keys are not those of a keyed fleet."""
-    where = "its folder, or its key file with --master-key"
+    where = "its folder, or its key files with --master-key and --signing-key"
     if fleet_keys is None:
         raise StatementError(f"fleet {fleet} signs what it says: give {where}")
     try:

@@ -114,7 +114,10 @@ def _files(files: Iterable[Mapping[str, Any]]) -> str:
 def _signature(whole: Mapping[str, Any]) -> str:
     if "unsigned" in whole:
         return _chapter("Signature", f"There is none: {whole['unsigned']}.", ())
-    about = "The JSON of this statement is signed; `hushmote statement verify` checks that, and the files."
+    about = (
+        "The JSON of this statement is signed; `hushmote statement verify --announce-key` checks that, and "
+        "the files. Take the key from a device of the fleet, not from here."
+    )
     key, made = whole["announce_key"], whole["signature"]
     rows = [["announce key of the fleet", key], ["ECDSA P-256, r and s", made]]
     table = {"title": "Signature", "headings": ("what", "value"), "rows": rows, "note": ""}

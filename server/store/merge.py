@@ -24,7 +24,7 @@ from .number_set import NumberSet
 from .rows import Rows
 from .store import Store, Version, VersionRefused, check_total
 from .transaction import DedupeKey, IngestTransaction
-from .versions import retired_until, row_of
+from .versions import retired_until, row_of, signatures_text
 
 _Name = tuple[str, str]  # an experiment of a fleet: fleet, name
 # Each property of a fleet, in words where it is false and where it is true, and advice.
@@ -244,8 +244,9 @@ class _Merge:
         if any(own[word] and theirs[word] and own[word] != theirs[word] for word in own):
             self._added[same.fleet, same.experiment.name]["kept"] = 1
         table = schema.experiment
-        both = {"first_serial": min(same.first_serial, other.first_serial)}
-        both["serial"] = max(same.serial, other.serial)
+        both: dict[str, Any] = {"first_serial": min(same.first_serial, other.first_serial)}
+        newest = max(same, other, key=lambda v: v.serial)
+        both["serial"], both["signatures"] = newest.serial, signatures_text(newest.signatures)
         both["erased"] = same.erased + other.erased
         words = {word: own[word] or theirs[word] for word in own}
         self._target.execute(update(table).where(table.c.id == same.id).values(**both, **words))

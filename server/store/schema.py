@@ -39,6 +39,7 @@ device = sa.Table(
 
 # A version of an experiment is immutable. `current` marks the published one, at most one of a name.
 # Serials are unix times, or the fleet's last serial plus one if that is more: they give the order.
+# signatures: of its announcement under its serial and of its withdrawal, where they were made elsewhere.
 # unit, purpose, owner, asked and keep are the analyst's words: devices never see them; they may change.
 experiment = sa.Table(
     "experiment",
@@ -62,6 +63,7 @@ experiment = sa.Table(
     sa.Column("asked", sa.Text, nullable=False, server_default=""),  # the finding's questions, one a line
     sa.Column("keep", sa.Text, nullable=False, server_default=""),  # for how long its windows: 400d, 48h
     sa.Column("erased", sa.BigInteger, nullable=False, server_default="0"),  # reports of windows erased since
+    sa.Column("signatures", sa.LargeBinary(128)),
     sa.UniqueConstraint("fleet", "digest"),
 )
 

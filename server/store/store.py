@@ -15,6 +15,7 @@ from sqlalchemy import Connection, and_, func, select, union_all, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..wire.experiments import OwnCodeRefused, parse_experiment
+from ..wire.keys import Signatures
 from ..wire.limits import GRACE_DAYS
 from ..wire.topics import check_device, check_fleet
 from . import schema
@@ -27,6 +28,7 @@ from .versions import (
     Description,
     Version,
     VersionRefused,
+    check_signed_serial,
     check_total,
     day_text,
     last_counted,
@@ -187,13 +189,15 @@ class Store(Database):
         *,
         grace_days: int = GRACE_DAYS,
         description: Description | None = None,
+        signatures: Signatures | None = None,
     ) -> Experiment:
         """Add an experiment's version and make it the current one of its name; returns the Experiment.
 
         payload: the JSON that is published, at most 1 KiB. expires: its last day, None for no end. Adding a
         version again makes it current again, until the expiry given now. grace_days: how many days late
         reports still count: from today for the version that was current, from its expiry for this one.
-        description: the analyst's words for it, None to keep those of an existing version.
+        description: the analyst's words for it, None to keep those of an existing version. signatures: made
+        elsewhere, None to leave them to an aggregator that has the signing key.
         Raises VersionRefused if the fleet is unknown, the payload does not parse, another version has
         the digest, or the version would raise the total that devices may spend on its name; ClockWrong if
         this machine's clock cannot be right.
@@ -205,7 +209,10 @@ class Store(Database):
         with self.writing() as connection:
             # If two add at once, the second one judges by what the first one added.
             now = self._checked_time(connection)
-            serial = self._new_serial(connection, fleet, now)
+            if signatures is None:
+                serial = self._new_serial(connection, fleet, now)
+            else:
+                serial = self._signed_serial(connection, fleet, new.name, signatures, now)
             versions = self.versions(connection, fleet)
             same = next((v for v in versions if v.experiment.digest == new.digest), None)
             if same is not None and same.payload != payload:
@@ -224,6 +231,7 @@ class Store(Database):
             words = {} if description is None else asdict(description)
             until = None if expires is None else last_counted(expires, grace_days)
             published = {"current": True, "expires": expires, "counted_until": until, "serial": serial}
+            published |= {"signatures": signatures}
             change = table.insert() if same is None else update(table).where(table.c.id == same.id)
             connection.execute(change.values(**row_of(replace(version, **published, **words))))
             record_clock(connection, now)
@@ -256,7 +264,8 @@ class Store(Database):
     def renew_serial(self, version: Version) -> None:
         """Give a current version a higher serial, unless its serial has changed since it was read.
 
-        If several aggregators see an experiment changed at the broker, only the first raises it.
+        If several aggregators see an experiment changed at the broker, only the first raises it. Signatures
+        that were made elsewhere hold no longer.
         """
         table = schema.experiment
         with self.writing() as connection:
@@ -286,6 +295,28 @@ class Store(Database):
             )
         connection.execute(update(table).where(table.c.name == fleet).values(serial=serial))
         return serial
+
+    def _signed_serial(
+        self,
+        connection: Connection,
+        fleet: str,
+        name: str,
+        signatures: Signatures,
+        now: datetime.datetime,
+    ) -> int:
+        """Return the serial that a version was signed with, as the fleet's if it is the highest."""
+        table = schema.fleet
+        of_fleet = select(table.c.serial, table.c.keyed).where(table.c.name == fleet).with_for_update()
+        row = connection.execute(of_fleet).one_or_none()
+        if row is None:
+            raise VersionRefused(_no_fleet(fleet))
+        if not row.keyed:
+            raise VersionRefused(f"fleet {fleet} is open: nothing is signed in it; add the experiment's file")
+        same_name = [v for v in self.versions(connection, fleet) if v.experiment.name == name]
+        check_signed_serial(same_name, signatures, row.serial, now.timestamp())
+        serial = max(row.serial, signatures.serial)
+        connection.execute(update(table).where(table.c.name == fleet).values(serial=serial))
+        return signatures.serial
 
     def experiments(self, fleet: str | None = None) -> tuple[Version, ...]:
         """Return all versions of a fleet's experiments, or of all fleets', oldest first."""

@@ -11,8 +11,12 @@ from sqlalchemy import RowMapping
 from ...device.ldp_client import Experiment
 from ..epsilon import SCALES, nats
 from ..wire.experiments import parse_experiment
+from ..wire.keys import SIGNATURE_BYTES, Signatures
 from ..wire.limits import kept_hours
 from .database import StoreError
+
+MOST_AHEAD_S = 31 * 86_400
+"""How far a serial that was signed elsewhere may be ahead: each serial is a time, and none comes back."""
 
 
 class VersionRefused(StoreError):
@@ -41,7 +45,8 @@ class Version:
     expires: the last day, UTC, on which it is published; None if it never expires. counted_until: the last
     day, UTC, on which its reports count; None for no end. first_serial, serial: the serials of its first and
     latest publication; both grow with time over all versions of a fleet. unit, purpose, owner, asked, keep:
-    as in Description. erased: its reports in windows that were erased since.
+    as in Description. erased: its reports in windows that were erased since. signatures: under its serial,
+    None unless they were made elsewhere.
     """
 
     id: int
@@ -59,6 +64,7 @@ class Version:
     asked: str = ""
     keep: str = ""
     erased: int = 0
+    signatures: Signatures | None = None
 
     @property
     def description(self) -> Description:
@@ -92,8 +98,18 @@ def version_of(row: RowMapping) -> Version:
     serials = {name: int(row[name]) for name in ("first_serial", "serial", "erased")}
     payload, current = bytes(row["payload"]), bool(row["current"])
     experiment = parse_experiment(payload)
+    both = None if row["signatures"] is None else bytes(row["signatures"])
+    signatures = both and Signatures(serials["serial"], both[:SIGNATURE_BYTES], both[SIGNATURE_BYTES:])
     return Version(
-        row["id"], row["fleet"], payload, current, experiment=experiment, **days, **serials, **texts
+        row["id"],
+        row["fleet"],
+        payload,
+        current,
+        experiment=experiment,
+        **days,
+        **serials,
+        **texts,
+        signatures=signatures or None,
     )
 
 
@@ -102,8 +118,31 @@ def row_of(version: Version) -> dict[str, Any]:
     e = version.experiment
     same = ("fleet", "payload", "current", "first_serial", "serial", "erased")
     row = {name: getattr(version, name) for name in same} | asdict(version.description) | {"name": e.name}
-    row |= {"digest": e.digest, "sha256": e.sha256}
+    row |= {"digest": e.digest, "sha256": e.sha256, "signatures": signatures_text(version.signatures)}
     return row | {name: day_text(getattr(version, name)) for name in ("expires", "counted_until")}
+
+
+def signatures_text(signatures: Signatures | None) -> bytes | None:
+    """Return both signatures as they are kept, None for None."""
+    return signatures and signatures.announcement + signatures.withdrawal
+
+
+def check_signed_serial(same_name: Iterable[Version], signatures: Signatures, last: int, now: float) -> None:
+    """Raise VersionRefused for a serial that boards would refuse, or that would use up the serials.
+
+    same_name: the versions of the experiment's name. last: the fleet's last serial. now: unix time.
+    """
+    used = max((v.serial + 1 for v in same_name), default=0)
+    if signatures.serial <= used:
+        raise VersionRefused(
+            f"it was signed before what devices have: sign it again, and add --after {used} if "
+            "that machine's clock is right"
+        )
+    if signatures.serial > max(last, now) + MOST_AHEAD_S:
+        date = datetime.datetime.fromtimestamp(signatures.serial, datetime.UTC).date()
+        raise VersionRefused(
+            f"it was signed on {date} by the clock of that machine: set that clock, and sign it again"
+        )
 
 
 def last_counted(last: datetime.date, grace_days: int) -> datetime.date:

@@ -2,16 +2,20 @@
 
 Boards' keys are HKDF-SHA256 (RFC 5869) of the master key without salt, with the info
 `hushmote/v1/<fleet>/<device>`. The signing key is an ECDSA P-256 key of its own, so that a new master key
-leaves it alone. Neither leaves the server; boards hold the signing key's public half, their announce key.
+leaves it alone, and so that an aggregator can count without it. Boards hold its public half, their announce
+key.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import hmac
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...device import ldp_p256
 from ..errors import HushmoteError
 from .topics import check_device, check_fleet
 
@@ -20,8 +24,11 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32  # of a master key, of a device's key, and of the signing key (a number)
 SERIAL_BYTES = 4
+SIGNATURE_BYTES = 64
+ANNOUNCE_KEY_BYTES = 64
 ENVIRONMENT_VARIABLE = "HUSHMOTE_MASTER_KEY"
 
+_p256: Any = ldp_p256  # boards' files have no types
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of P-256's points
 
 
@@ -34,11 +41,39 @@ class FleetKeys:
     """The secrets of a server's keyed fleets.
 
     masters: 32-byte master keys, the one in use first; tags under the others, from before a
-    rotation, count as well. signing: the 32-byte key that signs experiments.
+    rotation, count as well. signing: the 32-byte key that signs experiments, None where they are signed
+    elsewhere; then announce is its public half.
     """
 
     masters: tuple[bytes, ...] = field(repr=False)
-    signing: bytes = field(repr=False)
+    signing: bytes | None = field(default=None, repr=False)
+    announce: bytes | None = None
+
+    @property
+    def has_announce_key(self) -> bool:
+        """Whether there is either half of the key that signs."""
+        return self.signing is not None or self.announce is not None
+
+    @property
+    def announce_key(self) -> bytes:
+        """The signing key's public half, 64 bytes; raises MasterKeyError if there is neither half."""
+        if self.signing is not None:
+            return public_key_bytes(self.signing)
+        if self.announce is None:
+            raise MasterKeyError("there is neither a signing key nor an announce key")
+        return self.announce
+
+
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """Both signatures of a version: of its announcement under a serial, and of its withdrawal under the next.
+
+    Whoever has them can publish the version and end it, but sign nothing else.
+    """
+
+    serial: int
+    announcement: bytes
+    withdrawal: bytes
 
 
 def device_key(master: bytes, fleet: str, device: str) -> bytes:
@@ -102,11 +137,56 @@ def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) ->
     from cryptography.hazmat.primitives.asymmetric import ec, utils
     from cryptography.hazmat.primitives.hashes import SHA256
 
-    signed = body + b"\x00" + serial.to_bytes(SERIAL_BYTES, "big")
+    signed = body + _serial(serial)
     scheme = ec.ECDSA(SHA256(), deterministic_signing=True)
     der = _private(signing_key).sign(topic.encode() + b"\x00" + signed, scheme)
     r, s = utils.decode_dss_signature(der)
     return signed + r.to_bytes(32, "big") + min(s, _ORDER - s).to_bytes(32, "big")
+
+
+def sign_version(signing_key: bytes, topic: str, body: bytes, serial: int) -> Signatures:
+    """Return the signatures of a version's announcement under a serial and of its withdrawal under the next.
+
+    Raises MasterKeyError.
+    """
+    announcement = sign_experiment(signing_key, topic, body, serial)[-SIGNATURE_BYTES:]
+    withdrawal = sign_experiment(signing_key, topic, b"", serial + 1)[-SIGNATURE_BYTES:]
+    return Signatures(serial, announcement, withdrawal)
+
+
+@functools.lru_cache(maxsize=1024)
+def signed_messages(
+    announce_key: bytes, topic: str, body: bytes, signatures: Signatures
+) -> tuple[bytes, bytes] | None:
+    """Return a version's announcement and its withdrawal; None unless this key has signed both."""
+    announcement = body + _serial(signatures.serial) + signatures.announcement
+    withdrawal = _serial(signatures.serial + 1) + signatures.withdrawal
+    both = announcement, withdrawal
+    return both if all(_is_signed(announce_key, topic, message) for message in both) else None
+
+
+def _is_signed(announce_key: bytes, topic: str, message: bytes) -> bool:
+    digest = hashlib.sha256(topic.encode() + b"\x00" + message[:-SIGNATURE_BYTES]).digest()
+    return bool(_p256.verify(announce_key, digest, message[-SIGNATURE_BYTES:]))
+
+
+def sign_document(signing_key: bytes, topic: str, document: object) -> bytes:
+    """Return the signature of a JSON document for a topic, 64 bytes; raises MasterKeyError."""
+    return sign_experiment(signing_key, topic, _canonical(document), 0)[-SIGNATURE_BYTES:]
+
+
+def is_document_signed(announce_key: bytes, topic: str, document: object, signature: bytes) -> bool:
+    """Return whether the signature of a JSON document for a topic is this key's."""
+    return _is_signed(announce_key, topic, _canonical(document) + _serial(0) + signature)
+
+
+def _canonical(document: object) -> bytes:
+    """Return what is signed of a document: JSON in ASCII, names sorted, nothing between them."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def _serial(serial: int) -> bytes:
+    return b"\x00" + serial.to_bytes(SERIAL_BYTES, "big")
 
 
 def is_withdrawal(payload: bytes) -> bool:

@@ -66,6 +66,14 @@ def statement_topic(fleet: str) -> str:
     return f"{_PREFIX}/{check_fleet(fleet)}/statement"
 
 
+def signed_file_topic(fleet: str) -> str:
+    """Return what files of a fleet's signed experiments are signed for; nothing is sent on it.
+
+    Raises NameRefused.
+    """
+    return f"{_PREFIX}/{check_fleet(fleet)}/signed"
+
+
 def report_filter(fleet: str | None = None, group: str | None = None) -> str:
     """Return the MQTT topic filter of all reports of a fleet, or of all fleets; raises NameRefused.
 

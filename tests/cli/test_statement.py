@@ -11,13 +11,13 @@ from command_line import hushmote
 from statements import KEPT, ask, firmware
 
 from hushmote.server.provisioning import fleet_folder
-from hushmote.server.provisioning.fleet_folder import MASTER
 from hushmote.server.provisioning.fleet_spec import FleetSpec
 from hushmote.server.provisioning.master_key import create_keys, load_keys
+from hushmote.server.provisioning.settings import provision_device
 from hushmote.server.store.store import Store
-from hushmote.server.wire.keys import public_key_bytes
 
 STORE = "hushmote.sqlite"
+NOBODYS = "hushmote: the signature is valid, but nothing says whose key it is: give --announce-key\n"
 
 
 @pytest.fixture
@@ -43,7 +43,10 @@ def test_it_writes_what_it_then_verifies(home: Path):
     said = hushmote(*write, "--output", "label.html", "--output", "statement.json", cwd=home)
     assert said == "wrote label.html\nwrote statement.json\n"
     assert (home / "label.html").read_text().startswith("<!doctype html>")
-    checked = hushmote("statement", "verify", "statement.json", cwd=home)
+    keys = load_keys(home / "master.key")
+    assert keys is not None
+    verify = ("statement", "verify", "statement.json", "--announce-key", keys.announce_key.hex())
+    checked = hushmote(*verify, cwd=home)
     assert checked.startswith("signed for fleet home on ")
     assert "main: as main.py, SHA-256 " in checked
     text = (home / "statement.json").read_text()
@@ -67,7 +70,7 @@ def test_for_everybody_it_writes_no_count(home: Path):
         assert "1,000 answers" not in text
         assert "reports counted" not in text
         assert "From the counts (room_temp): no more than from the answers themselves." in text
-    assert hushmote("statement", "verify", "public.json", cwd=home).startswith("signed for fleet home on ")
+    assert hushmote("statement", "verify", "public.json", cwd=home, expect=3) == NOBODYS
 
 
 def test_as_pdf_the_label_is_the_first_page(home: Path):
@@ -117,7 +120,10 @@ def test_the_same_epoch_gives_the_same_bytes(home: Path):
 
 def test_a_keyed_fleet_signs_with_its_own_keys_alone(home: Path):
     write = ("statement", "write", "--policy", "main.py", "--output", "s.json")
-    said = "hushmote: fleet home signs what it says: give its folder, or its key file with --master-key\n"
+    said = (
+        "hushmote: fleet home signs what it says: give its folder, or its key files with --master-key and "
+        "--signing-key\n"
+    )
     assert hushmote(*write, cwd=home, expect=1) == said
     with Store(f"sqlite:///{home / STORE}") as store:
         store.set_master_check("home", "0123456789abcdef")
@@ -132,13 +138,59 @@ def test_a_folder_says_which_fleet_and_how_reports_travel(home: Path):
     assert "The answers travel encrypted to broker.example." in " ".join(hushmote(*write, cwd=home).split())
     hushmote(*write, "--output", "s.json", cwd=home)
     whole = json.loads((home / "s.json").read_text())
-    loaded = load_keys(made.path / MASTER)
+    loaded = load_keys(made.master_file())
     assert loaded is not None
-    assert whole["announce_key"] == public_key_bytes(loaded.signing).hex()
+    assert whole["announce_key"] == loaded.announce_key.hex()
     fleet_folder.make(home / "other", FleetSpec("shed", ("broker.example",)), write_master=True)
     refused = hushmote("statement", "write", "other", "--policy", "main.py", cwd=home, expect=1)
     assert refused.startswith("hushmote: no fleet shed in ")
     assert refused.endswith("its fleets: home\n")
+
+
+class TestWhoseKey:
+    """Whether a statement is the fleet's, which its own file cannot say."""
+
+    @pytest.fixture
+    def signed(self, home: Path) -> Path:
+        """The statement of a fleet with a folder, beside the settings of one of its devices."""
+        made = fleet_folder.make(home / "fl", FleetSpec("home", ("broker.example",)), write_master=True)
+        hushmote("statement", "write", "fl", "--policy", "main.py", "--output", "s.json", cwd=home)
+        keys = load_keys(made.master_file())
+        provision_device(keys, "home", "k3f9", path=home / "k3f9.settings.json")
+        return home
+
+    def test_a_stranger_s_statement_is_not_accepted(self, signed: Path):
+        create_keys(signed / "stranger.key")
+        write = ("statement", "write", "--policy", "main.py", "--master-key", "stranger.key")
+        hushmote(*write, "--output", "stranger.json", cwd=signed)
+        verify = ("statement", "verify", "stranger.json")
+        assert hushmote(*verify, cwd=signed, expect=3) == NOBODYS
+        for key in ("fl", "k3f9.settings.json"):
+            refused = hushmote(*verify, "--announce-key", key, cwd=signed, expect=1)
+            assert "stranger.json is signed with another key" in refused
+            assert refused.count("\n") == 1
+
+    def test_accepts_key_from_folder_settings_and_hex(self, signed: Path):
+        verify = ("statement", "verify", "s.json", "--announce-key")
+        key = json.loads((signed / "k3f9.settings.json").read_text())["announce_key"]
+        for given in ("fl", "k3f9.settings.json", key, key.upper()):
+            text = hushmote(*verify, given, cwd=signed)
+            assert text.startswith("signed for fleet home on ")
+            assert "nothing says" not in text
+
+    def test_rejects_key_of_another_fleet_and_no_key(self, signed: Path):
+        verify = ("statement", "verify", "s.json", "--announce-key")
+        fleet_folder.make(signed / "shed", FleetSpec("shed", ("broker.example",)), write_master=True)
+        provision_device(None, "home", "open", path=signed / "open.settings.json")
+        for given, text in (
+            ("shed", "shed is of fleet shed, and the statement of fleet home: give that fleet's key"),
+            ("open.settings.json", "open.settings.json holds no announce key: give the settings of a device"),
+            ("ab" * 63, "must be 128 hex digits, a device's settings file, or a fleet's folder"),
+            ("none.json", "must be 128 hex digits, a device's settings file, or a fleet's folder"),
+        ):
+            refused = hushmote(*verify, given, cwd=signed, expect=1)
+            assert text in refused
+            assert refused.count("\n") == 1
 
 
 def test_an_open_fleets_statement_is_unsigned_and_says_so(tmp_path: Path):

@@ -79,6 +79,10 @@ class Fleet:
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
         return path
 
+    def fleet_keys(self) -> keys.FleetKeys | None:
+        """The keys that count, with the one that signs."""
+        return master_key.load_keys(self.folder.master_file(), signing=self.folder.signing_file())
+
     def board(self, settings: Path, make: bool = True, bundled: bool = False) -> dict:
         """One wake-up of a board: what its reporter says afterwards."""
         umqtt = DEVICE if bundled else self._umqtt
@@ -100,7 +104,7 @@ class Fleet:
         aggregator = Aggregator(
             self.store,
             BrokerAddress("localhost", self.folder.fleet.port),
-            Counting(fleet_keys=master_key.load_keys(self.folder.master_file()), batch_s=0.1),
+            Counting(fleet_keys=self.fleet_keys(), batch_s=0.1),
             tls=client_context(self.folder.path / "aggregator/ca.pem", own, own),
         )
         thread = threading.Thread(target=aggregator.run, daemon=True)
@@ -282,17 +286,19 @@ def test_while_the_master_key_is_rotated_boards_with_either_key_report_and_count
 def test_a_board_refuses_a_first_or_another_signing_key_until_it_has_its_new_settings(own_fleet: Fleet):
     """The first, where a fleet of before is upgraded."""
     fleet, path = own_fleet, own_fleet.folder.path / "aggregator/master.key"
+    signing = own_fleet.folder.path / "authority/signing.key"
+    signing.unlink()
     path.write_text(path.read_text().splitlines()[0] + "\n")
     with pytest.raises(keys.MasterKeyError, match="provision upgrade"), fleet.aggregator():
         pass
     path.write_text(path.read_text() + "signing:" + "11" * 32 + "\n")  # what the board on the table has
     board = fleet.settings("k3f9")
     path.write_text(path.read_text().splitlines()[0] + "\n")
-    rotation.upgrade(path, [])
+    rotation.upgrade(path, [], signing)
     with fleet.aggregator():
         said = fleet.board(board)
         assert (said["sent"], said["state"]) == (0, "refused")
-        rotation.upgrade(path, [board])
+        rotation.upgrade(path, [board], signing)
         assert fleet.board(board)["sent"] == 1
         until(lambda: fleet.counted() == 1, "its report is counted")
 

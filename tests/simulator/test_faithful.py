@@ -95,9 +95,9 @@ def test_a_shared_parse_leaves_a_client_as_enroll_would():
 
 
 def test_signatures_are_checked_on_every_device():
-    key = keys.public_key_bytes(FLEET_KEYS.signing)
+    key = FLEET_KEYS.announce_key
     topic = topics.experiment_topic("demo", "temp")
-    signed = keys.sign_experiment(FLEET_KEYS.signing, topic, TEMP, serial=1)
+    signed = keys.sign_experiment(MASTER, topic, TEMP, serial=1)
     fleet = fleet_of(5, signed, announce_key=key)
     assert len(deliver(fleet, fleet.round({"temp": [1.0] * 5}))) == 5
     with pytest.raises(ExperimentRefused, match="signature is missing or wrong"):
@@ -245,12 +245,12 @@ def test_numpy_rng_has_the_two_primitives_exactly():
 
 def test_an_aggregator_counts_exactly_what_a_faulty_fleet_sent(tmp_path):
     names = {p: topics.experiment_topic("demo", json.loads(p)["name"]) for p in (TEMP, DOOR)}
-    payloads = [keys.sign_experiment(FLEET_KEYS.signing, topic, p, serial=1) for p, topic in names.items()]
+    payloads = [keys.sign_experiment(MASTER, topic, p, serial=1) for p, topic in names.items()]
     fleet = fleet_of(
         150,
         *payloads,
         device_key=lambda id: keys.device_key(MASTER, "demo", id),
-        announce_key=keys.public_key_bytes(FLEET_KEYS.signing),
+        announce_key=FLEET_KEYS.announce_key,
         faults=Faults(offline=0.3, online=0.4, duplicate=0.2, late=0.1, reboot=0.2),
     )
     seen: list[int] = []

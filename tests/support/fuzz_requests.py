@@ -22,6 +22,7 @@ from hushmote.server.door.app import door_application
 from hushmote.server.door.limits import Rate, Rates
 from hushmote.server.door.publisher import Published, ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
+from hushmote.server.service.tokens import Tokens
 
 STATUSES = {200, 204, 400, 401, 403, 404, 405, 413, 415}
 FLEETS = ("home", "away_1")
@@ -120,7 +121,7 @@ class Asked:
 
     def __init__(self) -> None:
         self._publisher = Recorder()
-        access = Access(TOKEN, LOOPBACK, frozenset({ORIGIN}), trust_proxy=True)
+        access = Access(Tokens({"lora": TOKEN}), LOOPBACK, frozenset({ORIGIN}), trust_proxy=True)
         self._door = door_application(self._publisher, access=access, rates=Rates(_ANY, _ANY, _ANY))
         self.answers = Counter[int]()
 

@@ -12,7 +12,8 @@ def take_over(old: Path, new: Path, run: Run) -> None:
 
     old, new: folders beside each other, where run is a command line.
     """
-    shutil.copy(old / "authority/ca.key", new / "authority")
+    for name in ("ca.key", "signing.key"):
+        shutil.copy(old / "authority" / name, new / "authority")
     for name in ("ca.pem", "master.key"):
         shutil.copy(old / "aggregator" / name, new / "aggregator")
     for part in ("broker", "broker/1", "broker/2", "broker/3"):

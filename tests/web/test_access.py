@@ -31,7 +31,8 @@ from websockets.sync.client import connect
 
 from hushmote.server.errors import UsageError
 from hushmote.server.planning import policy
-from hushmote.server.service.http_access import check_token, is_loopback
+from hushmote.server.service.http_access import is_loopback
+from hushmote.server.service.tokens import check_token
 from hushmote.server.statement import document, facts
 from hushmote.server.statement.facts import StatementError
 from hushmote.server.store.number_set import NumberSet
@@ -422,6 +423,70 @@ class TestForeignSites:
             assert body.count(b"<script ") == body.count(f'<script nonce="{nonce}"'.encode()) > 3
             nonces.add(nonce)
         assert len(nonces) == 2
+
+
+def read_on(socket):
+    """Read until the connection is closed, or nothing comes any more."""
+    while True:
+        socket.recv(WAIT_S)
+
+
+class TestNamedTokens:
+    """Each reader has a token of their own, which ends without a restart."""
+
+    ADA, BEN = "ada-0123456789abcdef", "ben-0123456789abcdef"
+
+    @pytest.fixture
+    def file(self, tmp_path):
+        path = tmp_path / "page.token"
+        path.touch(0o600)
+        path.write_text(f"ada {self.ADA}\nben {self.BEN}\n")
+        return path
+
+    @pytest.fixture
+    def own(self, store, file, tmp_path):
+        log = {"HUSHMOTE_AUDIT_LOG": str(tmp_path / "audit.jsonl")}
+        with paged(store, "--token-file", file, environment=log) as page:
+            yield page
+
+    def revoke_ada(self, file):
+        file.write_text(f"ben {self.BEN}\n")
+
+    @staticmethod
+    def cookie(page, token):
+        status, headers, _ = ask(page, f"/?token={token}")
+        assert status == 303
+        return headers["set-cookie"].split(";")[0]
+
+    def test_a_removed_line_ends_cookie_and_token_of_one_reader(self, own, file):
+        ada, ben = self.cookie(own, self.ADA), self.cookie(own, self.BEN)
+        assert ask(own, Cookie=ada)[0] == ask(own, Cookie=ben)[0] == 200
+        self.revoke_ada(file)
+        assert ask(own, Cookie=ada)[0] == 401
+        assert ask(own, "/api/home/temp.json", Authorization=f"Bearer {self.ADA}")[0] == 401
+        assert ask(own, f"/?token={self.ADA}")[0] == 401
+        assert ask(own, Cookie=ben)[0] == 200
+
+    def test_an_open_websocket_ends_with_its_readers_token(self, own, file):
+        url = own.replace("http", "ws") + SOCKET
+        with connect(url, additional_headers={"Cookie": self.cookie(own, self.ADA)}, proxy=None) as socket:
+            socket.recv(WAIT_S)
+            self.revoke_ada(file)
+            socket.send("40")
+            with pytest.raises(ConnectionClosed):
+                read_on(socket)
+
+    def test_notes_by_name_who_opened_the_page(self, own, tmp_path):
+        for _ in range(3):
+            ask(own, Cookie=self.cookie(own, self.ADA))
+        ask(own, "/api/home/temp.json", Authorization=f"Bearer {self.BEN}")
+        ask(own, "/?token=wrong")
+        text = (tmp_path / "audit.jsonl").read_text()
+        noted = [json.loads(line) for line in text.splitlines()]
+        assert [line["who"] for line in noted] == ["ada", "ben"]
+        assert {line["action"] for line in noted} == {"open page"}
+        assert all(set(line) == {"at", "who", "action"} for line in noted)
+        assert self.ADA not in text
 
 
 class TestStart:

@@ -23,7 +23,8 @@ FORMER, OLD = "sqlite:///before.sqlite", "sqlite:///old.sqlite"
 
 def aggregator(folder: Path) -> tuple[str, ...]:
     own = folder / "aggregator"
-    return ("--broker", str(own / "aggregator_1.toml"), "--master-key", str(own / "master.key"))
+    signing = ("--signing-key", str(own.parent / "authority/signing.key"))
+    return ("--broker", str(own / "aggregator_1.toml"), "--master-key", str(own / "master.key"), *signing)
 
 
 def report_some(boards: LivingBoards, count: int) -> None:

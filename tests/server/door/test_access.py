@@ -3,6 +3,7 @@
 import pytest
 
 from hushmote.server.door.access import LOOPBACK, Access
+from hushmote.server.service.tokens import Tokens
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_web_pages_are_those_of_its_own_host_and_of_origins_that_were_named(orig
     ],
 )
 def test_a_token_is_right_or_not(sent, right):
-    access = Access(token="0123456789abcdef")
+    access = Access(Tokens({"lora": "0123456789abcdef"}))
     assert access.token_right({"authorization": sent}) is right
     assert not access.token_right({})
     assert Access().token_right({})

@@ -19,6 +19,7 @@ from hushmote.server.door import app as module
 from hushmote.server.door.access import LOOPBACK, Access
 from hushmote.server.door.limits import Rate, Rates
 from hushmote.server.service.bounded_http import BoundedServer
+from hushmote.server.service.tokens import TokenFile, Tokens
 from hushmote.simulator.broker import MosquittoBroker
 
 EXPERIMENT = experiment()
@@ -241,7 +242,7 @@ def test_whoever_floods_a_device_s_reports_silences_only_himself(broker):
 
 
 def test_a_token_is_asked_for_by_everything_but_the_health(broker):
-    with opened(broker, access=Access(token="0123456789abcdef")) as door:
+    with opened(broker, access=Access(Tokens({"lora": "0123456789abcdef"}))) as door:
         told = door.report("d1", REPORT)
         assert (told.status, told.headers["www-authenticate"]) == (401, "Bearer")
         assert door.report("d1", REPORT, Authorization="Bearer wrong").status == 401
@@ -251,6 +252,20 @@ def test_a_token_is_asked_for_by_everything_but_the_health(broker):
             assert door.ask("GET", path).status == 401
         assert door.ask("GET", "/healthz").status == 200
         assert [topic for topic, _ in published(broker, door, **right)] == ["hushmote/v1/open/report/d1"]
+
+
+def test_a_revoked_token_ends_while_the_door_goes_on(broker, tmp_path):
+    file = tmp_path / "door.token"
+    file.touch(0o600)
+    file.write_text("lora 0123456789abcdef\nscript fedcba9876543210\n")
+    lora, script = (
+        {"Authorization": f"Bearer {token}"} for token in ("0123456789abcdef", "fedcba9876543210")
+    )
+    with opened(broker, access=Access(TokenFile(file))) as door:
+        assert door.report("d1", REPORT, **lora).status == 204
+        file.write_text("script fedcba9876543210\n")
+        assert door.report("d1", REPORT, **lora).status == 401
+        assert door.report("d1", REPORT, **script).status == 204
 
 
 def test_a_web_page_of_another_origin_can_send_nothing_and_one_that_was_named_can(broker):

@@ -2,6 +2,7 @@
 
 import datetime
 import logging
+import time
 
 import pytest
 from boards import FLEET_KEYS, MASTER, SIGNING, ask_fleet, experiment, payload_of
@@ -11,6 +12,7 @@ from hushmote.server.ingest.announce import Announcer
 from hushmote.server.ingest.commit import Committer
 from hushmote.server.ingest.pipeline import KnownFleets
 from hushmote.server.ingest.status import Status
+from hushmote.server.provisioning.master_key import without_signing
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire import keys, report, topics
 
@@ -194,6 +196,122 @@ def test_where_the_serial_cannot_be_raised_the_experiment_is_published_all_the_s
     assert published[2] == published[0]
     assert "permission denied" in status.text
     assert not announcer.failing
+
+
+COUNTING = without_signing(FLEET_KEYS)
+
+
+def signatures_of(exp, serial_, signing=SIGNING):
+    return keys.sign_version(signing, KEYED, payload_of(exp), serial_)
+
+
+class TestWithoutSigningKey:
+    """An aggregator that counts, and publishes only what was signed elsewhere."""
+
+    @pytest.fixture
+    def counting(self, store, status):
+        store.add_fleet("keyed", keyed=True)
+        fleets = KnownFleets(store, status, COUNTING, ["keyed"])
+        fleets.load()
+        return fleets
+
+    @pytest.fixture
+    def add(self, store):
+        def add(exp, ahead=0, signing=SIGNING, **options):
+            """Add a version, signed so many seconds ahead; ahead: None for one that nobody has signed."""
+            made = None if ahead is None else signatures_of(exp, int(time.time()) + ahead, signing)
+            store.add_experiment("keyed", payload_of(exp), signatures=made, **options)
+            return made
+
+        return add
+
+    @pytest.fixture
+    def turns(self, counting, status):
+        """Returns what a turn published; a fresh announcer's first turn where it is restarted."""
+        state = {"announcer": None, "now": 100.0, "days": 0}
+
+        def today():
+            return clock.now() + datetime.timedelta(state["days"])
+
+        def turn(others=None, restart=False, days_ahead=0):
+            state["days"] = days_ahead
+            if restart or state["announcer"] is None:
+                state["announcer"] = Announcer(counting, status, today)
+            state["now"] += 2.1
+            published = []
+            assert state["announcer"].turn(lambda *what: published.append(what), state["now"], others)
+            return published, state["announcer"]
+
+        return turn
+
+    def test_publishes_nothing_unsigned_and_says_how_to_sign(self, add, turns, status):
+        add(experiment(), None)
+        published, announcer = turns()
+        assert published == []
+        assert (announcer.experiments, announcer.unsigned) == (0, 1)
+        assert status.text == (
+            "temp of fleet keyed is not published, as nobody has signed it: where the signing key is, "
+            "`hushmote experiment sign FILE`; then here, `hushmote experiment add FILE.signed.json`"
+        )
+        made = add(experiment(), 60)
+        published, announcer = turns()
+        assert published == [(KEYED, payload_of(experiment()) + b"\0" + signed_tail(made))]
+        assert announcer.unsigned == 0
+
+    def test_ends_an_experiment_with_the_withdrawal_signed_beforehand(self, add, turns, store):
+        made = add(experiment())
+        turns()
+        store.withdraw_experiment("keyed", "temp")
+        withdrawal = keys.sign_experiment(SIGNING, KEYED, b"", made.serial + 1)
+        assert turns()[0] == [(KEYED, withdrawal)]
+        assert turns(restart=True)[0] == [(KEYED, withdrawal)]
+
+    def test_never_renews_a_serial_after_a_withdrawal(self, add, turns, store, status):
+        made = add(experiment(), expires=datetime.date.today() + datetime.timedelta(9))
+        turns()
+        ((_, withdrawal),) = turns(days_ahead=30)[0]
+        assert turns()[0] == []
+        assert "devices have its withdrawal: where" in status.text
+        assert turns({KEYED: withdrawal}, restart=True)[0] == [(KEYED, withdrawal)]
+        assert "devices have its withdrawal: where" in status.text
+        assert store.experiments("keyed")[0].serial == made.serial
+        again = add(experiment(), 60)
+        ((_, announced),) = turns()[0]
+        assert serial(announced) == again.serial
+
+    def test_publishes_nothing_signed_with_another_key(self, add, turns, status):
+        add(experiment(), signing=MASTER)
+        assert turns()[0] == []
+        assert "is not published, as it was signed with another key" in status.text
+
+    def test_an_unsigned_version_ends_the_signed_one_before_it(self, add, turns, status):
+        made = add(experiment())
+        turns()
+        add(experiment(epsilon=500_000), None)
+        assert turns()[0] == [(KEYED, keys.sign_experiment(SIGNING, KEYED, b"", made.serial + 1))]
+        assert "as nobody has signed it" in status.text
+
+    def test_says_that_the_end_of_what_devices_find_is_not_signed(self, add, turns, store, status):
+        add(experiment(), None)
+        store.withdraw_experiment("keyed", "temp")
+        assert turns()[1].unsigned == 0
+        retained = keys.sign_experiment(SIGNING, KEYED, payload_of(experiment()), 5)
+        published, announcer = turns({KEYED: retained})
+        assert (published, announcer.unsigned) == ([], 1)
+        assert "temp of fleet keyed is over, but nobody has signed its withdrawal" in status.text
+
+    def test_with_the_signing_key_it_makes_the_same_bytes(self, add, turns, store, status):
+        add(experiment())
+        published, _ = turns()
+        fleets = KnownFleets(store, status, FLEET_KEYS, ["keyed"])
+        fleets.load()
+        own = []
+        Announcer(fleets, status).turn(lambda *what: own.append(what), 100.0)
+        assert own == published
+
+
+def signed_tail(made):
+    return made.serial.to_bytes(4, "big") + made.announcement
 
 
 def test_a_key_that_cannot_be_kept_in_the_store_stops_no_count(keyed, status, store, monkeypatch):

@@ -160,7 +160,8 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
         if ROOT:
             user = Path(f"/proc/{broker.pid}").stat().st_uid
             assert pwd.getpwuid(user).pw_name == "mosquitto"
-        shell(next(commands), work)
+        for _ in ("sign", "add"):
+            shell(next(commands), work)
         aggregator = terminals.enter_context(running(next(commands), work))
         assert aggregator.stdout is not None
         assert aggregator.stdout.readline().strip() == READY
@@ -201,7 +202,7 @@ def test_the_printed_steps_work_on_three_nats_servers_and_a_revoked_board_is_cut
         f"--set {name}port={free_port()}" for name in ("", "aggregator_", "cluster_", "monitor_")
     )
     text = shell(f"hushmote provision fleet fleet-home --broker nats {hosts} {ports}", work)
-    *start, ask, serve, device = printed(text)
+    *start, sign, add, serve, device = printed(text)
     folder = fleet_folder.find(work / "fleet-home")
     servers = FleetServers(folder)
     with contextlib.ExitStack() as terminals:
@@ -209,7 +210,8 @@ def test_the_printed_steps_work_on_three_nats_servers_and_a_revoked_board_is_cut
             servers.adopt(number, terminals.enter_context(running(command, work)))
         for number in (1, 2, 3):
             until(lambda n=number: servers.healthy(n), "the servers are well")
-        shell(ask, work)
+        shell(sign, work)
+        shell(add, work)
         aggregator = terminals.enter_context(running(serve, work))
         assert aggregator.stdout is not None
         assert aggregator.stdout.readline().strip() == READY

@@ -21,7 +21,7 @@ from unittest import mock
 import paho.mqtt.client as paho
 import pytest
 from experiments import experiment_json, number_json
-from flashing import FLEET, FLEET_KEYS, MASTER, ROOT, WIFI, Bench, give_up_at_the_cut, on_board
+from flashing import FLEET, MASTER, ROOT, WIFI, Bench, give_up_at_the_cut, on_board
 from paho.mqtt.enums import CallbackAPIVersion
 from running import HANGS_S
 
@@ -364,7 +364,7 @@ def test_from_a_blank_board_to_reports_that_verify(bench: Bench):
     payload = number_json(4, name="room_temp", high=40_000, budget=budget, window="all")
     experiment = ldp_client.Experiment.parse(payload)
     topic = topics.experiment_topic(FLEET, "room_temp")
-    signed = keys.sign_experiment(FLEET_KEYS.signing, topic, payload, serial=1)
+    signed = keys.sign_experiment(MASTER, topic, payload, serial=1)
     received: list[bytes] = []
     with MosquittoBroker() as broker:
         listener = paho.Client(CallbackAPIVersion.VERSION2)

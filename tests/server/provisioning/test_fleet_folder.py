@@ -49,7 +49,7 @@ def settings(device: str) -> provision.DeviceSettings:
 
 
 def keys_of(folder: FleetFolder) -> keys.FleetKeys:
-    fleet_keys = master_key.load_keys(folder.master_file())
+    fleet_keys = master_key.load_keys(folder.master_file(), signing=folder.signing_file())
     assert fleet_keys is not None
     return fleet_keys
 
@@ -84,8 +84,11 @@ def test_the_three_parts_hold_only_what_their_machines_need(run: Run):
     for part in secrets:
         text = b"".join(p.read_bytes() for p in (folder.path / part).rglob("*") if p.is_file())
         assert text.count(b"PRIVATE KEY-----") == 2  # one key: BEGIN and END
-        for secret in (*keys_of(folder).masters, keys_of(folder).signing):
-            assert (secret.hex().encode() in text) == (part == "aggregator")
+        fleet_keys = keys_of(folder)
+        assert fleet_keys.signing is not None
+        assert (fleet_keys.masters[0].hex().encode() in text) == (part == "aggregator")
+        assert (fleet_keys.signing.hex().encode() in text) == (part == "authority")
+        assert (fleet_keys.announce_key.hex().encode() in text) == (part == "aggregator")
 
 
 def test_a_folder_that_is_there_is_left_alone(run: Run):
@@ -151,7 +154,7 @@ def test_a_board_gets_broker_ca_keys_and_certificate_from_the_folder(run: Run):
     own.certificate.verify_directly_issued_by(folder.root())
     fleet_keys = keys_of(folder)
     assert board.key == keys.device_key(fleet_keys.masters[0], "home", "k3f9").hex()
-    assert board.announce_key == keys.public_key_bytes(fleet_keys.signing).hex()
+    assert board.announce_key == fleet_keys.announce_key.hex()
 
 
 def test_a_board_without_a_certificate_gets_a_login_where_the_broker_takes_one(run: Run):
@@ -344,7 +347,7 @@ def test_a_master_key_rotates_with_an_overlap_a_signing_key_at_once_and_boards_k
     assert settings("k3f9").key == keys.device_key(old, "home", "k3f9").hex()
     run("rotate", "devices", "--folder", "fl")
     assert settings("k3f9").key == keys.device_key(new, "home", "k3f9").hex()
-    assert settings("k3f9").announce_key == keys.public_key_bytes(before.signing).hex()
+    assert settings("k3f9").announce_key == before.announce_key.hex()
     assert settings("k3f9").ledger_made
     run("rotate", "master", "--finish", "--folder", "fl")
     assert keys_of(folder) == keys.FleetKeys((new,), before.signing)
@@ -356,7 +359,41 @@ def test_a_master_key_rotates_with_an_overlap_a_signing_key_at_once_and_boards_k
     assert after.signing != before.signing
     run("rotate", "devices", "--folder", "fl")
     assert settings("k3f9").key == board.key
-    assert settings("k3f9").announce_key == keys.public_key_bytes(after.signing).hex() != board.announce_key
+    assert settings("k3f9").announce_key == after.announce_key.hex() != board.announce_key
+
+
+class TestSeparateSigningKey:
+    def test_rotates_in_both_files(self, run: Run):
+        folder = made(run)
+        before = keys_of(folder)
+        text = " ".join(run("rotate", "signing", "--folder", "fl").split())
+        assert "fl/authority/signing.key: a new signing key" in text
+        assert "sign every experiment again and add it" in text
+        after = keys_of(folder)  # which checks that the two files belong together
+        assert (after.masters == before.masters, after.signing == before.signing) == (True, False)
+
+    def test_upgrade_takes_it_out_of_a_combined_file(self, run: Run):
+        folder = made(run)
+        before = keys_of(folder)
+        (folder.path / "authority/signing.key").unlink()
+        (folder.path / "aggregator/master.key").write_text(master_key.to_text(before))
+        text = " ".join(run("upgrade", "--folder", "fl").split())
+        assert "fl/authority/signing.key: the signing key" in text
+        assert "`hushmote serve` with --signing-key" in text
+        assert keys_of(folder) == before
+        counting = master_key.load_keys(folder.master_file())
+        assert counting == master_key.without_signing(before)
+        after = contents(Path("fl"))
+        run("upgrade", "--folder", "fl")
+        assert contents(Path("fl")) == after
+
+    def test_upgrade_overwrites_no_other_signing_key(self, run: Run):
+        folder = made(run)
+        before = (folder.path / "authority/signing.key").read_text()
+        other = keys.FleetKeys(keys_of(folder).masters, bytes(31) + b"\x05")
+        (folder.path / "aggregator/master.key").write_text(master_key.to_text(other))
+        assert "different signing keys: keep the right one" in run("upgrade", "--folder", "fl", expect=1)
+        assert (folder.path / "authority/signing.key").read_text() == before
 
 
 # --- Of before there was a signing key ------------------------------------------------------------------
@@ -366,6 +403,7 @@ def as_before(path: Path) -> None:
     """Make a folder what it was when the announce key was an HMAC key of 32 bytes."""
     key = path / "aggregator/master.key"
     key.write_text(key.read_text().splitlines()[0] + "\n")
+    (path / "authority/signing.key").unlink()
     for board in path.glob("devices/*.settings.json"):
         values = json.loads(board.read_text())
         values["announce_key"] = values["key"] and "ab" * 32
@@ -394,7 +432,7 @@ def test_a_folder_of_before_names_the_command_that_upgrades_it_once_and_again_ch
     assert "refuses every experiment" in " ".join(said.split())
     new = keys_of(folder)
     assert new.masters == old.masters
-    announce_key = keys.public_key_bytes(new.signing).hex()
+    announce_key = new.announce_key.hex()
     assert settings("k3f9") == dataclasses.replace(before, announce_key=announce_key)
     assert provision.load_settings(Path("far.settings.json")).announce_key == announce_key
     assert settings("open").announce_key is None
@@ -415,17 +453,18 @@ def test_keys_without_a_folder_are_upgraded_alike_and_those_in_the_environment_b
     text = old.masters[0].hex()
     key.write_text(text)
     run("upgrade", "k3f9.settings.json", "--master-key", "master.key")
-    new = master_key.load_keys(key)
+    new, signing = master_key.load_keys(key), master_key.load_signing_key(Path("signing.key"))
     assert new is not None
     assert new.masters == old.masters
+    assert new.announce_key == keys.public_key_bytes(signing)
     board = provision.load_settings(Path("k3f9.settings.json"))
-    assert board.announce_key == keys.public_key_bytes(new.signing).hex()
+    assert board.announce_key == new.announce_key.hex()
     made(run)
     Path("fl/aggregator/master.key").unlink()
     assert "there are no keys" in run("upgrade", "--folder", "fl", expect=1)
     monkeypatch.setenv("HUSHMOTE_MASTER_KEY", text)
     assert "64 random hex digits" in run("upgrade", "--folder", "fl", expect=1)
-    monkeypatch.setenv("HUSHMOTE_MASTER_KEY", f"{text},signing:{new.signing.hex()}")
+    monkeypatch.setenv("HUSHMOTE_MASTER_KEY", f"{text},signing:{signing.hex()}")
     assert "0 of 1" in run("upgrade", "k3f9.settings.json", "--folder", "fl")
 
 
@@ -468,12 +507,13 @@ def test_an_upgrade_that_is_killed_anywhere_is_finished_by_the_next(
         trial = tmp_path / f"trial{step}"
         shutil.copytree("fl", trial)
         paths = sorted(trial.glob("devices/*.settings.json"))
-        upgrade = functools.partial(rotation.upgrade, trial / "aggregator/master.key", paths)
+        files = trial / "aggregator/master.key", paths, trial / "authority/signing.key"
+        upgrade = functools.partial(rotation.upgrade, *files)
         died = killed(monkeypatch, ("open", "replace", "fsync", "unlink"), step, upgrade)
         upgrade()
         new = keys_of(FleetFolder(trial, folder.fleet))
         assert new.masters == old
-        wanted = {keys.public_key_bytes(new.signing).hex()}
+        wanted = {new.announce_key.hex()}
         assert {provision.load_settings(path).announce_key for path in paths} == wanted
         if not died:
             break

@@ -5,8 +5,14 @@ import os
 import pytest
 from boards import FLEET_KEYS, MASTER, SIGNING
 
-from hushmote.server.provisioning.master_key import create_keys, load_keys, load_unsigned, to_text
-from hushmote.server.wire.keys import FleetKeys, MasterKeyError, public_key_bytes
+from hushmote.server.provisioning.master_key import (
+    create_keys,
+    load_keys,
+    load_signing_key,
+    load_unsigned,
+    to_text,
+)
+from hushmote.server.wire.keys import FleetKeys, MasterKeyError
 
 SIGNING_LINE = "signing:" + SIGNING.hex()
 
@@ -17,11 +23,70 @@ def write(path, text):
     return path
 
 
+class TestSeparateFiles:
+    """One file counts and cannot sign, the other signs and cannot count."""
+
+    @pytest.fixture
+    def files(self, tmp_path):
+        made = create_keys(tmp_path / "master.key", tmp_path / "signing.key")
+        return tmp_path / "master.key", tmp_path / "signing.key", made
+
+    def test_counting_file_cannot_sign(self, files):
+        counting, _, made = files
+        loaded = load_keys(counting)
+        assert loaded == FleetKeys(made.masters, announce=made.announce_key)
+        assert made.signing.hex() not in counting.read_text()
+        with pytest.raises(MasterKeyError, match=r"master\.key holds no signing key: give the file that has"):
+            load_signing_key(counting)
+
+    def test_signing_file_cannot_check_tags(self, files):
+        _, signing, made = files
+        assert load_signing_key(signing) == made.signing
+        assert signing.read_text() == f"signing:{made.signing.hex()}\n"
+        with pytest.raises(MasterKeyError, match=r"signing\.key holds a signing key alone: give the file of"):
+            load_keys(signing)
+
+    def test_both_together_are_the_keys_that_were_made(self, files):
+        counting, signing, made = files
+        assert load_keys(counting, signing=signing) == made
+        assert {path.stat().st_mode & 0o777 for path in (counting, signing)} == {0o600}
+
+    def test_rejects_signing_key_of_another_server(self, files, tmp_path):
+        create_keys(tmp_path / "b.key", tmp_path / "b.signing.key")
+        with pytest.raises(MasterKeyError, match="is not the signing key that belongs to") as caught:
+            load_keys(files[0], signing=tmp_path / "b.signing.key")
+        assert "\n" not in str(caught.value)
+
+    def test_makes_neither_where_one_exists(self, files, tmp_path):
+        with pytest.raises(MasterKeyError, match="exists"):
+            create_keys(tmp_path / "new.key", files[1])
+        with pytest.raises(MasterKeyError, match="exists"):
+            create_keys(files[0], tmp_path / "new.key")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["master.key", "signing.key"]
+
+    @pytest.mark.parametrize("announce", ["", "00" * 63, "0g" * 64])
+    def test_rejects_malformed_announce_key_unquoted(self, announce, tmp_path):
+        path = write(tmp_path / "master.key", f"{MASTER.hex()}\nannounce:{announce}\n")
+        with pytest.raises(MasterKeyError, match="128 hex digits after announce:") as caught:
+            load_keys(path)
+        assert not announce or announce not in str(caught.value)
+
+    def test_the_environment_may_hold_keys_that_only_count(self):
+        announce = FLEET_KEYS.announce_key
+        environ = {"HUSHMOTE_MASTER_KEY": f"{MASTER.hex()},announce:{announce.hex()}"}
+        assert load_keys(None, environ) == FleetKeys((MASTER,), announce=announce)
+
+    def test_a_combined_file_from_before_loads_and_signs(self, tmp_path):
+        path = write(tmp_path / "master.key", f"{MASTER.hex()}\n{SIGNING_LINE}\n")
+        assert load_keys(path) == FLEET_KEYS
+        assert load_signing_key(path) == SIGNING
+
+
 def test_new_keys_are_read_back_and_only_their_owner_can_read_them(tmp_path):
     path = tmp_path / "master.key"
     made = create_keys(path)
     assert load_keys(path) == made
-    assert len(public_key_bytes(made.signing)) == 64
+    assert len(made.announce_key) == 64
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(MasterKeyError, match="exists"):
         create_keys(path)
@@ -66,7 +131,7 @@ def test_a_signing_key_that_is_none_is_refused_without_being_shown(tmp_path, sig
 def test_keys_of_before_there_was_a_signing_key_are_one_line_that_says_how_to_get_one(tmp_path):
     path = write(tmp_path / "master.key", MASTER.hex() + "\n")
     assert load_unsigned(path) == (MASTER,)
-    with pytest.raises(MasterKeyError, match=r"no signing key.* `hushmote provision upgrade`") as caught:
+    with pytest.raises(MasterKeyError, match=r"or signing key.* `hushmote provision upgrade`") as caught:
         load_keys(path)
     assert "\n" not in str(caught.value)
     with pytest.raises(MasterKeyError, match="put a comma, signing: and 64 random hex digits after"):

@@ -271,6 +271,45 @@ def test_a_wrong_master_key_is_one_line_at_the_start_and_a_rotated_one_is_right(
     assert store.histogram("home", exp.digest).sum() == 1
 
 
+class TestSigningKey:
+    """`serve` on a machine that cannot sign, and with the file of the key beside it."""
+
+    @pytest.fixture
+    def files(self, store, tmp_path):
+        master_key.create_keys(tmp_path / "master.key", tmp_path / "signing.key")
+        ask_fleet(store, "home", experiment(), keyed=True)
+        store.withdraw_experiment("open", "temp")
+        return ("--master-key", tmp_path / "master.key"), ("--signing-key", tmp_path / "signing.key")
+
+    def test_without_it_nothing_unsigned_is_published(self, store, mosquitto, files):
+        port = free_port()
+        where = (*arguments(store, mosquitto), "--http", f"127.0.0.1:{port}")
+        with served(*where, *files[0]) as process:
+            process.ready()
+            until(lambda: sample(port, "experiments_unsigned") == 1, process.log)
+            assert sample(port, "experiments_published") == 0
+            assert process.end() == 0
+        (line,) = [line for line in process.log().splitlines() if "nobody has signed it" in line]
+        assert "temp of fleet home is not published" in line
+        assert "`hushmote experiment sign FILE`" in line
+
+    def test_with_it_all_goes_on_as_with_one_file(self, store, mosquitto, files):
+        port = free_port()
+        where = (*arguments(store, mosquitto), "--http", f"127.0.0.1:{port}")
+        with served(*where, *files[0], *files[1]) as process:
+            process.ready()
+            until(lambda: sample(port, "experiments_published") == 1, process.log)
+            assert sample(port, "experiments_unsigned") == 0
+
+    def test_one_of_another_server_is_one_line(self, store, mosquitto, files, tmp_path):
+        master_key.create_keys(tmp_path / "other.key", tmp_path / "other.signing.key")
+        other = ("--signing-key", tmp_path / "other.signing.key")
+        with served(*arguments(store, mosquitto), *files[0], *other) as process:
+            assert process.wait() == 1
+        (line,) = process.log().splitlines()
+        assert "is not the signing key that belongs to" in line
+
+
 def test_that_nothing_is_published_is_said_once_and_too_fast_a_device_is_held_to_the_rate(store, mosquitto):
     store.withdraw_experiment("open", "temp")
     messages, _ = crowd(5)

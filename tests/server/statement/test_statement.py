@@ -377,12 +377,24 @@ def file(store: Store, tmp_path: Path) -> Path:
 
 
 def test_a_statement_that_was_signed_verifies_and_names_its_key(file: Path):
-    signed, key, compare, *files = document.verify(file)
+    signed, key, *files = document.verify(file)
+    assert document.verify(file, KEYS.announce_key) == [signed, key, *files]
     assert signed.startswith("signed for fleet home on 2026-11-26T12:00:00+00:00")
-    assert key == document.keys.public_key_bytes(KEYS.signing).hex()
-    assert "announce_key" in compare
+    assert key == KEYS.announce_key.hex()
     assert any(line.startswith("ldp_client: as in this package, SHA-256 ") for line in files)
     assert files[-1].startswith(f"main: as {file.with_name('main.py')}, SHA-256 ")
+
+
+def test_a_statement_of_another_key_is_refused(file: Path):
+    other = master_key.FleetKeys(KEYS.masters, bytes(31) + b"\x06")
+    with pytest.raises(StatementError, match=f"is signed with another key, {KEYS.announce_key.hex()}, than"):
+        document.verify(file, other.announce_key)
+
+
+def test_without_the_signing_key_no_statement_is_signed():
+    counting = master_key.without_signing(KEYS)
+    with pytest.raises(StatementError, match="give --signing-key"):
+        document.signed({"fleet": "home"}, counting)
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -140,7 +140,7 @@ NEW_COLUMNS = {
     7: {"experiment": {"asked"}},
     8: {"experiment": {"keep", "erased"}},
     9: {},
-    10: {"counting": {"clock"}},
+    10: {"counting": {"clock"}, "experiment": {"signatures"}},
 }
 # Schema version -> table that it brought -> its rows in a store that has just been upgraded.
 NEW_TABLES = {8: {"erased": []}, 9: {"counting": [{"alive": None, "clock": None}], "interruption": []}}

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from dataclasses import replace
 
 import pytest
 from boards import MASTER, SIGNING, experiment, payload_of
@@ -77,6 +78,34 @@ def test_two_aggregators_sign_with_the_same_bytes_and_always_with_the_lower_s():
         lower.add(s <= ORDER // 2)
         assert signed[-64:] == r.to_bytes(32, "big") + min(s, ORDER - s).to_bytes(32, "big")
     assert lower == {True, False}
+
+
+class TestSignedElsewhere:
+    """Both messages of a version, made by somebody who has the signing key."""
+
+    ANNOUNCE = keys.public_key_bytes(SIGNING)
+    BODY = payload_of(experiment())
+
+    def test_messages_are_those_that_the_signing_key_makes(self):
+        made = keys.sign_version(SIGNING, TOPIC, self.BODY, 7)
+        assert keys.signed_messages(self.ANNOUNCE, TOPIC, self.BODY, made) == (
+            keys.sign_experiment(SIGNING, TOPIC, self.BODY, 7),
+            keys.sign_experiment(SIGNING, TOPIC, b"", 8),
+        )
+
+    def test_rejects_every_other_use_of_the_signatures(self):
+        made = keys.sign_version(SIGNING, TOPIC, self.BODY, 7)
+        other = keys.sign_version(SIGNING, TOPIC, self.BODY, 9)
+        for key, topic, body, signatures in (
+            (keys.public_key_bytes(MASTER), TOPIC, self.BODY, made),
+            (self.ANNOUNCE, topics.experiment_topic("away", "temp"), self.BODY, made),
+            (self.ANNOUNCE, TOPIC, self.BODY + b" ", made),
+            (self.ANNOUNCE, TOPIC, self.BODY, replace(made, serial=8)),
+            (self.ANNOUNCE, TOPIC, self.BODY, replace(made, withdrawal=other.withdrawal)),
+            (self.ANNOUNCE, TOPIC, self.BODY, replace(made, announcement=made.withdrawal)),
+            (self.ANNOUNCE, TOPIC, self.BODY, replace(made, announcement=b"")),
+        ):
+            assert keys.signed_messages(key, topic, body, signatures) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Version 10: queued erasures, due rewrites of the files, and the time by which clocks are judged."""
+"""Version 10: queued erasures, due rewrites, the time by which clocks are judged, and signatures."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,8 @@ down_revision = "9"
 def upgrade() -> None:
     """From version 9; an erasure that was interrupted before the upgrade is not known to be one.
 
-    Until an experiment is added, only the time at which counting last worked judges clocks.
+    Until an experiment is added, only the time at which counting last worked judges clocks. An aggregator
+    with the signing key signs what has no signatures, as before.
     """
     op.create_table(
         "erasure",
@@ -25,3 +26,4 @@ def upgrade() -> None:
     )
     op.bulk_insert(rewrite, [{"erasures": 0, "rewritten": 0}])
     op.add_column("counting", sa.Column("clock", sa.BigInteger))
+    op.add_column("experiment", sa.Column("signatures", sa.LargeBinary(128)))

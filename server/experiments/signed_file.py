@@ -1,0 +1,110 @@
+"""A signed experiment as a file: what an aggregator without the signing key publishes, and how it ends it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import refusing
+from ..store.versions import Description
+from ..wire import keys
+from ..wire.topics import NameRefused, check_fleet, experiment_topic, signed_file_topic
+from .definition import Definition
+from .reading import DefinitionError
+
+FORMAT = "hushmote signed experiment 1"
+SUFFIX = ".signed.json"
+
+
+@dataclass(frozen=True)
+class SignedExperiment:
+    """An experiment's version for one fleet, with its signatures and the key that made them.
+
+    expires: its last day, UTC.
+    """
+
+    fleet: str
+    name: str
+    payload: bytes
+    expires: datetime.date
+    description: Description
+    announce_key: bytes
+    signatures: keys.Signatures
+
+
+def sign(definition: Definition, fleet: str, signing_key: bytes, serial: int) -> SignedExperiment:
+    """Return a definition, signed for a fleet under a serial; raises MasterKeyError and NameRefused."""
+    payload, topic = definition.payload(), experiment_topic(check_fleet(fleet), definition.name)
+    return SignedExperiment(
+        fleet,
+        definition.name,
+        payload,
+        definition.expires,
+        definition.description(),
+        keys.public_key_bytes(signing_key),
+        keys.sign_version(signing_key, topic, payload, serial),
+    )
+
+
+def to_text(signed: SignedExperiment, signing_key: bytes) -> str:
+    """Return a signed experiment as a file's content, all of which is signed; raises MasterKeyError."""
+    document = {
+        "format": FORMAT,
+        "fleet": signed.fleet,
+        "name": signed.name,
+        "payload": signed.payload.decode(),
+        "expires": signed.expires.isoformat(),
+        "description": asdict(signed.description),
+        "announce_key": signed.announce_key.hex(),
+        "serial": signed.signatures.serial,
+        "announcement": signed.signatures.announcement.hex(),
+        "withdrawal": signed.signatures.withdrawal.hex(),
+    }
+    signature = keys.sign_document(signing_key, signed_file_topic(signed.fleet), document)
+    return json.dumps({"experiment": document, "signature": signature.hex()}, indent=2) + "\n"
+
+
+def load_signed(path: Path) -> SignedExperiment:
+    """Read a signed experiment; raises DefinitionError for one that is damaged, altered or over."""
+    with refusing(DefinitionError, f"read {path}"):
+        content = path.read_bytes()
+    try:
+        whole = json.loads(content)
+        document, signature = whole["experiment"], bytes.fromhex(whole["signature"])
+        signed = _parse(document)
+        is_whole = keys.is_document_signed(
+            signed.announce_key, signed_file_topic(signed.fleet), document, signature
+        )
+    except (NameRefused, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        raise DefinitionError(
+            f"{path} is not a signed experiment, or is damaged: make it with `hushmote experiment sign`"
+        ) from None
+    topic = experiment_topic(signed.fleet, signed.name)
+    if not is_whole or not keys.signed_messages(
+        signed.announce_key, topic, signed.payload, signed.signatures
+    ):
+        raise DefinitionError(f"{path} was altered after it was signed: sign the experiment again")
+    if signed.expires < datetime.datetime.now(datetime.UTC).date():
+        raise DefinitionError(f"{signed.name} expired on {signed.expires}: sign it with a later day")
+    return signed
+
+
+def _parse(document: dict[str, Any]) -> SignedExperiment:
+    if document["format"] != FORMAT or not 0 < document["serial"] < 2**32 - 1:
+        raise ValueError
+    return SignedExperiment(
+        check_fleet(document["fleet"]),
+        check_fleet(document["name"]),
+        document["payload"].encode(),
+        datetime.date.fromisoformat(document["expires"]),
+        Description(**document["description"]),
+        bytes.fromhex(document["announce_key"]),
+        keys.Signatures(
+            int(document["serial"]),
+            bytes.fromhex(document["announcement"]),
+            bytes.fromhex(document["withdrawal"]),
+        ),
+    )

@@ -1,0 +1,80 @@
+"""Who did what to a store: JSON, a line for each act, without device ids, addresses or readings."""
+
+import datetime
+import getpass
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import HushmoteError, refusing
+from ..store.database import parse_url
+
+VARIABLE = "HUSHMOTE_AUDIT_LOG"
+
+
+class AuditLogError(HushmoteError):
+    """The audit log cannot be written; the text says why."""
+
+
+class AuditLog:
+    """A file that lines are appended to; None keeps no log.
+
+    It is opened for each line, so that it may be renamed at any time.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def check(self) -> None:
+        """Raise AuditLogError if it cannot be written, before the act."""
+        self._append(b"")
+
+    def note(self, who: str, action: str, **facts: object) -> None:
+        """Append who did what; raises AuditLogError."""
+        at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        line = json.dumps({"at": at, "who": who, "action": action, **facts})
+        self._append(line.encode("ascii") + b"\n")
+
+    def _append(self, line: bytes) -> None:
+        if self.path is None:
+            return
+        with refusing(AuditLogError, f"write the audit log {self.path}"):
+            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                _give_away(file, self.path)
+                os.write(file, line)  # in one piece: others append as well
+            finally:
+                os.close(file)
+
+
+def _give_away(file: int, path: Path) -> None:
+    """Give a file that root has just made to the owner of its folder, who has to append to it as well."""
+    if os.name == "posix" and os.geteuid() == 0 and not os.fstat(file).st_size:
+        owner = path.parent.stat()
+        os.fchown(file, owner.st_uid, owner.st_gid)
+
+
+def audit_log(store: str, environ: Mapping[str, str] | None = None) -> AuditLog:
+    """Return the log of a store by its URL: HUSHMOTE_AUDIT_LOG, else beside an SQLite file.
+
+    A PostgreSQL store has one only where the variable names it. Raises StoreError for an invalid URL.
+    """
+    if given := (os.environ if environ is None else environ).get(VARIABLE):
+        return AuditLog(Path(given))
+    url = parse_url(store)
+    if url.get_backend_name() != "sqlite" or not url.database or url.database.startswith((":", "file:")):
+        return AuditLog(None)
+    return AuditLog(Path(f"{url.database}.audit.jsonl"))
+
+
+def system_user() -> str:
+    """Return the name of the user that runs this process, from the system and not from the environment."""
+    if os.name != "posix":
+        return getpass.getuser()
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,116 @@
+"""Named tokens of the page and the door, which are read again when their file changes."""
+
+import hmac
+import logging
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import UsageError, refusing
+from ..provisioning.master_key import readable_by_others
+
+_LEAST_TOKEN = 16  # characters
+_MOST_BYTES = 65_536
+_UNNAMED = "token"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,32}", re.ASCII)
+# A file may change twice within one tick of the file system's clock.
+_UNSETTLED_S = 2.0
+_Mark = tuple[int, ...]
+
+log = logging.getLogger(__name__)
+
+
+class Tokens:
+    """Tokens by the names of their holders."""
+
+    def __init__(self, by_name: Mapping[str, str]) -> None:
+        self._by_name = by_name
+
+    def current(self) -> Mapping[str, str]:
+        """Return name -> token, of the tokens that are valid now."""
+        return self._by_name
+
+    def name_of(self, given: str | None) -> str | None:
+        """Return the name of a token's holder, None for a wrong token; compared in constant time."""
+        found = None
+        for name, token in self.current().items():
+            if given is not None and hmac.compare_digest(given.encode(), token.encode()):
+                found = name
+        return found
+
+
+class TokenFile(Tokens):
+    """The tokens in a file that only its owner may read; a change holds from the next request on.
+
+    A line is NAME TOKEN. A line of one word is a token without a name; # begins a comment. While the file
+    cannot be read nobody is let in. Raises UsageError where it cannot be read at the start.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._fault = path, ""
+        self._mark = self._mark_now()
+        super().__init__(_read(path))
+
+    def current(self) -> Mapping[str, str]:
+        mark = self._mark_now()
+        if mark != self._mark or not mark:
+            self._mark = mark
+            try:
+                self._by_name = _read(self._path)
+                self._fault = ""
+            except UsageError as e:
+                self._by_name = {}
+                self._complain(f"{e}; until then nobody is let in")
+        return self._by_name
+
+    def _complain(self, fault: str) -> None:
+        if fault != self._fault:
+            self._fault = fault
+            log.error("%s", fault)
+
+    def _mark_now(self) -> _Mark:
+        """Return what changes with the file; empty where that cannot be told."""
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return ()
+        if time.time() - status.st_mtime < _UNSETTLED_S:
+            return ()
+        return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _read(path: Path) -> dict[str, str]:
+    """Return name -> token; no message quotes the file, which holds secrets."""
+    must = f"{path} must hold a token, or NAME TOKEN on each line"
+    try:
+        with refusing(UsageError, f"read the token {path}"), open(path, encoding="utf-8") as f:
+            mode = os.fstat(f.fileno()).st_mode
+            lines = f.read(_MOST_BYTES).splitlines()
+    except UnicodeDecodeError:
+        raise UsageError(must) from None
+    if readable_by_others(path, mode):
+        raise UsageError(f"{path} can be read by others: chmod 600 it")
+    tokens: dict[str, str] = {}
+    for words in (line.split() for line in lines if not line.lstrip().startswith("#")):
+        if not words:
+            continue
+        name, token = words if len(words) == 2 else (_UNNAMED, " ".join(words))
+        if _NAME.fullmatch(name) is None:
+            raise UsageError(f"{must}: a name is 1 to 32 of letters, digits, ., _ and -")
+        if name in tokens or token in tokens.values():
+            raise UsageError(f"{must}, no two alike")
+        tokens[name] = check_token(token, path)
+    if not tokens:
+        raise UsageError(must)
+    return tokens
+
+
+def check_token(token: str, path: Path) -> str:
+    """Return a token read from a file; raises UsageError for one that is easy to guess or mistype."""
+    if len(token) < _LEAST_TOKEN or not all("!" <= c <= "~" for c in token):
+        raise UsageError(
+            f"{path} must hold a token of {_LEAST_TOKEN} or more letters and digits: openssl rand -hex 16"
+        )
+    return token

@@ -1,0 +1,157 @@
+"""An experiment that is signed on one machine, and asked by an aggregator on another that cannot sign."""
+
+import functools
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from boards import MemoryStorage
+from command_line import hushmote
+from enumeration import POLICY
+
+from hushmote.device import ldp_client
+from hushmote.server.experiments.reading import DefinitionError
+from hushmote.server.experiments.signed_file import load_signed
+from hushmote.server.provisioning import fleet_folder, master_key
+from hushmote.server.provisioning.fleet_spec import FleetSpec
+from hushmote.server.store.store import Store
+from hushmote.server.wire import keys, topics
+
+ROOM_TEMP = Path(__file__).parents[2] / "examples" / "room_temp.toml"
+TOPIC = topics.experiment_topic("home", "room_temp")
+STORE = "sqlite:///hushmote.sqlite"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOM_TEMP, "room_temp.toml")
+    return functools.partial(hushmote, cwd=tmp_path)
+
+
+@pytest.fixture
+def folder(run):
+    return fleet_folder.make(Path("fl"), FleetSpec("home", ("localhost",)), write_master=True)
+
+
+def board(announce_key):
+    storage = MemoryStorage()
+    ldp_client.provision(storage, consent=True)
+    policy = POLICY | {"experiments": ("room_temp",), "epsilon": 4_000_000}
+    return ldp_client.Client(policy, storage, "k3f9", bytes(32), announce_key, "home")
+
+
+class TestSign:
+    def test_writes_what_add_takes_and_boards_obey(self, run, folder):
+        text = run("experiment", "sign", "room_temp.toml", "--folder", "fl")
+        assert text.startswith("room_temp.signed.json: room_temp for fleet home until ")
+        assert text.count("\n") == 1
+        counting = master_key.load_keys(folder.master_file())
+        assert counting is not None
+        assert counting.signing is None
+        run("experiment", "add", "room_temp.signed.json", "--keys")
+        with Store(STORE) as store:
+            (version,) = store.experiments()
+        assert version.purpose
+        assert version.signatures is not None
+        both = keys.signed_messages(counting.announce_key, TOPIC, version.payload, version.signatures)
+        assert both is not None
+        device = board(counting.announce_key)
+        device.enroll(both[0])
+        device.withdraw("room_temp", both[1])
+        with pytest.raises(ldp_client.ExperimentRefused, match="newer"):
+            device.enroll(both[0])
+
+    def test_needs_no_store_and_keeps_no_secret_in_the_file(self, run, folder):
+        run("experiment", "sign", "room_temp.toml", "--folder", "fl", "--output", "signed.json")
+        assert not Path("hushmote.sqlite").exists()
+        own = master_key.load_signing_key(folder.signing_file())
+        assert own.hex() not in Path("signed.json").read_text()
+
+    def test_takes_the_key_from_a_file_or_a_combined_file_of_before(self, run, folder):
+        both = master_key.load_keys(folder.master_file(), signing=folder.signing_file())
+        assert both is not None
+        old = Path("old.key")
+        old.touch(0o600)
+        old.write_text(master_key.to_text(both))
+        for key in ("fl/authority/signing.key", "old.key"):
+            run("experiment", "sign", "room_temp.toml", "--fleet", "home", "--signing-key", key)
+            assert load_signed(Path("room_temp.signed.json")).announce_key == both.announce_key
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            ((), "there is no signing key: give its file with --signing-key"),
+            (("--signing-key", "fl/aggregator/master.key"), "holds no signing key: give the file that has"),
+            (("--folder", "fl", "--fleet", "shed"), "is the folder of fleet home: leave out --fleet"),
+            (("--folder", "fl", "--after", "4294967295"), "leaves no serial: they end at 4294967295"),
+        ],
+    )
+    def test_says_in_one_line_what_is_missing(self, arguments, text, run, folder):
+        refused = run("experiment", "sign", "room_temp.toml", *arguments, expect=1)
+        assert text in refused
+        assert refused.count("\n") == 1
+        assert not Path("room_temp.signed.json").exists()
+
+    def test_after_gives_a_serial_that_devices_take(self, run, folder):
+        sign = ("experiment", "sign", "room_temp.toml", "--folder", "fl")
+        run(*sign, "--after", str(int(time.time()) + 500))
+        run("experiment", "add", "room_temp.signed.json", "--keys")
+        run(*sign)
+        refused = run("experiment", "add", "room_temp.signed.json", expect=1)
+        assert refused.count("\n") == 1
+        run(*sign, "--after", refused.split("--after ")[1].split()[0])
+        run("experiment", "add", "room_temp.signed.json")
+
+
+class TestAdd:
+    @pytest.fixture
+    def signed(self, run, folder):
+        run("experiment", "sign", "room_temp.toml", "--folder", "fl")
+        return Path("room_temp.signed.json")
+
+    def test_rejects_every_altered_field(self, signed):
+        whole = json.loads(signed.read_text())
+        for name, value in whole["experiment"].items():
+            changed = value + 1 if isinstance(value, int) else {} if isinstance(value, dict) else value + "0"
+            document = whole | {"experiment": whole["experiment"] | {name: changed}}
+            signed.write_text(json.dumps(document))
+            with pytest.raises(DefinitionError, match=r"was altered after it was|is not a signed experiment"):
+                load_signed(signed)
+
+    def test_rejects_a_later_expiry_and_another_purpose(self, run, signed):
+        text = signed.read_text()
+        for old, new in (("2027", "2037"), ('"owner": "', '"owner": "not ')):
+            assert old in text
+            signed.write_text(text.replace(old, new))
+            refused = run("experiment", "add", str(signed), "--keys", expect=1)
+            assert refused.endswith("was altered after it was signed: sign the experiment again\n")
+
+    @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"experiment": 1, "signature": ""}', "\xff"])
+    def test_rejects_what_is_no_signed_experiment(self, text, run, tmp_path):
+        Path("a.json").write_text(text, encoding="latin-1")
+        refused = run("experiment", "add", "a.json", "--keys", expect=1)
+        assert "a.json is not a signed experiment, or is damaged" in refused
+        assert refused.count("\n") == 1
+
+    def test_rejects_another_fleet_and_an_open_one(self, run, signed):
+        add = ("experiment", "add", str(signed))
+        assert "is signed for fleet home: leave out --fleet" in run(*add, "--fleet", "shed", expect=1)
+        assert "leave out --open" in run(*add, "--open", expect=1)
+
+    def test_says_that_an_unsigned_one_needs_the_signing_key(self, run, signed):
+        text = run("experiment", "add", "room_temp.toml", "--fleet", "home", "--keys")
+        assert "`serve` publishes it if it has the signing key" in " ".join(text.split())
+
+
+def test_status_says_which_experiment_is_not_signed(run, folder):
+    run("experiment", "sign", "room_temp.toml", "--folder", "fl")
+    run("experiment", "add", "room_temp.signed.json", "--keys")
+    assert "not signed" not in run("status")
+    other = Path("other.toml")
+    other.write_text(ROOM_TEMP.read_text().replace('"room_temp"', '"other"'))
+    run("experiment", "add", "other.toml")
+    text = " ".join(run("status").split())
+    assert text.count("It is not signed, so only an aggregator with the signing key publishes it") == 1

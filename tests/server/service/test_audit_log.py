@@ -1,0 +1,108 @@
+"""Who did what is a line of JSON each, however often the file is moved away, and names no device."""
+
+import datetime
+import functools
+import json
+import os
+import pwd
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from boards import FLEET_KEYS, MASTER, ask_fleet, experiment
+from command_line import hushmote
+
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.provisioning.master_key import to_text
+from hushmote.server.service.audit_log import AuditLog, AuditLogError, audit_log, system_user
+from hushmote.server.store import Store
+from hushmote.server.wire import keys, report, topics
+
+ROOM_TEMP = Path(__file__).parents[3] / "examples" / "room_temp.toml"
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class TestFile:
+    def test_lies_beside_a_sqlite_store_or_where_the_variable_says(self):
+        assert audit_log("sqlite:////srv/a.sqlite", {}).path == Path("/srv/a.sqlite.audit.jsonl")
+        assert audit_log("postgresql+psycopg://user@host/database", {}).path is None
+        for url in ("sqlite:////srv/a.sqlite", "postgresql+psycopg://user@host/database"):
+            assert audit_log(url, {"HUSHMOTE_AUDIT_LOG": "/var/log/h"}).path == Path("/var/log/h")
+
+    def test_a_moved_file_is_made_anew(self, tmp_path):
+        path = tmp_path / "audit.jsonl"
+        log = AuditLog(path)
+        log.note("ada", "add")
+        path.rename(tmp_path / "audit.jsonl.1")
+        log.note("ben", "withdraw")
+        assert [line["who"] for line in lines(path)] == ["ben"]
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    def test_lines_of_several_writers_stay_whole(self, tmp_path):
+        path = tmp_path / "audit.jsonl"
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda n: AuditLog(path).note("ada", "add", number=n, text="x" * 500), range(400)))
+        assert sorted(line["number"] for line in lines(path)) == list(range(400))
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+    def test_what_root_makes_is_its_folders_owners(self, tmp_path):
+        os.chown(tmp_path, 12345, 23456)
+        AuditLog(tmp_path / "audit.jsonl").check()
+        made = (tmp_path / "audit.jsonl").stat()
+        assert (made.st_uid, made.st_gid, made.st_mode & 0o777) == (12345, 23456, 0o600)
+
+    def test_says_what_is_wrong_in_one_line(self, tmp_path):
+        with pytest.raises(AuditLogError, match=r"^cannot write the audit log .*: No such file") as caught:
+            AuditLog(tmp_path / "none" / "a").check()
+        assert "\n" not in str(caught.value)
+
+    def test_the_user_is_the_systems_and_not_the_environments(self, monkeypatch):
+        for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+            monkeypatch.setenv(name, "somebody-else")
+        assert system_user() == pwd.getpwuid(os.getuid()).pw_name
+
+
+class TestCommands:
+    @pytest.fixture
+    def run(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        return functools.partial(hushmote, cwd=tmp_path)
+
+    def test_note_who_added_withdrew_and_erased(self, run, tmp_path):
+        run("experiment", "add", str(ROOM_TEMP), "--fleet", "home", "--open")
+        run("experiment", "withdraw", "room_temp", "--grace", "0")
+        run("store", "erase", "sqlite:///hushmote.sqlite", "--experiment", "room_temp", "--yes")
+        log = tmp_path / "hushmote.sqlite.audit.jsonl"
+        noted = lines(log)
+        assert [line["action"] for line in noted] == ["add", "withdraw", "erase"]
+        assert {line["who"] for line in noted} == {system_user()}
+        assert {line["fleet"] for line in noted} == {"home"}
+        assert {line["experiment"] for line in noted} == {"room_temp"}
+
+    def test_never_name_a_device(self, run, tmp_path):
+        exp = experiment()
+        key = tmp_path / "master.key"
+        key.touch(0o600)
+        key.write_text(to_text(FLEET_KEYS))
+        with Store("sqlite:///hushmote.sqlite") as store:
+            ask_fleet(store, "home", exp, keyed=True)
+            payload = report.encode(exp, 1, 0, "k3f9x1", keys.device_key(MASTER, "home", "k3f9x1"))
+            message = topics.report_topic("home", "k3f9x1"), payload
+            ingest.ingest(
+                store, [message], ingest.fleets(store, FLEET_KEYS), datetime.datetime.now(datetime.UTC)
+            )
+        erase = ("store", "erase", "sqlite:///hushmote.sqlite", "--device", "k3f9x1", "--yes")
+        run(*erase, "--master-key", "master.key")
+        text = (tmp_path / "hushmote.sqlite.audit.jsonl").read_text()
+        assert json.loads(text)["what"] == "device"
+        assert "k3f9x1" not in text
+
+    def test_change_nothing_that_cannot_be_noted(self, run):
+        add = ("experiment", "add", str(ROOM_TEMP), "--fleet", "home", "--open")
+        refused = run(*add, expect=1, environment={"HUSHMOTE_AUDIT_LOG": "none/audit.jsonl"})
+        assert "cannot write the audit log none/audit.jsonl: No such file or directory" in refused
+        with Store("sqlite:///hushmote.sqlite") as store:
+            assert store.experiments() == ()

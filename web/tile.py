@@ -53,7 +53,7 @@ def headline(of: Finding, now: datetime.datetime, write: Numbers) -> Headline | 
         return None
     points = of.is_difference and of.quantity == "share"
     scale = 100 if points else 1
-    row = Row(of.title, *(scale * x for x in (of.value, of.low, of.high)))
+    row = Row(of.title, scale * of.value, scale * of.low, scale * of.high)
     unit = "points" if points else of.unit if of.quantity == "reading" else None
     value, interval = words.value_and_interval(row, unit, write)
     interval = f"{write.percent(CONFIDENCE, 0)} interval {interval}" if interval else ""

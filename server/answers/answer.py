@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import RenderableType
 
+from ..arrays import Floats
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import EstimateError
 from ..plain_text import cell
-from . import tables
+from . import periods, tables
 from .rows import CONFIDENCE, AnswerRows, FoundRow, Kind, Quantity, Row
 from .tables import Shown
 
@@ -44,7 +46,11 @@ class Tables(Shown):
         return text.getvalue()
 
     def to_pandas(self) -> DataFrame:
-        """One data frame of all, with the columns of to_csv(); EstimateError where pandas is missing."""
+        """Return one data frame of all tables, whose first columns are name, value, low, high and se.
+
+        The rows of a trend are indexed by the time at which their window began, UTC. Raises EstimateError
+        where pandas is not installed.
+        """
         return _data_frame(self._lines(), _NO_LINE)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -83,14 +89,56 @@ class Answer(Tables, AnswerRows):
     def _tables(self) -> Sequence[Answer]:
         return (self,)
 
+    @property
+    def value(self) -> float:
+        """The value of the first row, which is the only one of a share or a quantile."""
+        return self._first.value
+
+    @property
+    def low(self) -> float:
+        """The lower end of the first row's interval."""
+        return self._first.low
+
+    @property
+    def high(self) -> float:
+        """The upper end of the first row's interval."""
+        return self._first.high
+
+    @property
+    def se(self) -> float | None:
+        """The standard error of the first row; None where its interval does not come from one."""
+        return self._first.se
+
+    @property
+    def _first(self) -> Row:
+        if not self.rows:
+            raise EstimateError(f"this table of {self.experiment} has no rows")
+        return self.rows[0]
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """Return the ends of the rows' intervals of confidence 1 - alpha, shape (rows, 2).
+
+        Raises:
+            EstimateError: If alpha is not between 0 and 1, or a row does not come from a single statistic.
+        """
+        ends = list[tuple[float, float]]()
+        for row in self.rows:
+            if row.statistic is None:
+                raise EstimateError(
+                    f"{row.name} has one interval: for another, estimate with confidence={1 - alpha:g}"
+                )
+            ends.append(row.statistic.interval(1 - alpha))
+        return np.array(ends).reshape(-1, 2)
+
     def to_json(self) -> str:
-        """One JSON document."""
+        """Return one JSON document."""
         return json.dumps(self.to_dict(), indent=2)
 
     def to_pandas(self) -> DataFrame:
-        """A data frame, one row for each; the columns are those of to_dict()'s rows.
+        """Return a data frame of the rows, whose first columns are name, value, low, high and se.
 
-        Raises EstimateError where pandas is not installed.
+        The rows of a trend are indexed by the time at which their window began, UTC. Raises EstimateError
+        where pandas is not installed.
         """
         return _data_frame((row.to_dict() for row in self.rows), _NO_ROW)
 
@@ -128,6 +176,7 @@ class Answers(Tables, tuple[Answer, ...]):
         return self
 
 
+_FIRST = ("name", "value", "low", "high", "se")
 _NO_ROW = FoundRow("", 0.0, 0.0, 0.0).to_dict()
 """For the columns of a table without rows, which a discovery alone can be."""
 _NO_LINE = {"kind": "discovery", "quantity": "share"} | _NO_ROW
@@ -140,4 +189,9 @@ def _data_frame(lines: Iterable[dict[str, Any]], otherwise: dict[str, Any]) -> D
     except ImportError:
         raise EstimateError("to_pandas needs pandas: pip install 'hushmote[pandas]'") from None
     rows = list(lines)
-    return pandas.DataFrame(rows, columns=None if rows else list(otherwise))
+    columns = dict.fromkeys(key for line in rows or [otherwise] for key in line)
+    frame = pandas.DataFrame(rows, columns=list(dict.fromkeys([*_FIRST, *columns])))
+    starts = [periods.group_start(line.get("window", "all")) for line in rows]
+    if starts and None not in starts:
+        frame.index = pandas.DatetimeIndex(starts, name="start")
+    return frame

@@ -47,7 +47,8 @@ def change_row(name: str, before: Told, after: Told, confidence: float, p: float
     change = _less(after, before)
     low, high = change.interval(confidence)
     p = change.p if p is None else p
-    return ChangeRow(name, change.value, low, high, before=before.value, after=after.value, p=p)
+    values = {"before": before.value, "after": after.value}
+    return ChangeRow(name, change.value, low, high, statistic=change, **values, p=p)
 
 
 def _less(after: Told, before: Told) -> Difference | Apart:
@@ -186,7 +187,14 @@ def _over_time(
     quantity: Quantity,
 ) -> Answer:
     rows = [
-        TrendRow(name, one.value, *one.interval(frame.confidence), window=window, reports=e.reports)
+        TrendRow(
+            name,
+            one.value,
+            *one.interval(frame.confidence),
+            statistic=one,
+            window=window,
+            reports=e.reports,
+        )
         for name, each in told.items()
         for (window, e), one in zip(windows.items(), each, strict=True)
     ]

@@ -307,7 +307,8 @@ class FleetEstimate(Tables):
         return share and self._row(units.NO_READING, share, self.missing_truth)
 
     def _row(self, name: str, told: Told, truth: float | None, *edges: float | None) -> Row:
-        return Row(name, told.value, *told.interval(self.confidence), truth, *edges)
+        ends = edges or (None, None)
+        return Row(name, told.value, *told.interval(self.confidence), truth, *ends, statistic=told)
 
     def _true_share(self, low: int, high: int) -> float | None:
         return None if self.truth is None else float(self.truth[low:high].sum())

@@ -102,7 +102,9 @@ class PairAnswers:
 
     def _row(self, one: PairStatistic, statistic: Statistic) -> Row:
         truth = None if self.truth is None else one.of_truth(self.truth)
-        row = Row(one.name, statistic.value, *statistic.interval(self.frame.confidence), truth)
+        row = Row(
+            one.name, statistic.value, *statistic.interval(self.frame.confidence), truth, statistic=statistic
+        )
         if one.cell:
             return CellRow(**vars(row), cell=one.cell)
         if one.versus:

@@ -69,6 +69,17 @@ def day_of(window: str) -> datetime.date | None:
     return start and start.date()
 
 
+_GROUP = re.compile(r"\d{4}-((?P<week>W\d{2})|\d{2})")
+
+
+def group_start(name: str) -> datetime.datetime | None:
+    """Return when a window, or a group of grouped(), began, UTC; None for "all"."""
+    if not (match := _GROUP.fullmatch(name)):
+        return start_of(name)
+    day = f"{name}-1" if match["week"] else f"{name}-01"
+    return datetime.datetime.combine(datetime.date.fromisoformat(day), datetime.time(), datetime.UTC)
+
+
 def period_of(windows: Sequence[str], wanted: Period | None = None) -> Period | None:
     """Return the period of windows; None for "all".
 

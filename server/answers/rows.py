@@ -5,10 +5,15 @@ the probability of belonging to the top (TopRow), before and after (ChangeRow), 
 post-processed share (PostRow), the texts that it is of (CandidateRow).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+if TYPE_CHECKING:  # NumPy takes long to load
+    from ..estimate.statistic import Told
 
 CONFIDENCE = 0.95
 
@@ -50,7 +55,9 @@ OUTSIDE = (
 class Row:
     """A share of the fleet, or a reading, with its interval, and the truth where it is known.
 
+    name: of the range, label or statistic. value, low, high: the estimate and the ends of its interval.
     lower, upper: the edges of the bins that a share is of, in the reading's unit; None where there are none.
+    statistic: what the interval comes from; None where that is not one statistic.
     """
 
     name: str
@@ -60,6 +67,12 @@ class Row:
     truth: float | None = None
     lower: float | None = None
     upper: float | None = None
+    statistic: Told | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def se(self) -> float | None:
+        """The standard error, in the unit of `value`; None where the interval does not come from one."""
+        return getattr(self.statistic, "stderr", None)
 
     @property
     def covered(self) -> bool | None:
@@ -68,7 +81,9 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return vars(self) | {"covered": self.covered}
+        first = {"name": self.name, "value": self.value, "low": self.low, "high": self.high, "se": self.se}
+        further = {name: value for name, value in vars(self).items() if name != "statistic"}
+        return first | further | {"covered": self.covered}
 
 
 @dataclass(frozen=True)
@@ -222,7 +237,7 @@ class AnswerRows:
         if self.missing and self.kind == "histogram":
             notes.insert(0, _missing_note(self.missing))
         if self.quantity == "share" and any(map(_outside, filter(self.tells, self.shown().rows))):
-            better = " Post-processing (--post nonnegative of estimate) gives possible shares."
+            better = " Post-processing (nonnegative) gives possible shares."
             notes.append(OUTSIDE + better * (self.kind in ("histogram", "ranges") and not self.post))
         changes = [row for row in self.rows if isinstance(row, ChangeRow)]
         if len(changes) > 1:

@@ -13,7 +13,7 @@ from . import periods, second_epsilon
 from .answer import Answers
 from .ask import EstimateQuestion, estimate_of, over_time
 from .finding import Findings, find
-from .fleet_estimate import FleetEstimate
+from .fleet_estimate import FleetEstimate, Range
 from .pair_tables import NO_QUESTION, PairQuestion
 from .query import Facts, Selected, Selection, WeighBy
 from .rows import CONFIDENCE
@@ -159,6 +159,37 @@ class ExperimentReader:
         question = self._question(facts, windows, version, last=last, quantiles=tuple(quantiles), **how)
         trends = over_time(facts, question, statistics)
         return second_epsilon.beside(facts, trends, question.selection, shuffling, by)
+
+    def compare(
+        self,
+        length: str,
+        *ranges: Range,
+        version: str = "",
+        weigh: WeighBy = "reports",
+        confidence: float = CONFIDENCE,
+        quantiles: Sequence[float] = (),
+    ) -> Answers:
+        """Compare the last days, hours or weeks before today with as long before.
+
+        Args:
+            length: "7d", "12h" or "2w".
+            ranges: Ranges or labels; without any, those of the histogram.
+            version, weigh, confidence: As of estimate().
+            quantiles: Of a number, each between 0 and 1.
+
+        Returns:
+            The tables of FleetEstimate.change_since().
+
+        Raises:
+            UsageError: If one of the two periods has no report, or `length` is another text.
+        """
+        facts, estimates = self._facts, list[FleetEstimate]()
+        there = tuple(facts.selected(Selection(self.name, self.fleet, (), version)).there)
+        for before in (0, 1):
+            windows = periods.last(length, there, facts.at, before)
+            question = self._question(facts, windows, version, weigh=weigh, confidence=confidence)
+            estimates.append(estimate_of(facts, question.selection, question))
+        return estimates[0].change_since(estimates[1], *ranges, quantiles=quantiles)
 
     def two_epsilons(
         self,

@@ -81,7 +81,8 @@ def candidate_shares(
     rows: list[CandidateRow] = []
     for i, (own, p, p_adjusted) in enumerate(each):
         numbers = (shares.listed[i].value, *shares.listed[i].interval(frame.confidence), _true(truth, own))
-        rows.append(CandidateRow(row_name(own), *numbers, texts=own, p=p, p_adjusted=p_adjusted))
+        tested = {"p": p, "p_adjusted": p_adjusted}
+        rows.append(CandidateRow(row_name(own), *numbers, statistic=shares.listed[i], texts=own, **tested))
     rows.sort(key=lambda row: -row.value)
     others = None if truth is None else 1 - sum(row.truth or 0.0 for row in rows)
     last = CandidateRow(OTHERS, shares.others.value, *shares.others.interval(frame.confidence), others)
@@ -109,7 +110,7 @@ def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: flo
 
 
 def _not_shown(count: int, most: int) -> str:
-    return f"{count - most:,} more rows are in a CSV or JSON file: --output FILE." if count > most > 0 else ""
+    return f"{count - most:,} more rows are in the table's CSV or JSON file." if count > most > 0 else ""
 
 
 def _missed(shares: CandidateShares) -> str:

@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pyarrow
 import pytest
 from typer.testing import CliRunner
@@ -210,15 +211,82 @@ def test_several_tables_are_one_data_frame_and_one_csv(room: hushmote.Experiment
     trend = room.trend(":20", "mean")
     frame = trend.to_pandas()
     assert len(frame) == 4
-    assert list(frame.columns) == trend.to_csv().splitlines()[0].split(",")
+    assert list(frame.columns)[:5] == ["name", "value", "low", "high", "se"]
+    assert set(frame.columns) == set(trend.to_csv().splitlines()[0].split(","))
     arrow = pyarrow.RecordBatchReader.from_stream(trend).read_all()
-    assert [*frame.columns] == arrow.column_names
-    assert arrow.to_pandas().equals(frame)
+    assert arrow.to_pandas()[frame.columns].equals(frame.reset_index(drop=True))
     assert pyarrow.table(trend[0]).num_rows == 2
     assert pyarrow.RecordBatchReader.from_stream(hushmote.Answers()).read_all().num_rows == 0
     estimate = room.estimate()
     assert estimate.to_csv() == estimate.summary().to_csv()
     assert estimate.to_pandas().equals(estimate.summary().to_pandas())
+
+
+ROOT = Path(__file__).parents[2]
+
+
+class TestStatistic:
+    def test_has_value_interval_and_standard_error(self, room: hushmote.ExperimentReader):
+        mean = room.estimate().mean()
+        assert (mean.value, mean.low, mean.high) == (mean.rows[0].value, mean.rows[0].low, mean.rows[0].high)
+        assert mean.se is not None
+        assert mean.conf_int()[0] == pytest.approx([mean.low, mean.high])
+        narrow = room.estimate(confidence=0.5).mean()
+        assert mean.conf_int(0.5) == pytest.approx(np.array([(row.low, row.high) for row in narrow.rows]))
+        assert mean.conf_int(0.05)[0] == pytest.approx(
+            [mean.value - 1.96 * mean.se, mean.value + 1.96 * mean.se], rel=1e-3
+        )
+
+    def test_refuses_another_interval_of_a_cdf(self, room: hushmote.ExperimentReader):
+        with pytest.raises(hushmote.HushmoteError, match=r"estimate with confidence=0\.9"):
+            room.estimate().cdf().conf_int(0.1)
+
+
+class TestTrendFrame:
+    @pytest.mark.parametrize(
+        ("by", "starts"), [("day", ["2026-11-14", "2026-11-21"]), ("week", ["2026-11-09", "2026-11-16"])]
+    )
+    def test_is_indexed_by_time(self, by: str, starts: list[str], room: hushmote.ExperimentReader):
+        frame = room.trend("mean", by=by).to_pandas()
+        index = typing.cast(pandas.DatetimeIndex, frame.index)
+        assert (index.name, str(index.tz)) == ("start", "UTC")
+        assert [f"{start:%Y-%m-%d}" for start in index] == starts
+
+
+class TestComparison:
+    def test_is_the_one_of_the_command(self, tmp_path: Path):
+        url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        line = [
+            "--devices",
+            "3000",
+            "--population",
+            "normal:19:3",
+            "--drift",
+            "0.5",
+            "--days",
+            "15",
+            "--to",
+            url,
+        ]
+        invoked = CliRunner().invoke(app, ["simulate", str(ROOT / "examples/room_temp.toml"), *line])
+        assert invoked.exit_code == 0, invoked.output
+        room = hushmote.open(url).fleet().experiment()
+        changed = room.compare("7d", "24:")
+        command = [
+            "estimate",
+            "room_temp",
+            "--store",
+            url,
+            "--against-last",
+            "7d",
+            "--range",
+            "24:",
+            "--json",
+        ]
+        told = json.loads(CliRunner().invoke(app, command).output)
+        assert [one.to_dict()["rows"] for one in changed] == [one["rows"] for one in told["answers"]]
+        with pytest.raises(hushmote.HushmoteError, match="7d, 12h, 2w or all, not week"):
+            room.compare("week")
 
 
 def test_three_of_four_give_the_fourth():

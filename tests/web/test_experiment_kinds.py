@@ -133,7 +133,7 @@ class TestHeadline:
         browser.open(f"{page}/experiment/home/{name}")
         with StoreReader(store) as reader:
             first = reader.fleet("home").experiment(name).finding.findings[0]
-        row = Row(first.title, *(x or 0.0 for x in (first.value, first.low, first.high)))
+        row = Row(first.title, first.value or 0.0, first.low or 0.0, first.high or 0.0)
         value, interval = value_and_interval(row, "min")
         browser.until(lambda: f": {value} ({interval})" in browser.text_of("finding"), "no headline")
         place = "readings" if name == "room" else "mean"

@@ -120,7 +120,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote store seal sqlite:///hushmote.sqlite door_open --yes",
     ),
     "store clock": (
-        "hushmote store clock sqlite:///hushmote.sqlite",
+        "hushmote store clock",
         "hushmote store clock sqlite:///hushmote.sqlite --accept",
     ),
     "store merge": (

@@ -23,7 +23,7 @@ from ..server.store.merge import Merged, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
 from . import tables
-from .options import AsJson, FleetName, print_json, the_fleet
+from .options import DEFAULT_STORE, AsJson, FleetName, print_json, the_fleet
 from .progress import progress
 
 store_app = typer.Typer()
@@ -220,7 +220,7 @@ def _left(erasure: Erasure, sqlite: bool) -> str:
 
 @store_app.command("clock")
 def store_clock(
-    url: Url,
+    url: Url = DEFAULT_STORE,
     accept: Annotated[bool, "Judge clocks by this machine's time from now on."] = False,
     as_json: AsJson = False,
 ) -> None:

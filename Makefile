@@ -125,7 +125,8 @@ $(BIN)/python:
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 $(VENV)/.demo $(VENV)/.cluster $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(PIP) $(if $(and $(LOCKED),$(filter test,$*)),--no-index --no-deps --no-build-isolation --editable .,--editable '.[$*]')
-	# Where Python's own finder would take a folder of this name for an empty package, as in the folder above.
+	# Before Python's own finder, which in the folder above this one would take the clone for an empty package;
+	# not in linked/, where lint-imports reads the packages as one tree.
 	echo "import os, sys; os.path.exists('hushmote/__init__.py') or sys.meta_path.sort(key=lambda finder: getattr(finder, '__name__', '') != '_EditableFinder')" \
 	  > $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hushmote-first.pth
 	mkdir -p $(VENV)/linked/hushmote

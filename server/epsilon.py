@@ -40,5 +40,8 @@ def check_epsilon(
     name: what the text calls them. shown: how they were given, if not as micro-nats.
     """
     if not EPSILON_MIN <= micro <= EPSILON_MAX:
-        given = f"{micro / MICRO:g}" if shown is None else shown
-        raise error(f"{name} must be from 0.001 to 16, not {given}")
+        given = f"{micro / MICRO:.12g}" if shown is None else shown
+        text = f"{name} must be from 0.001 to 16, not {given}"
+        if EPSILON_MIN <= micro / MICRO <= EPSILON_MAX:
+            text += f": boards count millionths, here write {micro / MICRO**2:g}"
+        raise error(text)

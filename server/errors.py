@@ -31,8 +31,11 @@ door's bodies `BodyRefused` and `NoPayload`. The board's own are LDPError and wh
 """
 
 import contextlib
+import difflib
 import errno
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 TOO_MANY_FILES = "too many open files: raise the limit, by `ulimit -n` or systemd's LimitNOFILE"
 NO_STORE = "there is no store at {}: publish an experiment first, or correct the {}"
@@ -72,16 +75,37 @@ def os_reason(error: OSError) -> str:
     """Return why the system refused something, with what would be right where that is known."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return TOO_MANY_FILES
-    return error.strerror or str(error) or type(error).__name__
+    text = error.strerror or str(error) or type(error).__name__
+    similar = _similar_file(error.filename) if isinstance(error, FileNotFoundError) else None
+    return f"{text}; did you mean {similar}?" if similar else text
+
+
+def _similar_file(name: object) -> Path | None:
+    """Return the file beside a missing one whose name without its ending is most like its own."""
+    if not isinstance(name, str | os.PathLike):
+        return None
+    path, there = Path(name), {}
+    with contextlib.suppress(OSError):
+        there = {p.stem: p for p in path.parent.iterdir()}
+    similar = difflib.get_close_matches(path.stem, there, 1, 0.75)
+    return there[similar[0]] if similar else None
 
 
 def the_name(what: str, name: str | None, there: Sequence[str], where: str) -> str:
     """The name, or where it is None the only one there is; UsageError that lists them otherwise."""
-    listed = f"its {what}s: {', '.join(there)}" if there else f"it has no {what} yet"
     if name is None:
         if len(there) == 1:
             return there[0]
-        raise UsageError(f"name one {what} {where}; {listed}")
+        raise UsageError(f"name one {what} {where}; {_listed(what, there)}")
     if name not in there:
-        raise UsageError(f"no {what} {name} {where}; {listed}")
+        raise UsageError(absent(what, name, there, where))
     return name
+
+
+def absent(what: str, name: str, there: Sequence[str], where: str) -> str:
+    """Return that there is nothing of this name, and the names that there are."""
+    return f"no {what} {name} {where}; {_listed(what, there)}"
+
+
+def _listed(what: str, there: Sequence[str]) -> str:
+    return f"its {what}s: {', '.join(there)}" if there else f"it has no {what} yet"

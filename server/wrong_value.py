@@ -1,8 +1,12 @@
-"""What is wrong with a value that a pydantic model refuses, in our words: "must be a number, not 'abc'"."""
+"""What is wrong with a value that a pydantic model refuses, in our words: "must be a number, not 'abc'".
+
+The same for a line that is not TOML.
+"""
 
 from __future__ import annotations
 
 import datetime
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +41,14 @@ _MUST_BE = {
     "extra_forbidden": "is not a field",
     "unexpected_keyword_argument": "is not a field",
 }
+_TOML = {
+    r"= *[-+]?\d+,\d": "write a number with a point, such as 1.0",
+    r"= *\d{1,2}[./]\d{1,2}[./]\d|= *\d{4}[./]\d": "write a date as 2027-12-31",
+    r"(?i)= *(true|yes|on|false|no|off)\b": "write true or false",
+    r"= *[^\W\d]": 'put a text into quotes, such as "room_temp"',
+    r"^\w+ *:": "write = in place of the colon",
+    r"^\{": 'write TOML, not JSON: name = "room_temp"',
+}
 _PATTERNS = {"^[a-z0-9_-]{1,32}$": "1 to 32 of a-z, 0-9, _ and -"}
 
 
@@ -49,7 +61,27 @@ def wrong_value(error: ErrorDetails, shown: bool = True) -> str:
     pattern = context.get("pattern", "")
     text = words.format(**context, allowed=_PATTERNS.get(pattern, f"a text that matches {pattern}"))
     shows = shown and words.startswith("must be")  # of what is missing, empty or too long it says nothing
-    return text + _not(error["input"]) if shows else text
+    return text + _not(error["input"]) + _plain_number(words, error["input"]) if shows else text
+
+
+def wrong_toml(text: str, error: ValueError) -> str:
+    """Return what is wrong with a text that is not TOML, and what would be right if the line shows it."""
+    place = re.search(r"at line (\d+)", str(error))
+    line = text.split("\n")[int(place[1]) - 1].strip() if place else ""
+    right = next((words for pattern, words in _TOML.items() if re.search(pattern, line)), "")
+    # Without the line itself: it may hold a password.
+    return f"not TOML at line {place[1]}: {right}" if place and right else f"not TOML: {error}"
+
+
+def _plain_number(words: str, value: Any) -> str:
+    """Return how to write a share in percent, or a number with a comma."""
+    if words != "must be a number" or not isinstance(value, str):
+        return ""
+    if percent := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value):
+        return f": write {float(percent[1]) / 100:.12g}"
+    if comma := re.fullmatch(r"([-+]?\d+),(\d+)", value):
+        return f": write {comma[1]}.{comma[2]}"
+    return ""
 
 
 def _not(value: Any) -> str:

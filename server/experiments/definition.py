@@ -22,12 +22,13 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
 from ..epsilon import MICRO, check_epsilon
+from ..errors import os_reason
 from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
 from ..mechanisms.own import need_private
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.experiments import is_own, parse_experiment
 from ..wire.limits import kept_hours
-from ..wrong_value import wrong_value
+from ..wrong_value import wrong_toml, wrong_value
 from .asking import NotAnswered
 from .asks import MOST_ASKS, asks_of
 from .budget import ExperimentBudget, Quantity
@@ -97,7 +98,8 @@ class Definition(ReadingDefinition):
             raise ValueError(f"keep: {e}") from None
         if self.mechanism not in MECHANISM_NAMES and not is_own(self.mechanism):
             raise ValueError(
-                "mechanism must be auto, one that hushmote mechanisms lists, or package.module:Class"
+                "mechanism must be auto, one that hushmote mechanisms lists, or package.module:Class, "
+                f"not {self.mechanism!r}"
             )
         try:
             of_it = class_of(self.mechanism).parameters if self.mechanism != AUTO else ()
@@ -313,7 +315,7 @@ def parse(text: str) -> Definition:
     except DefinitionError:
         raise
     except tomllib.TOMLDecodeError as e:
-        raise DefinitionError(f"not TOML: {e}") from None
+        raise DefinitionError(wrong_toml(text, e)) from None
     except ValueError:
         raise DefinitionError("a number in it has thousands of digits") from None
     except RecursionError:
@@ -331,8 +333,8 @@ def load(path: Path) -> Definition:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "not UTF-8 text"
-        raise DefinitionError(f"cannot read {path}: {reason}") from None
+        why = os_reason(e) if isinstance(e, OSError) else "not UTF-8 text"
+        raise DefinitionError(f"cannot read {path}: {why}") from None
     try:
         return parse(text)
     except DefinitionError as e:

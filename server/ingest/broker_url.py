@@ -104,14 +104,18 @@ def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
     """
     try:
         parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    try:
         port = parts.port
     except ValueError:
-        parts, port = urlsplit(""), None
+        port = 0
     schemes = _PORTS if tls else ("mqtt",)
-    odd = parts.path not in ("", "/") or parts.query or port == 0
-    if parts.scheme not in schemes or not parts.hostname or odd:
+    odd = parts.path not in ("", "/") or parts.query
+    if parts.scheme not in schemes or not parts.hostname or odd or port == 0:
         # Without the URL itself: it may hold a password.
-        also = "; mqtts:// for TLS; NATS servers as nats:// or tls://" if tls else ""
+        also = ", the port from 1 to 65535" if port == 0 else ""
+        also += "; mqtts:// for TLS; NATS servers as nats:// or tls://" if tls else ""
         raise BrokerUrlError(f"a broker is written mqtt://[user@]host[:port]{also}")
     username = None if parts.username is None else unquote(parts.username)
     password = None if parts.password is None else unquote(parts.password)

@@ -136,7 +136,8 @@ class _Reader(MqttLink):
         try:
             self.connect(host, port)
         except (OSError, ValueError) as e:
-            raise _Lost(f"no broker at {host}:{port}: {e}") from None
+            why = getattr(e, "strerror", None) or e
+            raise _Lost(f"no broker at {host}:{port} ({why}): start one or correct it") from None
         ended = f"the broker at {host}:{port} ended the connection"
         answer_by = min(end, time.monotonic() + _ANSWER_S)
         try:

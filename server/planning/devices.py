@@ -22,6 +22,12 @@ from .expected_error import Design, Question, missing_variance, variance, well_s
 
 EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
 MOST_DEVICES = 1 << 40
+_USUAL = {
+    "devices": "devices",
+    "epsilon": "epsilon (2 is a common choice)",
+    "domain": "values",
+    "error": "error (0.01 is ±1 point)",
+}
 MOST_MISSING = 0.99
 LEAST_ERROR = 1e-9  # MOST_DEVICES could at best show thousands of times as much
 _MOST_TOLD = 1 << 53  # from here on, floats cannot tell a fleet from one with a device more
@@ -171,9 +177,9 @@ def solve(
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
         text = "give three of devices, epsilon, values and error, to get the fourth"
-        names = ["values" if name == "domain" else name for name in missing]
-        wrong = f"{', '.join(names)} are missing" if missing else "one must be left open"
-        raise PlanError(f"{text}: {wrong}")
+        many = {3: "two of ", 4: "three of "}.get(len(missing), "")
+        wrong = f"add {many}{' or '.join(_USUAL[name] for name in missing)}"
+        raise PlanError(f"{text}: {wrong if missing else 'one must be left open'}")
     check_sizes(question, devices, domain)
     if epsilon is not None:
         check_epsilon(epsilon, PlanError)

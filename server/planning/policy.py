@@ -15,7 +15,7 @@ from typing import Any
 from ...device import ldp_client
 from ..accounting import Filter, Guarantee, History, ZcdpFilter
 from ..epsilon import MICRO, check_epsilon
-from ..errors import HushmoteError
+from ..errors import HushmoteError, os_reason
 from ..experiments.budget import USUAL_DELTA
 from ..wire.topics import is_fleet
 
@@ -225,8 +225,8 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "not UTF-8 text"
-        raise PolicyError(f"cannot read {path}: {reason}") from None
+        why = os_reason(e) if isinstance(e, OSError) else "not UTF-8 text"
+        raise PolicyError(f"cannot read {path}: {why}") from None
 
 
 def _policy_of(text: str) -> ast.Assign:

@@ -150,7 +150,7 @@ def wanted_error(wish: Wish, question: Question, unit: float | None) -> float | 
     error, in_unit = wish.error, ""
     if isinstance(error, str):
         match = _AMOUNT.fullmatch(error)
-        if not match:
+        if not match or match[2].startswith(","):
             raise PlanError(f"an error is a number, such as 0.01, or 0.5°C: not {error!r}", "error")
         error, in_unit = float(match[1]), match[2]
     if not in_unit:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import private_file
-from ..errors import refusing
+from ..errors import os_reason, refusing
 from ..wire.keys import (
     ANNOUNCE_KEY_BYTES,
     ENVIRONMENT_VARIABLE,
@@ -152,7 +152,7 @@ def _read(path: Path | None, environ: Mapping[str, str] | None) -> tuple[str | N
     except UnicodeDecodeError:
         text, mode = "", 0
     except OSError as e:
-        raise MasterKeyError(f"cannot read the master key {path}: {e.strerror}") from None
+        raise MasterKeyError(f"cannot read the master key {path}: {os_reason(e)}") from None
     if readable_by_others(path, mode):
         raise MasterKeyError(f"{path} can be read by others: chmod 600 it")
     return text, str(path)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, and_, func, select, union_all, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
+from ..errors import absent
 from ..wire.experiments import OwnCodeRefused, parse_experiment
 from ..wire.keys import Signatures
 from ..wire.limits import GRACE_DAYS
@@ -244,9 +245,11 @@ class Store(Database):
         Late reports count for grace_days more days, today included; 0 means that none counts from now on.
         """
         with self.writing() as connection:
-            versions = [v for v in self.versions(connection, fleet) if v.experiment.name == name]
+            every = self.versions(connection, fleet)
+            versions = [v for v in every if v.experiment.name == name]
             if not versions:
-                raise VersionRefused(f"there is no experiment {name} in fleet {fleet}")
+                names = sorted({v.experiment.name for v in every})
+                raise VersionRefused(absent("experiment", name, names, f"in fleet {fleet}"))
             now = self._checked_time(connection)
             for v in versions:
                 self._retire(connection, v, now.date(), grace_days)

@@ -35,7 +35,7 @@ def is_device(device: str) -> bool:
 def check_fleet(name: str) -> str:
     """Return the name of a fleet or experiment; raises NameRefused for an invalid one."""
     if not is_fleet(name):
-        raise NameRefused(f"{name!r} must be 1 to 32 of a-z, 0-9, _ and -")
+        raise NameRefused(f"name {name!r} must be 1 to 32 of a-z, 0-9, _ and -")
     return name
 
 

@@ -126,7 +126,7 @@ def test_a_file_holds_the_url_and_what_goes_with_it_and_goes_before_the_environm
         *("mqtts://agg@host", "", f"{folder}/own.pem", "/etc/a.pem"), client_id="a1", share="crew"
     )
     for text, words in [
-        ("url = ", "must be TOML: "),
+        ("url = ", "not TOML: "),
         ("port = 1883", "port must be a text under one of these names: url, password_file, ca"),
         ("ca = 5", "ca must be a text"),
         ('ca = "own.pem"', 'must say where the broker is: url = "mqtt://host"'),

@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -216,6 +217,154 @@ def test_any_other_mistake_is_one_line_and_status_1(
     assert error.startswith("hushmote: ")
     assert error.count("\n") == 1
     assert says in error
+
+
+QUESTION = """
+name = "room_temp"
+purpose = "How warm is it at this desk?"
+owner = "me@example.org"
+expires = 9999-12-31
+type = "number"
+unit = "°C"
+low = 16
+high = 28
+bins = 6
+epsilon = 1.0
+window = "day"
+[budget]
+rule = "sum"
+cap = 4.0
+"""
+TO_BROKER = "--wifi-ssid any --broker mqtt://localhost"
+WIFI = {"HUSHMOTE_WIFI_PASSWORD": "any-password"}
+OF_FLEET = "--fleet home --master-key master.key"
+WRITTEN = "a broker is written mqtt://[user@]host[:port]"
+
+
+@pytest.fixture(scope="module")
+def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as the first steps leave it: a question, keys, a board's settings, a store."""
+    folder = tmp_path_factory.mktemp("newcomer")
+    (folder / "room.toml").write_text(QUESTION)
+    (folder / "notes.txt").write_text("hello")
+    hushmote("provision", "keys", "master.key", cwd=folder)
+    hushmote("experiment", "add", "room.toml", "--fleet", "home", "--keys", cwd=folder)
+    month = "simulate room.toml --devices 300 --days 2 --to sqlite:///hushmote.sqlite"
+    hushmote(*month.split(), cwd=folder)
+    device = f"provision device desk {OF_FLEET} {TO_BROKER}"
+    hushmote(*device.split(), cwd=folder, environment=WIFI)
+    return folder
+
+
+class TestNewcomer:
+    """What someone types in the first hour, and the line that puts it right."""
+
+    @pytest.mark.parametrize(
+        ("line", "says"),
+        [
+            ("server", "Did you mean 'serve'?"),
+            ("experiments list", "Did you mean 'experiment'?"),
+            ("estimate room_temp --fleets home", "Possible options: --fleet"),
+            ("simulate room.toml --device 1000", "Possible options: --devices"),
+            ("serve --master master.key", "--master-key"),
+            ("flash desk.settings.json", "Missing argument 'settings'"),
+            ("estimate room_temp --fleet home --quantile 95%", "must be a number, not '95%': write 0.95"),
+            ("plan --devices 20.000 --values 64 --epsilon 2", "must be a whole number, not '20.000'"),
+            ("plan --devices 20k --values 64 --epsilon 2", "must be a whole number, not '20k'"),
+            ("plan --devices 20000 --values 64 --epsilon 2,0", "must be a number, not '2,0': write 2.0"),
+            ("board --speed 0", "must be 1.0 or more, not '0'"),
+        ],
+    )
+    def test_wrong_options_name_the_right_ones(self, line: str, says: str, newcomer: Path):
+        assert says in hushmote(*line.split(), cwd=newcomer, expect=2)
+
+    @pytest.mark.parametrize(
+        ("line", "says"),
+        [
+            ("flash desk.settings.json /dev/ttyACM0", "no settings /dev/ttyACM0: make them with"),
+            ("flash /dev/ttyUSB9 room.toml", "it must be a file that `hushmote provision` wrote"),
+            ("experiment show romm.toml", "did you mean room.toml?"),
+            ("experiment add room --fleet home", "did you mean room.toml?"),
+            ("simulate room", "did you mean room.toml?"),
+            ("experiment show notes.txt", "notes.txt: not TOML"),
+            ("serve --master-key mastr.key", "did you mean master.key?"),
+            ("serve --master-key room.toml", "a master key of exactly 64 hex digits"),
+            ("provision keys master.key", "master.key exists"),
+            (f"provision device desk {OF_FLEET} {TO_BROKER}", "desk.settings.json exists"),
+            (f"provision device Desk {OF_FLEET} {TO_BROKER}", "must be 1 to 32 of a-z, 0-9 and -"),
+            (f"provision device x --fleet home {TO_BROKER}", "--master-key FILE for a fleet with keys"),
+            ("provision device x --folder home", "make one with `hushmote provision fleet home"),
+            ("provision fleet f --host http://a.example", "without a port or wildcard"),
+            ("status --store hushmote.sqlite", "write sqlite:///path"),
+            ("status --store sqlite:///other.sqlite", "there is no store at other.sqlite"),
+            ("status --broker mqtt://localhost:1", "(Connection refused): start one or correct it"),
+            ("serve --broker localhost", WRITTEN),
+            ("serve --broker http://localhost", WRITTEN),
+            ("serve --broker mqtt://localhost:99999", f"{WRITTEN}, the port from 1 to 65535"),
+            ("serve --broker mqtt://u:secret@localhost", "HUSHMOTE_BROKER_PASSWORD_FILE"),
+            ("serve", "fleet home is keyed: give its master key"),
+            ("estimate room_temp", "name one fleet in this store; its fleets: home, simulated"),
+            ("estimate room_tmp --fleet home", "its experiments: room_temp"),
+            ("estimate room_temp --fleet hme", "its fleets: home, simulated"),
+            ("estimate room_temp --fleet home", "an estimate needs 2"),
+            ("estimate room_temp --fleet simulated --range 24", "a range reads low:high"),
+            ("estimate room_temp --fleet simulated --quantile 95", "a quantile is between 0 and 1"),
+            ("estimate room_temp --fleet home --last week", "a length of time reads 7d"),
+            ("estimate room_temp --fleet home --output x.gif", "must end in .csv or"),
+            ("experiment withdraw room_tmp --fleet home", "its experiments: room_temp"),
+            ("experiment add room.toml --fleet Home --keys", "name 'Home' must be 1 to 32 of a-z"),
+            ("experiment add room.toml --fleet home --open", "fleet home is keyed"),
+            ("experiment add room.toml --fleet new", "say --keys (reports carry tags) or --open"),
+            ("plan --devices 20000 --values 64 --error 1,5", "such as 0.01, or 0.5°C: not '1,5'"),
+            ("plan --devices 20000 --values 64 --error 5%", "±5 points is --error 0.05"),
+            ("plan --devices 20000 --values 64", "add epsilon (2 is a common choice) or error"),
+            ("epsilon 64 --epsilon 2000000", "boards count millionths, here write 2"),
+            ("epsilon 64 --risk 5%", "a number such as 0.25 or 1/4"),
+            ("simulate room.toml --population gauss:19:3", "there are uniform, normal,"),
+            ("simulate room.toml --to hushmote.sqlite", "write sqlite:///path"),
+            ("demo --devices 5", "from 100 to 26115"),
+        ],
+    )
+    def test_a_wrong_line_gets_one_good_line(self, line: str, says: str, newcomer: Path):
+        there = sorted(newcomer.iterdir())
+        assert says in hushmote(*line.split(), cwd=newcomer, expect=1, environment=WIFI)
+        assert sorted(newcomer.iterdir()) == there
+
+    @pytest.mark.parametrize(
+        ("right", "wrong", "says"),
+        [
+            ("epsilon = 1.0", "epsilon = 1,0", "line 11: write a number with a point"),
+            ("epsilon = 1.0", "epsilon = 1000000", "boards count millionths, here write 1"),
+            ("epsilon = 1.0", "epsilom = 1.0", "did you mean epsilon?"),
+            ("9999-12-31", "31.12.2030", "write a date as 2027-12-31"),
+            ("9999-12-31", '"31.12.2030"', "a date such as 2027-12-31, not '31.12.2030'"),
+            ('"room_temp"', "room_temp", "line 2: put a text into quotes"),
+            ('"room_temp"', '"Room temperature"', "name must be 1 to 32 of a-z"),
+            ("bins = 6", "bins: 6", "write = in place of the colon"),
+            ("bins = 6", "bins = 6\nmissing = True", "write true or false"),
+            ('"number"', '"float"', "type must be 'bool', 'choice', 'number'"),
+            ("low = 16", "low = 30", "low must be less than high"),
+            ('"day"', '"daily"', "window must be 'hour', 'day' or 'all', not 'daily'"),
+            ('"sum"', '"total"', "budget.rule must be 'sum', 'squares'"),
+            ("[budget]", '["budget', "not TOML"),
+            ('window = "day"', 'mechanism = "laplace"', "not 'laplace'"),
+            (QUESTION, '{"name": "room_temp"}', "write TOML, not JSON"),
+        ],
+    )
+    def test_a_wrong_question_gets_one_good_line(self, right: str, wrong: str, says: str, tmp_path: Path):
+        assert right in QUESTION
+        (tmp_path / "question.toml").write_text(QUESTION.replace(right, wrong))
+        assert says in hushmote("experiment", "show", "question.toml", cwd=tmp_path, expect=1)
+
+    @pytest.mark.parametrize(
+        "line", ["serve --master-key master.key", "page", "door --broker mqtt://localhost:1"]
+    )
+    def test_a_port_in_use_is_named(self, line: str, newcomer: Path):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            where = f"127.0.0.1:{taken.getsockname()[1]}"
+            error = hushmote(*line.split(), "--http", where, cwd=newcomer, expect=1)
+        assert f"cannot answer HTTP at {where}" in error
+        assert "take another with --http" in error
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
     ("line", "text"),
     [
         ("", "give three of --devices, --epsilon, --values and --error"),
-        ("--devices 1000", "are missing"),
+        ("--devices 1000", "add two of epsilon (2 is a common choice) or values or error"),
         ("--values 16 --error 0.1 --histogram-epsilon 0.1", "needs --devices and --values"),
         ("--devices 1000 --values 16 --error 0.1 --histogram-epsilon 0.1", "and no error"),
         ("--devices 1000 --values 16 --epsilon 1 --histogram-epsilon 0.1", "leave --epsilon out"),

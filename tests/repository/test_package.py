@@ -241,3 +241,10 @@ class TestEditableInstall:
         code = "import hushmote; print(hushmote.__file__)"
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
         assert done.stdout.strip() == str(ROOT / "hushmote/__init__.py")
+
+    def test_leaves_a_whole_package_to_lint_imports(self, tmp_path: Path):
+        (tmp_path / "hushmote").mkdir()  # as .venv/linked has it
+        (tmp_path / "hushmote" / "__init__.py").touch()
+        code = "import hushmote; print(hushmote.__file__)"
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+        assert done.stdout.strip() == str(tmp_path / "hushmote/__init__.py")

@@ -1,6 +1,7 @@
 """The commands of a page: its fenced `sh` blocks, what HTML comments before them say, and what escapes both.
 
-<!-- needs: board -->       not run, because it needs a board, a root shell, the network or a clone
+<!-- needs: board -->       not run, because it needs a board, a root shell, the network, a terminal
+                           or a clone
 <!-- background -->         started, and ended with the page
 <!-- fails -->              one command, which must be refused
 <!-- slow -->               more than 10 s of CPU: run by `make long` alone
@@ -18,6 +19,7 @@ NEEDS = {
     "board": "a board",
     "root": "a root shell",
     "network": "the network",
+    "terminal": "a terminal",
     "clone": "a clone of the project",
 }
 _FENCE = re.compile(r" *(`{3,}|~{3,}) *(.*)")

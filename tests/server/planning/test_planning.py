@@ -258,7 +258,7 @@ def test_a_common_value_gets_other_cells_than_a_rare_one() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"devices": 1000}, "epsilon, values, error are missing"),
+        ({"devices": 1000}, r"add two of epsilon \(2 is a common choice\) or values or error"),
         ({"devices": 1000, "epsilon": MICRO, "domain": 8, "error": 0.1}, "one must be left open"),
         ({"devices": 1, "epsilon": MICRO, "domain": 8}, "devices must be from 2"),
         ({"devices": 1000, "epsilon": 999, "domain": 8}, "epsilon must be from 0.001 to 16, not 0.000999"),

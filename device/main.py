@@ -49,6 +49,7 @@ POLICY = {
 }
 BUTTON = None  # pin of a button to ground: held for 3 s it says yes, and held again no
 LED = None  # pin of a light that asks: two flashes; a long one for yes, three short ones for no
+# ID_AT = "on the sticker underneath"  # where people find the board's id: for the label, not for the board
 INTERVAL_S = 3600  # from one reading to the next: by the clock, never because something changed
 REFRESH_S = 86_400  # from one connection that has nothing to send to the next, on average
 START_DELAY_S = 10  # after power-up, so that ctrl-C and `hushmote flash` can take hold of the board

@@ -9,11 +9,11 @@ from starlette.responses import HTMLResponse, Response
 from ..server.answers.store_reader import StoreReader
 from ..server.statement import facts, page
 from ..server.store.store import StoreError
+from ..server.words.label import Phrase
 from .live import LiveStore
 
 PATH = "/what-is-asked"
 _DOWNLOAD = "statement"  # in its address, behind the ?
-_UNKNOWN = "Whether the owner has changed what is asked since then cannot be looked up now."
 
 
 def is_asked_for(scope: Any) -> bool:
@@ -41,6 +41,7 @@ class PublicStatement:
         return HTMLResponse(shown, headers={"cache-control": "no-store"})
 
     async def _news(self) -> str:
+        words = page.words_of(self._whole["statement"])
         told, day = self._whole["statement"]["asked"], datetime.datetime.now(datetime.UTC).date()
 
         def asked(reader: StoreReader) -> dict[str, str]:
@@ -50,6 +51,6 @@ class PublicStatement:
         try:
             now = await self._live.ask(("asked", day), asked)
         except StoreError:
-            return _UNKNOWN
+            return words.texts["unknown"]
         changed = sorted(name for name in told | now if told.get(name) != now.get(name))
-        return f"The owner has changed what is asked since then: {', '.join(changed)}." if changed else ""
+        return words.write(Phrase.of("changed", names=tuple(changed))) if changed else ""

@@ -12,13 +12,14 @@ import typer
 from ...server.answers import tables as show
 from ...server.errors import UsageError, refusing
 from ...server.plain_text import visible
-from ...server.provisioning import flash, fleet_folder
+from ...server.provisioning import fleet_folder
 from ...server.provisioning.fleet_folder import FleetFolder
 from ...server.provisioning.master_key import load_keys
 from ...server.provisioning.settings import load_settings
 from ...server.statement import document, facts, page
 from ...server.store.store import Store
 from ...server.wire import keys
+from ...server.words.label import Language, words_in
 from ..options import DEFAULT_STORE, SigningKey, StoreUrl, the_fleet
 from ..output import by_name, checked, output_option
 
@@ -39,18 +40,17 @@ def write(
     ] = None,
     store: StoreUrl = DEFAULT_STORE,
     policy: Annotated[
-        Path,
-        typer.Option(
-            help="Firmware file with the devices' POLICY, or its .json.",
-            show_default="device/main.py",
-        ),
-    ] = flash.EXAMPLE,
+        Path | None,
+        "Firmware file with the devices' POLICY, such as their main.py; or what `hushmote budget policy` "
+        "printed, in a .py or .json.  [required]",
+    ] = None,
     master_key: Annotated[
         Path | None,
         "Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
         "FILE",
     ] = None,
     signing_key: SigningKey = None,
+    lang: Annotated[Language, "Language of the label."] = "en",
     public: Annotated[bool, "Only label and files, without counts: for anybody to read."] = False,
     output: Annotated[list[Path] | None, output_option(by_name(*_KINDS))] = None,
 ) -> None:
@@ -59,14 +59,26 @@ def write(
     Without --output it prints the label. Every number is read from store, policy and folder; what only a
     lawyer or the maker can write is marked. The JSON is signed with the key that signs the experiments.
     """
+    if policy is None:
+        raise UsageError(
+            "--policy is missing: give the firmware file that is on the devices, such as their main.py; "
+            "`hushmote budget policy --write` puts POLICY into it"
+        )
     paths = checked(output, *_KINDS)
     folder = fleet_folder.find(Path(fleet)) if fleet and Path(fleet, "fleet.json").exists() else None
     with Store(store, read_only=True) as opened:
         name = the_fleet(opened, folder.fleet.fleet if folder else fleet)
-        statement = document.document(facts.read(opened, name, folder, policy, _now()), public=public)
+        of = facts.read(opened, name, folder, policy, _now())
+        statement = document.document(of, public=public, language=lang)
         fleet_keys = _keys(opened, name, folder, master_key, signing_key) if paths else None
+    for question in of.undecided:
+        show.err.print(
+            f'{question}: how long its counts are kept is not decided: put keep = "400d" into its '
+            "experiment's file, and give that to `hushmote experiment add` again",
+            soft_wrap=True,
+        )
     if not paths:
-        _show(statement["label"])
+        _show(words_in(lang).texts["title"], statement["label"])
         return
     whole = document.signed(statement, fleet_keys)
     for path in paths:
@@ -102,8 +114,8 @@ def _keys(
     return fleet_keys
 
 
-def _show(label: dict[str, list[str]]) -> None:
-    show.out.print(page.TITLE, style="bold")
+def _show(title: str, label: dict[str, list[str]]) -> None:
+    show.out.print(title, style="bold")
     for question, answers in label.items():
         show.out.print(f"\n{question}", style="bold")
         for text in answers:

@@ -27,6 +27,7 @@ STARTED = "The policy lets devices be started over the network."
 """What is said of a policy whose consent_from is "network"."""
 
 _NAME = "POLICY"
+_UNKNOWN = object()  # of a constant that a firmware's file does not have
 _MOST_EXPERIMENTS = 64  # what a ledger holds
 _SHOWN = (1_000_000, 500_000, 100_000)  # micro-nats
 
@@ -195,29 +196,61 @@ def write(path: Path, statement: str, experiments: Iterable[str]) -> list[str]:
 
 
 def read(path: Path) -> Policy:
-    """Return the policy in a firmware's Python file, or in a JSON file of its fields; raises PolicyError."""
+    """Return the policy in a firmware's Python file, or in a JSON file, as `budget policy` prints both.
+
+    JSON may also be the policy's fields alone. Raises PolicyError.
+    """
     text = read_text(path)
     try:
-        plain = json.loads(text) if path.suffix == ".json" else ast.literal_eval(_policy_of(text).value)
+        if path.suffix == ".json":
+            plain = json.loads(text)
+            plain = plain.get("policy", plain)
+        else:
+            plain = ast.literal_eval(_policy_of(text).value)
         values: dict[str, Any] = {**plain}
         values |= {key: tuple(x) for key, x in values.items() if isinstance(x, list)}
         return Policy(**values)
     except PolicyError as e:
         raise PolicyError(f"{path}: {e}") from None
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         names = ", ".join(field.name for field in fields(Policy))
         raise PolicyError(f"{path}: its {_NAME} must be plain values of {names}") from None
 
 
 def has_pin(path: Path, name: str) -> bool | None:
-    """Return whether a firmware's Python file sets a name, such as BUTTON, to a pin; None if it does not say.
+    """Return whether a firmware's file sets a name, such as BUTTON, to a pin; None if it does not say.
 
     Raises PolicyError if the file cannot be read.
     """
-    found = [] if path.suffix == ".json" else _assignments(read_text(path), name)
-    if len(found) != 1 or not isinstance(found[0].value, ast.Constant):
-        return None
-    return found[0].value.value is not None
+    constant = _constant(path, name)
+    return None if constant is _UNKNOWN else constant not in (None, False)
+
+
+def text_in(path: Path, name: str) -> str:
+    """Return the text that a firmware's file gives a name, such as ID_AT; empty if it gives none.
+
+    Raises PolicyError if the file cannot be read.
+    """
+    constant = _constant(path, name)
+    return constant if isinstance(constant, str) else ""
+
+
+def is_application(path: Path) -> bool:
+    """Return whether a file is a firmware's application, and not its POLICY and other constants alone."""
+    if path.suffix != ".py":
+        return False
+    return any(not isinstance(node, ast.Assign | ast.Expr) for node in ast.parse(read_text(path)).body)
+
+
+def _constant(path: Path, name: str) -> object:
+    """Return a firmware's constant: beside "policy" in JSON, or of its Python; else _UNKNOWN."""
+    if path.suffix == ".json":
+        values = json.loads(read_text(path))
+        return values.get(name, _UNKNOWN) if "policy" in values else _UNKNOWN
+    nodes = [node.value for node in _assignments(read_text(path), name)]
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.Constant):
+        return _UNKNOWN
+    return nodes[0].value
 
 
 def read_text(path: Path) -> str:

@@ -3,65 +3,98 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import refusing
 from ..provisioning import flash
 from ..wire import keys, topics
 from ..wire.topics import NameRefused
 from ..words import label as words
+from ..words.label import Disclosure, Language, Phrase
 from . import page
-from .facts import FleetFacts, StatementError
+from .facts import FleetFacts, FleetQuestion, StatementError
 from .tables import chapters, registry
 
 FORMAT = "hushmote statement 1"
 _BOARD_PATH = re.compile(r"/(?:lib/)?([a-z0-9_]+|umqtt/simple)")
 
 
-def label(of: FleetFacts, *, public: bool = False) -> dict[str, list[str]]:
+Paragraph: TypeAlias = Sequence[Phrase]
+
+
+def label(of: FleetFacts, *, public: bool = False) -> dict[str, list[Paragraph]]:
     """The label: its five questions and their answers, a sentence or two each; public: without counts."""
     named = of.asked or of.questions
-    asked = [
-        words.asked(q.name, q.version.purpose, q.version.experiment, q.version.unit, q.most) for q in named
-    ]
-    by_epsilon = _grouped((q.epsilon, q.name) for q in named)
-    learn = [words.learns(names, epsilon) for epsilon, names in by_epsilon.items()]
-    today = [q.most * q.epsilon for q in of.asked]
-    learn += words.learns_of_all(today, of.promised.epsilon, of.promised.delta)
-    if public:
-        learn.append(words.learns_of_counts(", ".join(q.name for q in named), 0, None, 0))
-    for q in named:
-        if q.epsilons is not None and not public:
-            told = q.epsilons
-            learn.append(words.learns_of_counts(q.name, told.reports, told.histogram, told.delta))
-    times = _grouped(((q.version.expires, q.asked, q.keep), q.name) for q in of.questions)
-    consent = words.consent(**vars(of.consent))
+    asked = [words.asked(q.name, q.purpose, q.version.experiment, q.version.unit, q.most) for q in named]
+    times = _grouped(((q.version.expires, q.asked, q.keep), q) for q in of.questions)
+    consent = of.consent
     return {
-        words.ASKED: [*asked, words.HIDDEN],
-        words.WHO: [words.who(of.owners, of.hosts), words.SEEN],
-        words.LEARN: [*learn, words.TOGETHER],
-        words.LONG: [words.kept(names, *time) for time, names in times.items()],
-        words.STOP: [*consent, f"Questions, and what is kept of your device: {', '.join(of.owners)}."],
+        words.ASKED: [*([phrase] for phrase in asked), [Phrase.of("hidden")]],
+        words.WHO: [words.who(of.owners, of.hosts), [Phrase.of("seen")]],
+        words.LEARN: [[phrase] for phrase in _disclosure(of, named, public)],
+        words.LONG: [[words.kept(_names(each), *time)] for time, each in times],
+        words.STOP: [
+            words.consent(
+                consent.given, consent.because, consent.network, consent.each, consent.button, consent.light
+            ),
+            words.stopping(consent.button, consent.light),
+            words.erasing(of.owners, consent.id_at),
+        ],
     }
 
 
-def _grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
-    """Names by what they have in common."""
-    groups: dict[Any, list[str]] = {}
-    for common, name in pairs:
-        groups.setdefault(common, []).append(name)
+def _disclosure(of: FleetFacts, named: Sequence[FleetQuestion], public: bool) -> list[Phrase]:
+    """What the reports reveal: as planned, each by itself, at the device's own limit, and in the counts."""
+    life = Disclosure(of.promised.epsilon, of.promised.delta)
+    plans = [min(q.planned, life, key=lambda loss: loss.epsilon) for q in named]
+    phrases = [words.planned(q.name, q.most, loss) for q, loss in zip(named, plans, strict=True)]
+    together = Disclosure(sum(loss.epsilon for loss in plans), sum(loss.delta for loss in plans))
+    if len(of.asked) > 1 and together.epsilon < life.epsilon:
+        phrases.append(words.planned_all(together))
+    several = _grouped((q.epsilon, q) for q in named if q.most > 1)
+    phrases += [words.of_report(_names(each), epsilon) for epsilon, each in several]
+    phrases.append(words.limit(life))
+    if public:
+        phrases.append(words.of_counts(_names(named), 0, None))
+    for q in named:
+        if q.epsilons is not None and not public:
+            told = q.epsilons
+            loss = None if told.histogram is None else Disclosure(told.histogram, told.delta)
+            phrases.append(words.of_counts([q.name], told.reports, loss))
+    return [*phrases, Phrase.of("together")]
+
+
+def _names(questions: Iterable[FleetQuestion]) -> tuple[str, ...]:
+    return tuple(q.name for q in questions)
+
+
+def _grouped(pairs: Iterable[tuple[Any, FleetQuestion]]) -> list[tuple[Any, list[FleetQuestion]]]:
+    """Questions by what they have in common, in their order."""
+    groups: list[tuple[Any, list[FleetQuestion]]] = []
+    for common, question in pairs:
+        same = [questions for other, questions in groups if other == common]
+        if same:
+            same[0].append(question)
+        else:
+            groups.append((common, [question]))
     return groups
 
 
-def document(of: FleetFacts, *, public: bool = False) -> dict[str, Any]:
+def document(of: FleetFacts, *, public: bool = False, language: Language = "en") -> dict[str, Any]:
     """The whole statement, without a signature, as JSON has it.
 
     public: label, files and each question's digest alone, and no count, so that anybody may have it.
+    language: of the label; tables for experts are in English.
     """
+    write = words.words_in(language).write
+    paragraphs = {
+        write(Phrase.of(question)): [" ".join(map(write, phrases)) for phrases in answers]
+        for question, answers in label(of, public=public).items()
+    }
     digests = {"asked": {q.name: q.digest for q in of.asked}}
     return {
         "format": FORMAT,
@@ -69,7 +102,8 @@ def document(of: FleetFacts, *, public: bool = False) -> dict[str, Any]:
         "made_at": of.at.isoformat(timespec="seconds"),
         "hushmote": version("hushmote"),
         "consent": asdict(of.consent),
-        "label": label(of, public=public),
+        "language": language,
+        "label": paragraphs,
         **(digests if public else {"chapters": chapters(of), "registry": registry(of)}),
         "board_files": [asdict(file) for file in of.files],
     }
@@ -131,7 +165,7 @@ def read_public(path: Path) -> dict[str, Any]:
         )
     try:
         page.html(whole)
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, ValueError):
         raise _damaged(path) from None
     return whole
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..accounting import Guarantee
+from ..accounting import Guarantee, History, ZcdpFilter
 from ..answers.query import Facts, Selected, Selection
 from ..answers.second_epsilon import TwoEpsilons, overview
 from ..epsilon import MICRO
 from ..errors import HushmoteError, refusing
+from ..experiments.budget import USUAL_DELTA
 from ..plain_text import visible
 from ..planning import policy as policies
 from ..planning.policy import Policy
@@ -21,7 +22,8 @@ from ..provisioning.further import further_files
 from ..store.store import Participation, Store, Version
 from ..wire import board_files, keys
 from ..wire.limits import kept_hours
-from ..words.label import keeping, maker
+from ..words import label as words
+from ..words.label import Disclosure, Phrase
 
 
 class StatementError(HushmoteError):
@@ -33,7 +35,7 @@ class FleetQuestion:
     """An experiment of a fleet, all its versions together.
 
     asked: whether boards are asked today. digest: as digest_of() has it. since: the day on which they first
-    were. keep: how long counts are kept, in words. most: reports of a board's life. devices: that reported.
+    were. keep: how long counts are kept. most: reports of a board's life. devices: that reported.
     erased: reports of windows that are no more. epsilons: of a report, and of all ended windows' histograms;
     None before the first report.
     """
@@ -42,7 +44,7 @@ class FleetQuestion:
     asked: bool
     digest: str
     since: datetime.date
-    keep: str
+    keep: Phrase
     most: int
     reports: int
     devices: int
@@ -55,10 +57,30 @@ class FleetQuestion:
         return self.version.experiment.name
 
     @property
+    def owner(self) -> str | Phrase:
+        """Who asks."""
+        return visible(self.version.owner) or words.maker("no_owner")
+
+    @property
+    def purpose(self) -> str | Phrase:
+        """Why it is asked."""
+        return self.version.purpose or words.maker("no_purpose")
+
+    @property
     def epsilon(self) -> float:
         """ε of one report, nats; of versions that differ the largest."""
         own = self.version.experiment.epsilon / MICRO
         return own if self.epsilons is None else max(own, self.epsilons.report)
+
+    @property
+    def planned(self) -> Disclosure:
+        """What all reports of a device reveal that the experiment's budget allows.
+
+        The sum of their ε, or with δ what zero-concentrated privacy makes of many small ones if that is less.
+        """
+        squares = ZcdpFilter(1.0, USUAL_DELTA).spent(History.equal(round(self.epsilon * MICRO), self.most))
+        plain = Disclosure(self.most * self.epsilon)
+        return plain if plain.epsilon <= squares.epsilon else Disclosure(squares.epsilon, squares.delta)
 
 
 @dataclass(frozen=True)
@@ -66,7 +88,8 @@ class Consent:
     """How boards come to take part: asked, or by a yes that the owner has already, for a reason.
 
     network: the policy lets the server start a board. each: each question needs a yes of its own. button,
-    light: whether the firmware has one; None if it does not say.
+    light: whether the firmware has one; None if it does not say. id_at: where people find the device's id,
+    as the firmware says it; empty if it does not.
     """
 
     given: bool = False
@@ -75,6 +98,7 @@ class Consent:
     each: bool = False
     button: bool | None = None
     light: bool | None = None
+    id_at: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,9 +134,17 @@ class FleetFacts:
         return tuple(q for q in self.questions if q.asked)
 
     @property
-    def owners(self) -> tuple[str, ...]:
+    def owners(self) -> tuple[str | Phrase, ...]:
         """Who asks."""
-        return tuple(dict.fromkeys(visible(q.version.owner) for q in self.questions))
+        owners: list[str | Phrase] = []
+        for q in self.questions:
+            owners += [q.owner] if q.owner not in owners else []
+        return tuple(owners)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """The questions whose files do not say how long counts are kept."""
+        return tuple(q.name for q in self.questions if q.keep == words.UNDECIDED)
 
 
 def read(
@@ -136,7 +168,7 @@ def read(
         store.fleets()[fleet],
         tuple(questions),
         policy,
-        firmware.name if firmware != flash.EXAMPLE else "device/main.py of this package",
+        firmware.name,
         policies.guarantee_of(policy),
         consent_of(folder, policy, firmware),
         () if folder is None else folder.fleet.hosts,
@@ -153,21 +185,21 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
     asked, experiment = version.published_on(now.date()), version.experiment
     endless = experiment.window == "all"  # it can have no keep
     for name, text in said.items():
-        if not text and asked and not (name == "keep" and endless):
+        if not text and asked and name != "keep":
             raise StatementError(
                 f"{selected.selection.experiment} of fleet {version.fleet} says no {name}: put {_WORDS[name]}"
                 " into its experiment's file, and give that to `hushmote experiment add` again"
             )
-    owner, purpose = (said[name] or maker(f"its {name}") for name in ("owner", "purpose"))
     hours = None if endless else kept_hours(said["keep"])
+    keep = words.ENDLESS if endless else words.UNDECIDED if hours is None else words.keeping(hours * 3600)
     own = None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
     life = policy.left(experiment.epsilon)
     return FleetQuestion(
-        replace(version, owner=owner, purpose=purpose, unit=selected.unit),
+        replace(version, owner=said["owner"], purpose=said["purpose"], unit=selected.unit),
         asked,
         digest_of(version),
         datetime.datetime.fromtimestamp(min(v.first_serial for v in versions), datetime.UTC).date(),
-        keeping(hours and hours * 3600),
+        keep,
         life if own is None else min(own, life),
         selected.reports,
         sent.devices if sent else 0,
@@ -199,17 +231,17 @@ def consent_of(folder: FleetFolder | None, policy: Policy, firmware: Path) -> Co
     """Return how boards come to take part; where nothing is said they ask, and are silent until then."""
     because = "" if folder is None else folder.fleet.consent
     button, light = (policies.has_pin(firmware, name) for name in ("BUTTON", "LED"))
-    return Consent(
-        bool(because), because, policy.consent_from == "network", policy.ask == "each", button, light
-    )
+    network, each = policy.consent_from == "network", policy.ask == "each"
+    id_at = policies.text_in(firmware, "ID_AT")
+    return Consent(bool(because), because, network, each, button, light, id_at)
 
 
 def board_contents(firmware: Path, asked: Sequence[Version]) -> tuple[BoardFile, ...]:
     """The files that go onto a board with this firmware that is asked these experiments.
 
-    Where the firmware is a policy in JSON, no application is known, and none is named.
+    Where the file holds a policy alone, no application is known, and none is named.
     """
-    known = firmware.suffix == ".py"
+    known = policies.is_application(firmware)
     with refusing(StatementError, f"read {firmware}"):
         main = (firmware if known else flash.EXAMPLE).read_bytes()
     needed = {str(path): path for v in asked for path in board_files.needed(v.experiment).values()}

@@ -1,5 +1,6 @@
 """A statement as one HTML file that loads nothing: the label is its first page, on paper too."""
 
+import datetime
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -10,8 +11,8 @@ from typing import Any
 
 from ..errors import UsageError
 from ..plain_text import visible
+from ..words.label import LANGUAGES, Phrase, Words, words_in
 
-TITLE = "What this device tells about you"
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -20,7 +21,7 @@ _PAGE = """<!doctype html>
 <style>
 {css}</style>
 <main>
-<article class="label">
+<article class="label"{language}>
 <h1>{title}</h1>
 {label}
 </article>
@@ -28,7 +29,8 @@ _PAGE = """<!doctype html>
 </main>
 </html>
 """
-_MARKED = re.compile(r"\[For (?:a lawyer|the maker): [^\]]*\]")
+_BEGINNINGS = {"[For a lawyer: ", *(mark for name in LANGUAGES for mark in words_in(name).marks())}
+_MARKED = re.compile(rf"(?:{'|'.join(map(re.escape, sorted(_BEGINNINGS)))})[^\]]*\]")
 
 
 def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
@@ -37,7 +39,9 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
     news: what has changed since. download: where the statement itself is. Both only on a web site.
     """
     statement = whole["statement"]
-    of = f"Fleet {statement['fleet']}, {statement['made_at'][:10]}. Made by Hushmote {statement['hushmote']}."
+    words = words_of(statement)
+    title, day = words.texts["title"], datetime.date.fromisoformat(statement["made_at"][:10])
+    of = words.write(Phrase.of("made", fleet=statement["fleet"], day=day, version=statement["hushmote"]))
     label = [f'<p class="of">{_text(of)}</p>', f"<p><mark>{_text(news)}</mark></p>" if news else ""]
     for question, answers in statement["label"].items():
         paragraphs = "\n".join(f"<p>{_text(answer)}</p>" for answer in answers)
@@ -46,16 +50,25 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
     chapters = [_chapter(c["title"], c["about"], map(_table, c["tables"])) for c in papers]
     chapters += [_registry(statement["registry"])] if papers else []
     chapters += [_files(statement["board_files"]), _signature(whole)]
-    link = f'<p class="of"><a href="{escape(download)}" download>Download this statement</a></p>\n'
+    language = "" if words.language == "en" else f' lang="{words.language}"'
+    link = (
+        f'<p class="of"{language}><a href="{escape(download)}" download>{words.texts["download"]}</a></p>\n'
+    )
     css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     return _PAGE.format(
-        title=TITLE,
+        title=title,
+        language=language,
         fleet=_text(statement["fleet"]),
         css=css,
         label="\n".join(label),
         download=link if download else "",
         chapters="\n".join(chapters),
     )
+
+
+def words_of(statement: Mapping[str, Any]) -> Words:
+    """Return the words of a statement's language; raises KeyError for one that there is not."""
+    return {name: words_in(name) for name in LANGUAGES}[statement.get("language", "en")]
 
 
 def pdf(text: str) -> bytes:

@@ -13,6 +13,8 @@ from ..words import label as words
 from ..words.answers import begun
 from ..words.epsilon import ALL_SEEN, belief, rounded_up
 from ..words.experiment import budget, mechanism
+from ..words.label import Phrase
+from ..words.numbers import chance
 from .facts import FleetFacts, FleetQuestion
 
 
@@ -60,11 +62,11 @@ def _of_question(of: FleetFacts, q: FleetQuestion) -> dict[str, str]:
     return {
         "name": q.name,
         "slug": f"{of.fleet}-{q.name}".replace("_", "-"),
-        "purpose": v.purpose,
-        "owner": v.owner,
-        "answer": words.answer(e, v.unit),
+        "purpose": _english(q.purpose),
+        "owner": _english(q.owner),
+        "answer": _english(words.answer(e, v.unit)),
         "window": _WINDOW[e.window],
-        "keep": q.keep,
+        "keep": _english(q.keep),
         "since": str(q.since),
         "mechanism": mechanism(e),
         "budget": budget(e),
@@ -80,26 +82,45 @@ def _of_fleet(of: FleetFacts, questions: Sequence[Mapping[str, str]]) -> dict[st
     def each(told: str, between: str = "\n") -> str:
         return between.join(map(told.format_map, questions))
 
-    *obtaining, withdrawing = words.consent(**vars(of.consent))
+    consent = of.consent
+    obtaining = words.consent(
+        consent.given, consent.because, consent.network, consent.each, consent.button, consent.light
+    )
+    withdrawing = words.stopping(consent.button, consent.light)
     signed = "What is asked is signed, and devices check that. " if of.keyed else ""
     return {
-        "owners": ", ".join(of.owners),
+        "owners": _english(of.owners),
         "carried": _carried(of),
-        "obtaining": " ".join(obtaining),
-        "withdrawing": withdrawing,
-        "stop": words.stop(of.consent.button),
-        "confirmed": words.confirmed(of.consent.light),
+        "obtaining": " ".join(map(_english, obtaining)),
+        "withdrawing": " ".join(map(_english, withdrawing)),
+        "stop": _english(words.stop(consent.button)),
+        "confirmed": _confirmed(consent.light),
         "kept": each("{name} {keep}"),
         "epsilons": each("{name}: ε = {epsilon}", "; "),
         "purposes": each("{name}: {purpose}"),
         "answers": each("{name}: {answer}", "; "),
         "single": each("{name}: {told}"),
-        "life": words.but(of.promised.delta, belief(of.promised.epsilon, seen=ALL_SEEN)),
+        "life": _but(of.promised.delta, belief(of.promised.epsilon, seen=ALL_SEEN)),
         "counts": each("{name}: {counts_of_it}"),
-        "seen": words.SEEN,
+        "seen": _english(Phrase.of("seen")),
         "forged": _FORGED[of.keyed],
         "measures": f"{_MEASURES} {signed}{_carried(of)}",
     }
+
+
+_english = words.words_in("en").write
+
+
+def _confirmed(light: bool | None) -> str:
+    """Return how a device shows that it was stopped; light: whether its firmware has one, None if unknown."""
+    place = "[For the maker: what it shows] "
+    shown = {True: "Three short flashes of its light. ", False: "", None: place}[light]
+    return f"{shown}Its `status()` says that consent is no."
+
+
+def _but(delta: float, told: str) -> str:
+    """A sentence on a promise, with the chance before it at which the promise may fail."""
+    return f"But for a chance of {chance(delta, up=True)}, {told[:1].lower()}{told[1:]}" if delta else told
 
 
 _WINDOW = {
@@ -121,7 +142,7 @@ def _carried(of: FleetFacts) -> str:
     """How reports travel."""
     tags = "Each report has a tag, HMAC-SHA256 by the device's key." if of.keyed else "Reports have no tag."
     if not of.hosts:
-        return f"MQTT. {words.maker('which broker, and whether by TLS')} {tags}"
+        return f"MQTT. [For the maker: which broker, and whether by TLS] {tags}"
     known = "which knows each device by its certificate or password"
     return f"MQTT over TLS 1.2 or later to {', '.join(of.hosts)}, {known}. {tags}"
 
@@ -131,8 +152,8 @@ def _of_counts(q: FleetQuestion) -> str:
         return "No report has come yet."
     if q.epsilons.histogram is None:
         return begun(f"{q.epsilons.holds}.")
-    told = belief(q.epsilons.histogram, seen=words.COUNTS)
-    return f"{words.but(q.epsilons.delta, told)} It holds {LIMITS}."
+    told = belief(q.epsilons.histogram, seen="the counts")
+    return f"{_but(q.epsilons.delta, told)} It holds {LIMITS}."
 
 
 # --- The numbers
@@ -165,7 +186,7 @@ def _numbers(of: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]:
         yield f"{q.name}: reports of a device's life", q.most, most
         yield f"{q.name}: first asked", str(q.since), f"{at}, its first serial"
         yield f"{q.name}: last day", str(q.version.expires or "none"), f"{at}, expires"
-        yield f"{q.name}: counts are kept", q.keep, f"{at}, keep"
+        yield f"{q.name}: counts are kept", _english(q.keep), f"{at}, keep"
         yield f"{q.name}: reports counted", q.reports, "store: histogram, all versions"
         yield f"{q.name}: devices that reported", q.devices, "store: report numbers"
         yield f"{q.name}: reports of windows that were erased", q.erased, f"{at}, erased, all versions"

@@ -30,6 +30,12 @@ def rounded_down(nats: float) -> str:
     return f"{(Decimal(repr(nats)) / unit).to_integral_value(ROUND_FLOOR) * unit:f}".rstrip("0").rstrip(".")
 
 
+def confidence(nats: float) -> int:
+    """Return the percent, rounded up, that reports can raise a belief of 10% to; nats: of all of them."""
+    odds = math.exp(min(nats, 700.0)) / 9
+    return math.ceil(100 * odds / (1 + odds))
+
+
 def belief(nats: float, what: str = "reading", seen: str = ITS_REPORT) -> str:
     """What reports can tell at most, as a sentence that needs no ε; rounded up.
 
@@ -37,8 +43,7 @@ def belief(nats: float, what: str = "reading", seen: str = ITS_REPORT) -> str:
     reports. The bound holds for any prior and any knowledge (Kasiviswanathan and Smith 2014): odds grow by
     e^ε at most.
     """
-    odds = math.exp(min(nats, 700.0)) / 9
-    sure = math.ceil(100 * odds / (1 + odds))
+    sure = confidence(nats)
     after = f"at most {sure} % sure" if sure < 100 else "all but certain"
     return f"Someone 10 % sure of a device's {what} can become {after} by seeing {seen}."
 

@@ -1,150 +1,238 @@
-"""A fleet's label in plain words: five questions of somebody who lives with a device, and their answers."""
+"""A fleet's label in plain words, in several languages: five questions of a resident, and their answers.
+
+The functions return phrases: a template's name with values. `Words` writes them in a language, so that every
+language has the same numbers.
+"""
 
 import datetime
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from ...device.ldp_client import Experiment
-from .epsilon import belief
-from .experiment import readings
-from .numbers import chance, counted, length
+from ...device.ldp_pairs import Part
+from ..mechanisms.views.factors import parts_of
+from ..wire.experiments import value_count
+from .epsilon import confidence
+from .numbers import length_in_units, odds
 
-ASKED, WHO, LEARN, LONG, STOP = QUESTIONS = (
-    "What is asked?",
-    "Who gets it?",
-    "What can they learn about my home?",
-    "For how long?",
-    "How do I stop it?",
-)
+Language: TypeAlias = Literal["en", "de", "fr", "es", "nl", "it"]
+LANGUAGES: tuple[Language, ...] = get_args(Language)
 
-COUNTS = "the counts"
-HIDDEN = (
-    "The device hides each answer: it draws a code by chance, with odds that lean to the answer, and sends "
-    "that code alone. The reading itself never leaves the device, and neither does a name, an account or a "
-    "place."
-)
-SEEN = (
-    "Whoever runs the server or carries the messages can see that this device takes part, the random number "
-    "that it goes by, its network address, and when it sends. Hushmote keeps that number and how often it "
-    "answered, but neither the address nor the time."
-)
-TOGETHER = (
-    "What is true of many homes becomes known: that is the purpose. Several such devices in one home tell "
-    "more than one does."
-)
-STOPPED = (
-    "The device stops before its next answer, and drops those that it has not sent. What was counted before "
-    "stays: nobody can tell which of the counts was yours."
-)
+QUESTIONS = ASKED, WHO, LEARN, LONG, STOP = "ASKED", "WHO", "LEARN", "LONG", "STOP"
+"""The templates of the label's five headings."""
+
+BUTTON_SECONDS = 3  # as device/consent.py has it
+ASK_FLASHES = 2
+NO_FLASHES = 3
 
 
-def maker(text: str) -> str:
-    """A place that only the maker of the device can fill in."""
-    return f"[For the maker: {text}]"
+@dataclass(frozen=True)
+class Percent:
+    """A whole number of hundredths."""
+
+    value: int
 
 
-def answer(experiment: Experiment, unit: str) -> str:
-    """What an answer can be, for people who know no bins: "a number from -14 to 50 °C"."""
-    if experiment.type == "number":
-        return f"a number from {experiment.low / 1000:g} to {experiment.high / 1000:g} {unit}".rstrip()
-    if experiment.type == "choice":
-        return f"one of {readings(experiment, unit)}"
-    return "a text" if experiment.type == "text" else readings(experiment, unit)
+@dataclass(frozen=True)
+class Phrase:
+    """A template of label_*.toml and the values that fill it: numbers, days, texts as their owner wrote them.
 
-
-def asked(name: str, purpose: str, experiment: Experiment, unit: str, most: int) -> str:
-    """What is asked, what is sent for it, and how often; most: answers in a device's life."""
-    often = "once" if most == 1 else f"at most {most:,} times"
-    code = f"hidden in one of {experiment.code_count:,} codes, {often} in the device's life"
-    return f"“{purpose.rstrip()}” ({name}): {answer(experiment, unit)}, {code}."
-
-
-def who(owners: Sequence[str], hosts: Sequence[str]) -> str:
-    """Who asks, and how the answers travel, where that is known."""
-    ask = "asks, and sees" if len(owners) == 1 else "ask, and see"
-    travel = f" The answers travel encrypted to {', '.join(hosts)}." if hosts else ""
-    return f"{', '.join(owners)} {ask} the counts of all devices together.{travel}"
-
-
-def but(delta: float, told: str) -> str:
-    """A sentence on a promise, with the chance before it at which the promise may fail."""
-    return f"But for a chance of {chance(delta, up=True)}, {_lower(told)}" if delta else told
-
-
-def learns(names: Sequence[str], epsilon: float) -> str:
-    """What one answer to any of these tells whoever sees it; epsilon: nats."""
-    return f"From one answer ({', '.join(names)}): {_lower(belief(epsilon, seen='it'))}"
-
-
-def learns_of_all(today: Sequence[float], life: float, delta: float) -> list[str]:
-    """What all answers of a device tell: to the questions of today, and to whatever else may be asked.
-
-    today: ε of all answers to each question, nats. life, delta: the firmware's own limit, which bounds those
-    as well.
+    A tuple is a list of such values, and a phrase in a phrase is written first.
     """
-    limit = _lower(but(delta, belief(life, seen="all of them")))
-    epsilon = sum(today)
-    if not today or epsilon >= life:
-        return [f"From all answers of the device's life together: {limit}"]
-    return [
-        f"From all its answers to what is asked today: {_lower(belief(epsilon, seen='all of them'))}",
-        f"Whatever else is asked later, from all answers of the device's life together: {limit}",
-    ]
+
+    template: str
+    values: Mapping[str, "Value"]
+
+    @classmethod
+    def of(cls, template: str, /, **values: "Value") -> Self:
+        """Return the phrase of a template."""
+        return cls(template, values)
 
 
-def learns_of_counts(name: str, reports: int, epsilon: float | None, delta: float) -> str:
-    """What the counts tell whoever sees nothing else; epsilon: nats, None where none holds."""
-    if epsilon is None:
-        return f"From the counts ({name}): no more than from the answers themselves."
-    told = _lower(but(delta, belief(epsilon, seen="them")))
-    return f"From the counts of {counted(reports, 'answer')} ({name}): {told}"
+Value: TypeAlias = "Phrase | Percent | datetime.date | str | float | tuple[Value, ...]"
+_of = Phrase.of
 
 
-def keeping(seconds: float | None) -> str:
-    """How long counts are kept; None: of one window that never ends, which nothing erases by itself."""
-    if seconds is None:
-        return f"until the owner erases them {maker('when that is')}"
-    return f"for {length(seconds)}, then erased"
+class Words:
+    """A language of the label: its templates, and how it writes numbers and days."""
+
+    def __init__(self, language: Language) -> None:
+        path = Path(__file__).with_name(f"label_{language}.toml")
+        words = tomllib.loads(path.read_text(encoding="utf-8"))
+        self.language = language
+        self.texts: Mapping[str, str] = words["texts"]
+        self._numbers: Mapping[str, Any] = words["numbers"]
+
+    def write(self, value: Value) -> str:
+        """Write a phrase or a value in this language."""
+        if isinstance(value, Phrase):
+            filled = {name: self.write(inner) for name, inner in value.values.items()}
+            return self.texts[value.template].format_map(filled)
+        if isinstance(value, tuple):
+            return ", ".join(map(self.write, value))
+        if isinstance(value, Percent):
+            return str(self._numbers["percent"]).format(value.value)
+        if isinstance(value, datetime.date):
+            first, month = self._numbers["first_day"], self._numbers["months"][value.month - 1]
+            day = first if value.day == 1 else value.day
+            return str(self._numbers["date"]).format(day=day, month=month, year=value.year)
+        return value if isinstance(value, str) else self._number(value)
+
+    def _number(self, number: float) -> str:
+        grouped = abs(number) >= self._numbers["grouped_from"]
+        whole, point, decimals = f"{number:{',' if grouped else ''}.10g}".partition(".")
+        whole = whole.replace(",", self._numbers["thousands"])
+        return whole + (self._numbers["decimal"] + decimals if point else "")
+
+    def marks(self) -> tuple[str, ...]:
+        """Return the beginnings of what somebody has to fill in, up to the first value."""
+        return tuple(self.texts[name].partition("{")[0] for name in ("maker", "undecided"))
 
 
-def kept(names: Sequence[str], until: datetime.date | None, now: bool, keep: str) -> str:
-    """Until when these are asked, and how long their counts are kept, in the words of keeping()."""
-    last = f"asked until {until}" if until else "asked until the owner ends it: no last day is set"
-    are = "is" if len(names) == 1 else "are"
-    return f"{', '.join(names)} {are} {last if now else 'asked no more'}. The counts are kept {keep}."
+@cache
+def words_in(language: Language) -> Words:
+    """Return the words of a language."""
+    return Words(language)
 
 
-def stop(button: bool | None) -> str:
+def maker(what: str) -> Phrase:
+    """A place that only the maker of the device can fill in; what: a template."""
+    return _of("maker", what=_of(what))
+
+
+def answer(experiment: Experiment | Part, unit: str) -> Phrase:
+    """What an answer can be, for people who know no bins: "a number from -14 to 50 °C"."""
+    plain = _answer(experiment, unit)
+    missing = experiment.type != "pair" and value_count(experiment) < experiment.domain
+    return _of("or_none", answer=plain) if missing else plain
+
+
+def _answer(experiment: Experiment | Part, unit: str) -> Phrase:
+    kind = experiment.type
+    if kind == "number":
+        low, high = experiment.low / 1000, experiment.high / 1000
+        return _of("number", low=low, high=high, unit=f" {unit}" if unit else "")
+    if kind == "choice":
+        return _of("choice", labels=(*experiment.labels, _of("other")))
+    if kind == "pair":
+        first, second = (_of("part", name=p.name, answer=answer(p, unit)) for p in parts_of(experiment))
+        return _of("pair", first=first, second=second)
+    if kind in ("bool", "text"):
+        return _of(kind)
+    return _of("values", count=experiment.domain, type=kind)
+
+
+def asked(name: str, purpose: str | Phrase, experiment: Experiment, unit: str, most: int) -> Phrase:
+    """What is asked, what is sent for it, and how often; most: reports in a device's life."""
+    codes = experiment.code_count
+    sends = _of("sends_once", codes=codes) if most == 1 else _of("sends", most=most, codes=codes)
+    purpose = purpose.rstrip() if isinstance(purpose, str) else purpose
+    return _of("question", purpose=purpose, name=name, answer=answer(experiment, unit), sends=sends)
+
+
+def who(owners: tuple[str | Phrase, ...], hosts: Sequence[str]) -> list[Phrase]:
+    """Who asks, and how the reports travel, where that is known."""
+    travel = [_of("travel", hosts=tuple(hosts))] if hosts else []
+    return [_of("asks" if len(owners) == 1 else "ask", owners=owners), *travel]
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """What reports reveal together: ε in nats, except with probability delta."""
+
+    epsilon: float
+    delta: float = 0.0
+
+
+def _raises(template: str, loss: Disclosure, **values: Value) -> Phrase:
+    """A sentence on how far reports can raise someone's confidence in a guess."""
+    before, after = Percent(10), confidence(loss.epsilon)
+    range_ = (
+        _of("up_to", before=before, after=Percent(after)) if after < 100 else _of("certain", before=before)
+    )
+    sentence = _of(template, range=range_, **values)
+    return _of("unless", sentence=sentence, one=1, times=odds(loss.delta)) if loss.delta else sentence
+
+
+def planned(name: str, most: int, loss: Disclosure) -> Phrase:
+    """What all reports to a question reveal together that its budget allows; most: how many."""
+    if most == 1:
+        return _raises("planned_once", loss, name=name)
+    return _raises("planned", loss, name=name, most=most)
+
+
+def planned_all(loss: Disclosure) -> Phrase:
+    """What all reports to all of today's questions reveal."""
+    return _raises("planned_all", loss)
+
+
+def of_report(names: Sequence[str], epsilon: float) -> Phrase:
+    """What one report to any of these reveals to anyone who sees it; epsilon: nats."""
+    return _raises("report", Disclosure(epsilon), names=tuple(names))
+
+
+def limit(loss: Disclosure) -> Phrase:
+    """What all reports of a device's life reveal, by its firmware's own limit."""
+    return _raises("limit", loss)
+
+
+def of_counts(names: Sequence[str], reports: int, loss: Disclosure | None) -> Phrase:
+    """What the counts reveal to someone who sees nothing else; None where no ε holds."""
+    if loss is None:
+        return _of("counts_none", names=tuple(names))
+    if reports == 1:
+        return _raises("counts_once", loss, names=tuple(names))
+    return _raises("counts", loss, names=tuple(names), count=reports)
+
+
+def keeping(seconds: int) -> Phrase:
+    """How long counts are kept."""
+    n, unit = length_in_units(seconds)
+    return _of("keep_for", length=_of(unit if n == 1 else f"{unit}s", n=n))
+
+
+ENDLESS = _of("keep_endless", maker=maker("erased_when"))
+"""How long counts of one window are kept that never ends: nothing erases them by itself."""
+
+UNDECIDED = _of("keep_undecided", undecided=_of("undecided", what=_of("how_long")))
+"""How long counts are kept whose experiment does not say it."""
+
+
+def kept(names: Sequence[str], until: datetime.date | None, now: bool, keep: Phrase) -> Phrase:
+    """Until when these are asked, and how long their counts are kept; now: whether they are asked today."""
+    if now and until:
+        return _of("asked_until", names=tuple(names), day=until, keep=keep)
+    return _of("asked_endless" if now else "asked_no_more", names=tuple(names), keep=keep)
+
+
+def stop(button: bool | None) -> Phrase:
     """Return how to stop a device; button: whether its firmware has one, None if that is unknown."""
     if button is None:
-        return f"To stop it, say no at the device {maker('how: its button or switch')}."
-    if button:
-        return "To stop it, hold its button for 3 seconds."
-    return "It has no button. To stop it, connect a computer to it and enter no() at its prompt."
-
-
-def confirmed(light: bool | None) -> str:
-    """Return how a device shows that it was stopped; light: as button of stop()."""
-    shown = {True: "Three short flashes of its light. ", False: "", None: f"{maker('what it shows')} "}[light]
-    return f"{shown}Its `status()` says that consent is no."
+        return _of("stop_unknown", maker=maker("how_no"))
+    return _of("stop_button", seconds=BUTTON_SECONDS) if button else _of("stop_prompt")
 
 
 def consent(
     given: bool, because: str, network: bool, each: bool, button: bool | None, light: bool | None
-) -> list[str]:
-    """Return how a device comes to take part; the last sentences: how to stop it."""
-    sentences = ["The device sends nothing until somebody at it says yes."]
-    if given:
-        sentences = [f"The device was set up with your yes: {because.rstrip('.')}."]
-    if network:
-        sentences.append("The owner may also start it over the network.")
-    if each:
-        sentences.append("Each question needs a yes of its own, and another one if it changes or tells more.")
-    if each and button and light:
-        sentences.append(
-            "Holding its button while its light asks, by two short flashes, says yes to a new question."
-        )
-    return [*sentences, f"{stop(button)} {STOPPED}"]
+) -> list[Phrase]:
+    """Return how a device comes to take part; button, light: as in stop()."""
+    sentences = [_of("given", because=because.rstrip("."))] if given else [_of("silent")]
+    sentences += [_of("network")] if network else []
+    sentences += [_of("each")] if each else []
+    return sentences + ([_of("offer", flashes=ASK_FLASHES)] if each and button and light else [])
 
 
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+def stopping(button: bool | None, light: bool | None) -> list[Phrase]:
+    """Return how to stop a device, and what becomes of its reports; light: as button of stop()."""
+    confirmed = [_of("light", flashes=NO_FLASHES)] if button and light else []
+    return [stop(button), *confirmed, _of("stopped")]
+
+
+def erasing(owners: tuple[str | Phrase, ...], id_at: str) -> list[Phrase]:
+    """Return how to have a device's id erased; id_at: where the device shows it, empty if unknown."""
+    where = _of("id_at", where=id_at.rstrip(".")) if id_at else _of("id_blank")
+    return [_of("erase", owners=owners), where]

@@ -89,10 +89,23 @@ def points(error: float, of: str = "points") -> str:
 
 def length(seconds: float) -> str:
     """A length of time in the largest unit that fits: "2 years", "10 minutes", "90 seconds"."""
+    n, unit = length_in_units(seconds)
+    return f"{seconds:g} seconds" if unit == "second" else counted(int(n), unit)
+
+
+def length_in_units(seconds: float) -> tuple[float, str]:
+    """Return a length of time in the largest unit that fits, and the unit: (2, "year"), (90, "second")."""
     for name, size in _LENGTHS:
         if seconds >= size and seconds % size == 0:
-            return counted(int(seconds // size), name)
-    return f"{seconds:g} seconds"
+            return seconds // size, name
+    return seconds, "second"
+
+
+def odds(probability: float, up: bool = True) -> float:
+    """Return the n of "1 in n", with three digits; up: the probability is never less than it is."""
+    times = 1 / probability
+    scale = 10 ** max(0, 2 - math.floor(math.log10(times)))
+    return math.floor(times * scale * (1 + 1e-12)) / scale if up else round(times * scale) / scale
 
 
 def chance(probability: float, up: bool = False) -> str:
@@ -102,9 +115,7 @@ def chance(probability: float, up: bool = False) -> str:
     if probability >= 1:
         return "certain"
     if probability <= 0.5:
-        times = 1 / probability
-        scale = 10 ** max(0, 2 - math.floor(math.log10(times)))
-        shown = math.floor(times * scale * (1 + 1e-12)) / scale if up else round(times * scale) / scale
+        shown = odds(probability, up)
         return f"1 in {f'{shown:,.2f}'.rstrip('0').rstrip('.')}"
     of = 100
     while True:

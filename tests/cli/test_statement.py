@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -15,6 +16,7 @@ from hushmote.server.provisioning.fleet_spec import FleetSpec
 from hushmote.server.provisioning.master_key import create_keys, load_keys
 from hushmote.server.provisioning.settings import provision_device
 from hushmote.server.store.store import Store
+from hushmote.server.words.label import LANGUAGES
 
 STORE = "hushmote.sqlite"
 NOBODYS = "hushmote: the signature is valid, but nothing says whose key it is: give --announce-key\n"
@@ -33,9 +35,63 @@ def home(tmp_path: Path) -> Path:
 def test_without_a_file_it_prints_the_label(home: Path):
     text = hushmote("statement", "write", "--policy", "main.py", cwd=home)
     assert text.startswith(
-        "What this device tells about you\n\nWhat is asked?\n“How warm is it?” (room_temp): "
+        "What this device tells about you\n\nWhat is asked?\n“How warm is it?” (room_temp). "
     )
-    assert "can become at most 46 % sure" in " ".join(text.split())
+    assert "from 10% to at most 46%." in " ".join(text.split())
+
+
+class TestPolicy:
+    """Whose device the label describes is never guessed."""
+
+    def test_write_without_a_policy_is_refused(self, home: Path):
+        assert hushmote("statement", "write", "home", "--output", "s.html", cwd=home, expect=1) == (
+            "hushmote: --policy is missing: give the firmware file that is on the devices, such as their "
+            "main.py; `hushmote budget policy --write` puts POLICY into it\n"
+        )
+        assert not (home / "s.html").exists()
+
+    @pytest.mark.parametrize("name", ["policy.py", "policy.json"])
+    def test_takes_what_budget_policy_prints(self, name: str, home: Path):
+        budget = ("budget", "policy", "--epsilon", "8", "--experiments", "room_temp")
+        (home / name).write_text(hushmote(*budget, *(["--json"] if name.endswith("json") else []), cwd=home))
+        write = ("statement", "write", "--policy", name, "--master-key", "master.key", "--output", "s.json")
+        hushmote(*write, cwd=home)
+        statement = json.loads((home / "s.json").read_text())["statement"]
+        assert "/main" not in [file["path"] for file in statement["board_files"]]
+        (stop,) = (answers for question, answers in statement["label"].items() if "stop" in question)
+        assert "[For the maker: how: its button or switch]" in " ".join(stop)
+
+
+class TestUndecided:
+    def test_plan_s_own_experiment_gets_a_label(self, home: Path):
+        """As in the tutorial: plan, simulate, then the label of that fleet."""
+        plan = ("--devices", "20000", "--lifetime", "4", "--horizon", "30d", "--call", "1h")
+        answers = ("--values", "yes-no", "--share", "0.05", "--output", "too_warm.toml")
+        hushmote("plan", *plan, *answers, cwd=home)
+        population = ("--population", "weights:19:1", "--days", "2", "--calls", "24", "--devices", "200")
+        to = ("--to", "sqlite:///fridges.sqlite", "--seed", "1")
+        hushmote("simulate", "too_warm.toml", *population, *to, cwd=home)
+        policy = hushmote("budget", "policy", "--epsilon", "4", "--experiments", "too_warm", cwd=home)
+        (home / "policy.py").write_text(policy)
+        write = ("statement", "write", "--policy", "policy.py", "--store", "sqlite:///fridges.sqlite")
+        command = [sys.executable, "-m", "hushmote", *write, "--output", "label.html"]
+        run = subprocess.run(command, cwd=home, capture_output=True, text=True, check=True)
+        assert run.stdout == "wrote label.html\n"
+        assert run.stderr == (
+            'too_warm: how long its counts are kept is not decided: put keep = "400d" into its experiment\'s '
+            "file, and give that to `hushmote experiment add` again\n"
+        )
+        assert (
+            "until the owner erases them <mark>[Not decided: for how long]</mark>"
+            in (home / "label.html").read_text()
+        )
+
+
+def test_prints_the_label_in_a_language(home: Path):
+    text = hushmote("statement", "write", "--policy", "main.py", "--lang", "de", cwd=home)
+    assert text.startswith("Was dieses Gerät über Sie verrät\n\nWas wird gefragt?\n„How warm is it?“ ")
+    assert "von 10\u00a0% auf höchstens 46\u00a0% steigern." in text.replace("\n", " ")
+    assert "wird bis zum 31. Dezember 2027 gefragt" in text.replace("\n", " ")
 
 
 def test_it_writes_what_it_then_verifies(home: Path):
@@ -50,7 +106,7 @@ def test_it_writes_what_it_then_verifies(home: Path):
     assert checked.startswith("signed for fleet home on ")
     assert "main: as main.py, SHA-256 " in checked
     text = (home / "statement.json").read_text()
-    (home / "statement.json").write_text(text.replace("at most 4 times", "at most 3 times"))
+    (home / "statement.json").write_text(text.replace("at most 4 reports", "at most 3 reports"))
     assert hushmote("statement", "verify", "statement.json", cwd=home, expect=1) == (
         "hushmote: statement.json was altered after it was signed, or signed with another key\n"
     )
@@ -67,10 +123,16 @@ def test_for_everybody_it_writes_no_count(home: Path):
     hushmote(*write, "--output", "public.html", "--output", "public.json", cwd=home)
     for name in ("public.html", "public.json"):
         text = (home / name).read_text()
-        assert "1,000 answers" not in text
+        assert "1,000 reports" not in text
         assert "reports counted" not in text
-        assert "From the counts (room_temp): no more than from the answers themselves." in text
+        assert "The counts (room_temp) reveal no more than the reports themselves." in text
     assert hushmote("statement", "verify", "public.json", cwd=home, expect=3) == NOBODYS
+
+
+def pages(pdf: bytes) -> int:
+    streams = re.findall(rb"stream\n(.*?)\nendstream", pdf, re.DOTALL)
+    objects = b"".join(zlib.decompress(s) for s in streams if s[:1] == b"\x78")
+    return int(re.findall(rb"/Count (\d+)", objects)[0])
 
 
 def test_as_pdf_the_label_is_the_first_page(home: Path):
@@ -83,12 +145,25 @@ def test_as_pdf_the_label_is_the_first_page(home: Path):
         made = (home / name).read_bytes()
         assert made.startswith(b"%PDF-")
         assert made.rstrip().endswith(b"%%EOF")
-        streams = re.findall(rb"stream\n(.*?)\nendstream", made, re.DOTALL)
-        objects = b"".join(zlib.decompress(s) for s in streams if s[:1] == b"\x78")
-        sizes.append(int(re.findall(rb"/Count (\d+)", objects)[0]))
+        sizes.append(pages(made))
     # Label, files, signature; and in the whole statement at least a page of each chapter between.
     assert sizes[0] >= 8
     assert sizes[1] == 3
+
+
+def test_three_questions_fit_on_a_sheet_in_each_language(home: Path):
+    pytest.importorskip("weasyprint", exc_type=ImportError)
+    names = ("room_temp", "room_temp_2", "room_temp_3")
+    budget = ("budget", "policy", "--epsilon", "8", "--delta", "1e-6", "--experiments", ",".join(names))
+    hushmote(*budget, "--write", "main.py", cwd=home)
+    with Store(f"sqlite:///{home / STORE}") as store:
+        for name in names[1:]:
+            ask(store, KEPT.replace("room_temp", name))
+    write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key", "--public", "--lang")
+    for language in LANGUAGES:
+        hushmote(*write, language, "--output", f"{language}.pdf", cwd=home)
+    sizes = {language: pages((home / f"{language}.pdf").read_bytes()) for language in LANGUAGES}
+    assert sizes == dict.fromkeys(LANGUAGES, 3)
 
 
 @pytest.mark.parametrize(("missing", "said"), [("ImportError", "hushmote[pdf]"), ("OSError", "needs Pango")])
@@ -135,7 +210,7 @@ def test_a_keyed_fleet_signs_with_its_own_keys_alone(home: Path):
 def test_a_folder_says_which_fleet_and_how_reports_travel(home: Path):
     made = fleet_folder.make(home / "fleet-home", FleetSpec("home", ("broker.example",)), write_master=True)
     write = ("statement", "write", "fleet-home", "--policy", "main.py")
-    assert "The answers travel encrypted to broker.example." in " ".join(hushmote(*write, cwd=home).split())
+    assert "The reports travel encrypted to broker.example." in " ".join(hushmote(*write, cwd=home).split())
     hushmote(*write, "--output", "s.json", cwd=home)
     whole = json.loads((home / "s.json").read_text())
     loaded = load_keys(made.master_file())

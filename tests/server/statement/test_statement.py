@@ -15,6 +15,7 @@ from statements import AT, KEPT, POLICY, ask, facts_of, firmware
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.second_epsilon import overview
+from hushmote.server.planning import policy
 from hushmote.server.provisioning import flash, master_key
 from hushmote.server.provisioning.fleet_folder import FleetFolder
 from hushmote.server.provisioning.fleet_spec import FleetSpec
@@ -23,6 +24,7 @@ from hushmote.server.statement.facts import StatementError
 from hushmote.server.store.store import Store
 from hushmote.server.wire import topics
 from hushmote.server.words import label as words
+from hushmote.server.words.label import Value
 
 COUNTED = {"2026-11-20": 700, "2026-11-21": 300}
 KEYS = master_key.FleetKeys((bytes(range(32)),), bytes(31) + b"\x05")
@@ -46,119 +48,238 @@ def numbers(of: dict[str, Any]) -> dict[str, tuple[str, str]]:
 # --- The label
 
 
+def english(phrase: Value) -> str:
+    return words.words_in("en").write(phrase)
+
+
+def label_of(made: dict[str, Any]) -> dict[str, str]:
+    """The label's answers as one text each, by the name of their question."""
+    headings = words.words_in(made["language"]).texts
+    return {question: " ".join(made["label"][headings[question]]) for question in words.QUESTIONS}
+
+
 def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(store: Store, tmp_path: Path):
     ask(store, windows=COUNTED)
-    label = {question: " ".join(answers) for question, answers in statement(store, tmp_path)["label"].items()}
-    assert tuple(label) == words.QUESTIONS
-    asked = label["What is asked?"]
-    assert "“How warm is it?” (room_temp): a number from 0 to 32 °C, hidden in one of " in asked
-    assert "at most 4 times in the device's life." in asked
+    made = statement(store, tmp_path)
+    assert next(iter(made["label"])) == "What is asked?"
+    label = label_of(made)
+    asked = label[words.ASKED]
+    assert "“How warm is it?” (room_temp). The answer is a number from 0 to 32 °C. The device sends" in asked
+    assert "at most 4 reports of it in its life" in asked
     assert "The reading itself never leaves the device" in asked
-    who = label["Who gets it?"]
-    assert "heating@example.org asks, and sees the counts of all devices together." in who
+    who = label[words.WHO]
+    assert "heating@example.org asks the questions and sees only the counts of all devices together." in who
     assert "network address" in who
-    learn = label["What can they learn about my home?"]
+    learn = label[words.LEARN]
     # e^2 / (9 + e^2) is 0.4509, e^8 / (9 + e^8) 0.997.
     assert (
-        "From one answer (room_temp): someone 10 % sure of a device's reading can become at most 46 % sure"
-        in learn
+        "One report (room_temp) can raise someone's confidence in a guess about the reading from 10% to at "
+        "most 46%." in learn
     )
-    assert "all answers of the device's life together: but for a chance of 1 in 1,000,000, someone" in learn
-    assert "all but certain" in learn
     assert (
-        "From the counts of 1,000 answers (room_temp): but for a chance of 1 in 1,000,000, someone" in learn
+        "all the reports of its life together can raise that confidence from 10% to near certainty." in learn
     )
-    assert label["For how long?"] == (
-        "room_temp is asked until 2027-12-31. The counts are kept for 400 days, then erased."
+    assert "The counts of 1,000 reports (room_temp) can raise that confidence from 10% to at most" in learn
+    assert "This holds except with a chance of at most 1 in 1,000,000." in learn
+    assert label[words.LONG] == (
+        "room_temp: asked until 31 December 2027. The counts are kept for 400 days, then erased."
     )
-    stop = label["How do I stop it?"]
-    assert "sends nothing until somebody at it says yes" in stop
+    stop = label[words.STOP]
+    assert "sends nothing until someone at it says yes" in stop
     assert "It has no button. To stop it, connect a computer to it" in stop  # as the example
-    assert "stops before its next answer" in stop
-    assert stop.endswith("what is kept of your device: heating@example.org.")
+    assert "stops before its next report" in stop
+    assert "have its id and its number of reports erased, write to heating@example.org" in stop
+
+
+class TestPlannedFirst:
+    """The label leads with what the experiment's budget allows, and names the device's limit below it."""
+
+    def learn(self, store: Store, tmp_path: Path, text: str) -> list[str]:
+        ask(store, text)
+        return list(statement(store, tmp_path)["label"]["What can they learn about my home?"])
+
+    def test_plan_comes_before_the_limit(self, store: Store, tmp_path: Path):
+        lines = self.learn(
+            store, tmp_path, KEPT.replace("epsilon = 2", "epsilon = 1").replace("cap = 8", "cap = 3")
+        )
+        # e^3 / (9 + e^3) is 0.6905, e / (9 + e) 0.2320.
+        assert lines[0] == (
+            "The plan is at most 3 reports in the device's life (room_temp). Together they can raise "
+            "someone's confidence in a guess about the readings from 10% to at most 70%."
+        )
+        assert "from 10% to at most 24%" in lines[1]
+        assert lines[2].startswith(
+            "The device has an absolute limit, whatever is asked later: all the reports"
+        )
+
+    def test_plan_of_one_report_is_said_once(self, store: Store, tmp_path: Path):
+        lines = self.learn(store, tmp_path, KEPT.replace("cap = 8", "cap = 2"))
+        assert lines[0].startswith("The plan is one report in the device's life (room_temp). It can raise")
+        assert not any(line.startswith("One report") for line in lines)
+
+    def test_many_small_reports_are_composed_with_delta(self, store: Store, tmp_path: Path):
+        ask(store, KEPT.replace("epsilon = 2", "epsilon = 0.01").replace("cap = 8", "cap = 4"))
+        (question,) = facts_of(store, tmp_path).questions
+        # 400 reports of 0.01: their squares sum to 0.04, so ½S + sqrt(2 S ln 10^6) is 1.071 and not 4.
+        assert question.most == 400
+        assert question.planned.delta == 1e-6
+        assert question.planned.epsilon == pytest.approx(0.02 + (2 * 0.04 * 13.8155) ** 0.5, abs=1e-3)
+        lines = statement(store, tmp_path)["label"]["What can they learn about my home?"]
+        assert (
+            "from 10% to at most 25%. This holds except with a chance of at most 1 in 1,000,000." in lines[0]
+        )
+
+    def test_plans_of_two_questions_add_up(self, store: Store, tmp_path: Path):
+        both = policy.policy_for(8, 1e-6, ["room_temp", "room_temp_2"])
+        path = tmp_path / "policy.json"
+        path.write_text(json.dumps({"policy": dataclasses.asdict(both)}))
+        for name in ("room_temp", "room_temp_2"):
+            ask(store, KEPT.replace('"room_temp"', f'"{name}"').replace("cap = 8", "cap = 2"))
+        of = facts.read(store, "home", None, path, AT)
+        lines = document.document(of)["label"]["What can they learn about my home?"]
+        # e^4 / (9 + e^4) is 0.8585.
+        assert lines[2] == (
+            "Together, all reports on what is asked today can raise that confidence from 10% to at most 86%."
+        )
 
 
 def test_the_label_says_what_is_asked_no_more_and_how_often_once_is():
     week = words.keeping(7 * 86_400)
-    assert words.kept(["x"], None, True, week) == (
-        "x is asked until the owner ends it: no last day is set. The counts are kept for 1 week, then erased."
+    assert english(words.kept(["x"], None, True, week)) == (
+        "x: asked until the owner ends it, as no last day is set. The counts are kept for 1 "
+        "week, then erased."
     )
-    assert words.kept(["x", "y"], AT.date(), False, week).startswith("x, y are asked no more.")
+    assert english(words.kept(["x", "y"], AT.date(), False, week)).startswith("x, y: no longer asked.")
     once = words.asked("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)
-    assert once == "“Is it warm?” (e): yes or no, hidden in one of 2 codes, once in the device's life."
-    assert words.who(["a", "b"], ()) == "a, b ask, and see the counts of all devices together."
-
-
-def test_the_label_tells_what_is_asked_today_from_whatever_may_be_asked_later():
-    today, later = words.learns_of_all([2, 2], 8, 0)
-    # e^4 / (9 + e^4) is 0.858, e^8 / (9 + e^8) 0.997.
-    assert today.startswith("From all its answers to what is asked today: someone 10 % sure")
-    assert "at most 86 % sure by seeing all of them." in today
-    assert later.startswith(
-        "Whatever else is asked later, from all answers of the device's life together: someone"
+    assert english(once) == (
+        "“Is it warm?” (e). The answer is yes or no. The device sends one report of it in its life, with the "
+        "answer hidden in one of 2 codes."
     )
-    assert "all but certain" in later
-    (limit,) = words.learns_of_all([8, 2], 8, 0)
-    assert limit.startswith("From all answers of the device's life together: someone")
+    (who,) = words.who(("a", "b"), ())
+    assert english(who).startswith("a, b ask the questions and see only the counts")
 
 
 def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path: Path):
+    def sentences(consent: facts.Consent) -> list[str]:
+        return list(
+            map(
+                english,
+                words.consent(
+                    consent.given,
+                    consent.because,
+                    consent.network,
+                    consent.each,
+                    consent.button,
+                    consent.light,
+                ),
+            )
+        )
+
     folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
     asks_first = facts.Consent()
     unknown = tmp_path / "policy.json"  # of a firmware in C, say
+    unknown.write_text(json.dumps(dataclasses.asdict(POLICY)))
     assert facts.consent_of(folder, POLICY, unknown) == facts.consent_of(None, POLICY, unknown) == asks_first
     signed = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",), consent="forms of study 7"))
     given = facts.consent_of(signed, POLICY, unknown)
     assert given == facts.Consent(True, "forms of study 7")
-    said = words.consent(**vars(given))
-    assert said[0] == "The device was set up with your yes: forms of study 7."
+    assert sentences(given)[0] == "The device was set up with your yes: forms of study 7."
     anyhow = dataclasses.replace(POLICY, consent_from="network", ask="each")
-    network = " ".join(words.consent(**vars(facts.consent_of(None, anyhow, unknown))))
-    assert "sends nothing until somebody at it says yes" in network
-    assert "The owner may also start it over the network." in network
-    assert "Each question needs a yes of its own, and another one if it changes or tells more." in network
+    network = " ".join(sentences(facts.consent_of(None, anyhow, unknown)))
+    assert "sends nothing until someone at it says yes" in network
+    assert "The owner can also start it over the network." in network
+    assert "Each question needs a yes of its own, and another one if it changes or reveals more." in network
+
+
+class TestErasing:
+    """The label says whom to ask, and where the device shows its id."""
+
+    def test_place_of_the_id_comes_from_the_firmware(self, store: Store, tmp_path: Path):
+        ask(store)
+        path = firmware(tmp_path)
+        assert label_of(statement(store, tmp_path))[words.STOP].endswith(f"The device's id: {'_' * 30}")
+        path.write_text(path.read_text().replace("# ID_AT =", "ID_AT ="))
+        made = document.document(facts.read(store, "home", None, path, AT))
+        assert label_of(made)[words.STOP].endswith(
+            "Where the device shows its id: on the sticker underneath."
+        )
+
+    def test_policy_in_json_says_it_beside_the_policy(self, tmp_path: Path):
+        path = tmp_path / "policy.json"
+        values = {"policy": dataclasses.asdict(POLICY), "BUTTON": True, "LED": None, "ID_AT": "in the app"}
+        path.write_text(json.dumps(values))
+        assert policy.read(path) == POLICY
+        given = facts.consent_of(None, POLICY, path)
+        assert (given.button, given.light, given.id_at) == (True, False, "in the app")
 
 
 class TestHowToStop:
     """The label and the tables name a button and a light only where the firmware has them."""
 
-    def stop(self, text: str, folder: Path, suffix: str = ".py") -> tuple[str, str]:
+    def stop(self, text: str, folder: Path, suffix: str = ".py") -> str:
         path = folder / f"main{suffix}"
         path.write_text(text)
         given = facts.consent_of(None, POLICY, path)
-        return words.consent(**vars(given))[-1], words.confirmed(given.light)
+        return " ".join(map(english, words.stopping(given.button, given.light)))
 
     def test_example_has_no_button(self):
         given = facts.consent_of(None, POLICY, flash.EXAMPLE)
         assert (given.button, given.light) == (False, False)
-        assert words.consent(**vars(given))[-1].startswith(
+        assert english(words.stop(given.button)) == (
             "It has no button. To stop it, connect a computer to it and enter no() at its prompt."
         )
-        assert words.confirmed(given.light) == "Its `status()` says that consent is no."
 
     def test_firmware_with_a_button(self, tmp_path: Path):
-        stop, shown = self.stop("BUTTON = 14  # a pin\nLED = 'LED'\n", tmp_path)
-        assert stop.startswith("To stop it, hold its button for 3 seconds. The device stops")
-        assert shown == "Three short flashes of its light. Its `status()` says that consent is no."
+        assert self.stop("BUTTON = 14  # a pin\nLED = 'LED'\n", tmp_path).startswith(
+            "To stop it, hold its button for 3 seconds. Its light confirms that with 3 short flashes. The"
+        )
+        assert "light" not in self.stop("BUTTON = 14\nLED = None\n", tmp_path)
+        assert "light" not in self.stop("BUTTON = 14\n", tmp_path)
 
     @pytest.mark.parametrize("text", ["", "BUTTON = pin()\n", "if rp2:\n    BUTTON = 14\n"])
     def test_firmware_that_does_not_say_leaves_it_to_the_maker(self, tmp_path: Path, text: str):
-        stop, shown = self.stop(text, tmp_path)
+        stop = self.stop(text, tmp_path)
         assert stop.startswith("To stop it, say no at the device [For the maker: how: its button or switch].")
-        assert shown.startswith("[For the maker: what it shows] ")
         assert "button for" not in stop
+        assert "light" not in stop
 
     def test_policy_alone_leaves_it_to_the_maker(self, tmp_path: Path):
-        assert "[For the maker: how" in self.stop("{}", tmp_path, ".json")[0]
+        assert "[For the maker: how" in self.stop("{}", tmp_path, ".json")
+
+    def test_seconds_and_flashes_are_those_of_the_board(self):
+        board = flash.EXAMPLE.with_name("consent.py").read_text()
+        assert f"_HOLD_MS = {words.BUTTON_SECONDS}_000\n" in board
+
+    @pytest.mark.parametrize(
+        ("light", "confirmed"),
+        [
+            ("2", "Three short flashes of its light. "),
+            ("None", ""),
+            ("pin()", "[For the maker: what it shows] "),
+        ],
+    )
+    def test_tables_confirm_with_the_light_there_is(
+        self, light: str, confirmed: str, store: Store, tmp_path: Path
+    ):
+        ask(store)
+        path = firmware(tmp_path)
+        path.write_text(path.read_text().replace("LED = None", f"LED = {light}"))
+        made = document.document(facts.read(store, "home", None, path, AT))
+        tables = [t for c in made["chapters"] for t in c["tables"] if t["title"].endswith("DelFunc-Stop")]
+        (table,) = tables
+        assert dict(table["rows"])["Confirmation"] == f"{confirmed}Its `status()` says that consent is no."
 
     @pytest.mark.parametrize(("light", "asks"), [("'LED'", True), ("None", False)])
     def test_button_that_says_yes_to_a_question(self, tmp_path: Path, light: str, asks: bool):
         path = tmp_path / "main.py"
         path.write_text(f"BUTTON = 14\nLED = {light}\n")
         each = dataclasses.replace(POLICY, ask="each")
-        sentences = words.consent(**vars(facts.consent_of(None, each, path)))
-        assert any("while its light asks" in sentence for sentence in sentences) == asks
-        assert sentences[-1].startswith("To stop it, hold its button for 3 seconds.")
+        given = facts.consent_of(None, each, path)
+        asking = words.consent(
+            given.given, given.because, given.network, given.each, given.button, given.light
+        )
+        assert ("while its light asks" in " ".join(map(english, asking))) == asks
+        assert english(words.stop(given.button)).startswith("To stop it, hold its button for 3 seconds.")
 
     def test_tables_say_the_same(self, store: Store, tmp_path: Path):
         ask(store)
@@ -209,15 +330,14 @@ def test_while_a_window_runs_only_the_bound_of_the_answers_is_promised(store: St
     ask(store, windows={"2026-11-26": 50})
     made = statement(store, tmp_path)
     assert numbers(made)["room_temp: ε of the counts of all ended windows that are kept"][0] == "none holds"
-    assert (
-        "From the counts (room_temp): no more than from the answers themselves." in made["label"][words.LEARN]
-    )
+    assert "The counts (room_temp) reveal no more than the reports" in label_of(made)[words.LEARN]
 
 
 def test_counts_of_one_window_that_never_ends_are_the_makers_to_erase(store: Store, tmp_path: Path):
     ask(store, KEPT.replace('window = "day"', 'window = "all"').replace('keep = "400d"', ""))
-    (said,) = statement(store, tmp_path)["label"][words.LONG]
-    assert said.endswith("The counts are kept until the owner erases them [For the maker: when that is].")
+    assert label_of(statement(store, tmp_path))[words.LONG].endswith(
+        "The counts are kept until the owner erases them [For the maker: when that is]."
+    )
 
 
 def test_the_files_are_those_that_flash_copies(store: Store, tmp_path: Path):
@@ -319,7 +439,7 @@ def test_the_entry_of_the_registry_is_by_its_schema(store: Store, tmp_path: Path
 # --- What is missing
 
 
-@pytest.mark.parametrize("missing", ["owner", "purpose", "keep"])
+@pytest.mark.parametrize("missing", ["owner", "purpose"])
 def test_what_the_file_does_not_say_is_named_with_the_file(missing: str, store: Store, tmp_path: Path):
     ask(store)
     (version,) = store.experiments("home")
@@ -327,9 +447,20 @@ def test_what_the_file_does_not_say_is_named_with_the_file(missing: str, store: 
     store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
     with pytest.raises(StatementError) as refused:
         statement(store, tmp_path)
-    put = f'put {missing} = "{"400d" if missing == "keep" else "..."}" into its experiment\'s file'
+    put = f'put {missing} = "..." into its experiment\'s file'
     assert f"room_temp of fleet home says no {missing}: {put}" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_marks_a_keep_that_is_not_decided(store: Store, tmp_path: Path):
+    ask(store, KEPT.replace('keep = "400d"', ""))
+    of = facts_of(store, tmp_path)
+    assert of.undecided == ("room_temp",)
+    made = document.document(of)
+    kept = "The counts are kept until the owner erases them [Not decided: for how long]."
+    assert label_of(made)[words.LONG].endswith(kept)
+    assert "<mark>[Not decided: for how long]</mark>" in page.html(document.signed(made, None))
+    assert "[Not decided" in numbers(made)["room_temp: counts are kept"][0]
 
 
 def test_what_is_asked_no_more_is_told_even_where_its_words_are_gone(store: Store, tmp_path: Path):
@@ -338,9 +469,9 @@ def test_what_is_asked_no_more_is_told_even_where_its_words_are_gone(store: Stor
     (version,) = store.experiments("home")
     without = dataclasses.replace(version, owner="")
     store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
-    label = statement(store, tmp_path)["label"]
-    assert label[words.WHO][0].startswith("[For the maker: its owner] asks, and sees")
-    assert label[words.LONG][0].startswith("room_temp is asked no more. The counts are kept")
+    label = label_of(statement(store, tmp_path))
+    assert label[words.WHO].startswith("[For the maker: its owner] asks the questions and sees")
+    assert label[words.LONG].startswith("room_temp: no longer asked. The counts are kept")
 
 
 def test_a_fleet_of_which_nothing_is_asked_has_no_statement(store: Store, tmp_path: Path):

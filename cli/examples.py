@@ -104,9 +104,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "statement write": (
         "hushmote statement write --policy main.py",
         "hushmote statement write fleet-home --policy main.py --output label.html",
-        "hushmote statement write fleet-home --policy main.py --lang de --output label-de.html",
+        "hushmote statement write fleet-home --policy main.py --lang de --output de.html",
         "hushmote statement write fleet-home --policy main.py --output statement.json",
-        "hushmote statement write fleet-home --policy main.py --public --output public.json",
+        "hushmote statement write --policy main.py --public --output public.json",
     ),
     "statement verify": ("hushmote statement verify statement.json --announce-key k3f9x1.settings.json",),
     "store upgrade": ("hushmote store upgrade sqlite:///hushmote.sqlite",),
@@ -114,7 +114,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "store check": ("hushmote store check sqlite:///hushmote.sqlite",),
     "store erase": (
         "hushmote store erase sqlite:///hushmote.sqlite --device board-0042",
-        "hushmote store erase sqlite:///hushmote.sqlite --device board-0042 --queue --yes",
+        "hushmote store erase sqlite:///hushmote.sqlite --device board-0042 --queue",
         "hushmote store erase sqlite:///hushmote.sqlite --experiment door_open --yes",
     ),
     "store seal": (

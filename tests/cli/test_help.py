@@ -94,7 +94,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
     assert registered == "complete -o default -F _hushmote_completion hushmote"
     assert found == [
         "estimate",
-        "upgrade backup check seal erase merge",
+        "upgrade backup check seal erase clock merge",
         "broker aggregator new-aggregator door devices ca master signing",
         "--quantile",
         "--open --out",

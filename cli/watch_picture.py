@@ -56,6 +56,8 @@ def picture(seen: Watched) -> Group:
     lines: list[Text | Padding] = []
     if seen.health is not None:
         lines.append(Text(seen.health.words, "red" if seen.health.trouble else "green"))
+        if seen.health.certificates:
+            lines.append(Text(seen.health.certificates))
     if seen.overview is None:
         lines.append(Text(_sentence(seen.state.words), "bold red"))
     else:

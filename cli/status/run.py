@@ -72,7 +72,8 @@ def run(
         if known is not None:
             document["policy"] = plain(known)
         if health is not None:
-            document["aggregator"] = dataclasses.asdict(health) | {"words": health.words}
+            ends = {option: end.isoformat() for option, end in health.ends.items()}
+            document["aggregator"] = dataclasses.asdict(health) | {"words": health.words, "ends": ends}
         print_json(document)
         return
     show.out.print(picture(dataclasses.replace(seen, health=health)))

@@ -1,11 +1,13 @@
 """How an aggregator is, asked over HTTP at its /metrics and /healthz."""
 
+import datetime
 import http.client
 import json
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +27,8 @@ class AggregatorHealth:
     answered: whether it did. trouble: why it is not well, or gave no answer; one sentence, "" where it is
     well. connected: to the broker, with its subscription. failing: the store failed at the last attempt.
     uncommitted: messages received and not committed. lag_s: age of the oldest of these, seconds. accepted and
-    rejects: since its start. unsigned: experiments that wait for a signature.
+    rejects: since its start. unsigned: experiments that wait for a signature. ends: option -> when the first
+    of its certificates ends, UTC.
     """
 
     answered: bool
@@ -37,6 +40,14 @@ class AggregatorHealth:
     accepted: int = 0
     rejects: tuple[Rejected, ...] = ()
     unsigned: int = 0
+    ends: Mapping[str, datetime.datetime] = field(default_factory=dict)
+
+    @property
+    def certificates(self) -> str:
+        """When the certificates end, as one sentence, the soonest first; "" without TLS."""
+        dates = sorted((end, option) for option, end in self.ends.items())
+        listed = ", ".join(f"{option} on {end:%Y-%m-%d}" for end, option in dates)
+        return listed and f"The aggregator's certificates end: {listed}."
 
     @property
     def words(self) -> str:
@@ -131,9 +142,13 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
 
     metrics: dict[str, float] = {}
     reasons: dict[str, int] = {}
+    ends: dict[str, datetime.datetime] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.name == "hushmote_reports_rejected_total":
+            if sample.name == "hushmote_certificate_expires_timestamp_seconds":
+                end = datetime.datetime.fromtimestamp(sample.value, datetime.UTC)
+                ends[_fit(sample.labels["option"])] = end
+            elif sample.name == "hushmote_reports_rejected_total":
                 reasons[_fit(sample.labels["reason"])] = int(sample.value)
             elif not sample.labels:
                 metrics[sample.name] = sample.value
@@ -153,6 +168,7 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
         accepted=int(number("hushmote_reports_accepted_total")),
         rejects=rejected(reasons),
         unsigned=int(metrics.get("hushmote_experiments_unsigned", 0)),
+        ends=ends,
     )
 
 

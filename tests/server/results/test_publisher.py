@@ -23,6 +23,7 @@ from traffic import publish
 
 from hushmote.server.answers.windows import SETTLED
 from hushmote.server.provisioning.fleet_folder import now_utc
+from hushmote.server.provisioning.fleet_spec import aggregator_name
 from hushmote.server.results.publication import Publication
 from hushmote.server.results.publisher import Publisher
 from hushmote.server.results.result import LIVE, result_of
@@ -216,6 +217,11 @@ def test_a_keyed_fleet_over_tls_as_provisioned(tmp_path: Path):
             for option in ("cert", "ca"):
                 assert f'hushmote_certificate_expires_timestamp_seconds{{option="{option}"}} ' in metrics
                 assert process.log().count("subscribed at") == 1  # no connection was lost
+            ends = folder.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc
+            told = hushmote(
+                "status", "--store", url, "--aggregator", f"http://127.0.0.1:{port}", cwd=tmp_path
+            )
+            assert f"The aggregator's certificates end: cert on {ends:%Y-%m-%d}, ca on " in told
             assert process.end() == 0
 
 

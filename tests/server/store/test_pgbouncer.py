@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from boards import ask_fleet, experiment
 from postgres import Cluster, Pgbouncer
+from running import until
 
 from hushmote.server.ingest import pipeline as ingest
-from hushmote.server.store import Store
+from hushmote.server.store import Store, StoreError
 from hushmote.server.store.check import check
 from hushmote.server.store.erase import erase
 from hushmote.server.wire import report, topics
@@ -30,6 +31,13 @@ def message(device: str, number: int) -> tuple[str, bytes]:
     return topics.report_topic("home", device), report.encode(EXP, number, number % EXP.code_count)
 
 
+def is_reachable(store: Store) -> bool:
+    try:
+        return bool(store.fleets())
+    except StoreError:
+        return False
+
+
 class TestSettings:
     NAMES = ("synchronous_commit", "lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
 
@@ -39,6 +47,7 @@ class TestSettings:
         postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
         found = set()
         with Store(url) as store:
+            until(lambda: is_reachable(store), "pgbouncer has noticed that its sessions ended")
             for _ in range(20):
                 with store.writing() as connection:
                     found.add(tuple(connection.exec_driver_sql(f"SHOW {n}").scalar() for n in self.NAMES))

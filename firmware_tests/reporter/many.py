@@ -26,7 +26,7 @@ class Outbox:
 
     device_id = "many"
     consent = True
-    _policy = dict()  # noqa: C408, RUF012 (one object, never changed)
+    _policy = dict(experiments=())  # noqa: C408, RUF012 (one object, never changed)
     fleet = "many"
     next = 1
 

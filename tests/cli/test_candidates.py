@@ -95,7 +95,7 @@ def test_the_table_is_short_and_files_have_every_row(hushmote, words, tmp_path):
     assert "Name the texts" not in text
     assert "95 %" not in table  # the interval of all others holds less often
     assert "That of all others, and of all listed texts together, holds less often" in " ".join(text.split())
-    assert "more rows are in a CSV or JSON file: --output FILE." in text
+    assert "more rows are in the table's CSV or JSON file." in text
     assert all(len(line) <= 80 for line in text.splitlines())
     rows = list(csv.DictReader(files[0].open(encoding="utf-8")))
     plain = json.loads(files[1].read_text(encoding="utf-8"))["answers"][0]["rows"]

@@ -140,6 +140,8 @@ def test_an_audit_takes_every_kind(run, tmp_path: Path, reading: str):
     parts = '[[of]]\nname = "a"\ntype = "choice"\nlabels = ["x", "y"]\n[[of]]\nname = "b"\ntype = "bool"\n'
     more = parts if "pair" in reading else ""
     file.write_text(_FILE.format(reading=reading) + more, encoding="utf-8")
-    findings = json.loads(run("check-mechanism")(str(file), "--samples", "2000", "--json"))["findings"]
+    # 2,000 samples of each input; a sound mechanism fails with a chance of at most 1e-10.
+    options = ("--samples", "2000", "--confidence", "0.9999999999", "--json")
+    findings = json.loads(run("check-mechanism")(str(file), *options))["findings"]
     assert len(findings) == 2
     assert all(finding["private"] for finding in findings)

@@ -133,7 +133,7 @@ def test_the_command_shows_the_texts_beside_their_truth(file: Path, tmp_path: Pa
     text = run("simulate", file.name, "--devices", "50000", "--seed", "1", "--rows", "4", cwd=tmp_path)
     assert "text-1" in text
     assert "true %" in text
-    assert "more rows are in a CSV or JSON file" in text
+    assert "more rows are in the table's CSV or JSON file" in text
     filled = ("--to", "sqlite:///s.sqlite", "--days", "3", "--devices", "3000", "--seed", "1")
     told = run("simulate", file.name, *filled, cwd=tmp_path)
     assert "hushmote estimate firmware --range text-1 --trend" in told

@@ -32,7 +32,7 @@ def test_results_and_experiments_are_at_every_server_and_stay_when_all_were_rest
     arguments = (
         *("--store", url, "--publish", "ended", "--batch", "0.1s"),
         *("--broker", f"tls://{addresses}?mqtt={folder.fleet.port}"),
-        *("--master-key", own / "master.key"),
+        *("--master-key", own / "master.key", "--signing-key", folder.path / "authority/signing.key"),
     )
     login = {"HUSHMOTE_BROKER_CA": f"{own}/ca.pem", "HUSHMOTE_BROKER_CERT": f"{own}/aggregator_1.pem"}
     with serving(folder) as servers:

@@ -108,8 +108,9 @@ class TestInterruptedDays:
 
     def test_an_older_store_cannot_be_read_before_its_upgrade(self, store, store_url):
         with store.writing() as connection:
-            connection.exec_driver_sql("DROP TABLE interruption")
-            connection.exec_driver_sql("DROP TABLE counting")
+            for table in ("interruption", "counting", "erasure", "rewrite"):
+                connection.exec_driver_sql(f"DROP TABLE {table}")
+            connection.exec_driver_sql("ALTER TABLE experiment DROP COLUMN signatures")
             connection.exec_driver_sql("UPDATE schema_version SET version = 8")
         with pytest.raises(OtherSchema):
             Store(store_url, read_only=True)

@@ -27,6 +27,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "store.md"
 SAID = re.compile("code|value|reading|window|count|time|date|expires|address|topic|payload|digest")
 SERIALS = {("fleet", "serial"), ("experiment", "serial"), ("experiment", "first_serial")}
 COUNTING = ("counting", "alive")  # the store's last minute of counting
+CLOCK = ("counting", "clock")  # the minute in which an experiment was added
 FINER_THAN_AN_HOUR = re.compile(r"\d{1,2}:\d\d|T\d\d\d")
 
 
@@ -120,6 +121,8 @@ def test_no_column_holds_a_time_finer_than_the_window(catalogue):
                 if (name, column) == COUNTING:
                     assert len(found) == 1
                     assert cell == NOW.replace(second=0).timestamp()
+                elif (name, column) == CLOCK:
+                    assert cell % 60 == 0
                 elif (name, column) not in SERIALS:
                     assert not (isinstance(cell, int) and cell > 1 << 30), (name, column)
 
@@ -144,7 +147,8 @@ def test_a_dedupe_row_says_how_many_reports_and_nothing_else(catalogue):
 @pytest.fixture
 def one_second(monkeypatch):
     """A clock that stands still: an experiment's serial is the second it was added in."""
-    monkeypatch.setattr("hushmote.server.store.store.time.time", lambda: 1_790_000_000.0)
+    then = datetime.datetime.fromtimestamp(1_790_000_000, datetime.UTC)
+    monkeypatch.setattr(Store, "_checked_time", lambda *_: then)
 
 
 def test_sqlite_keeps_no_row_ids_where_there_are_devices_or_counts(tmp_path):

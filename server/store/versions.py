@@ -132,7 +132,9 @@ def check_signed_serial(same_name: Iterable[Version], signatures: Signatures, la
 
     same_name: the versions of the experiment's name. last: the fleet's last serial. now: unix time.
     """
-    used = max((v.serial + 1 for v in same_name), default=0)
+    # The current version may be added again as it is.
+    others = (v for v in same_name if not (v.current and v.signatures == signatures))
+    used = max((v.serial + 1 for v in others), default=0)
     if signatures.serial <= used:
         raise VersionRefused(
             f"it was signed before what devices have: sign it again, and add --after {used} if "

@@ -55,6 +55,13 @@ class TestAdd:
             keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
         keyed.add_experiment("keyed", payload_of(new), signatures=sign(NOW + 2, new))
 
+    def test_current_version_may_be_added_again(self, keyed):
+        for _ in range(2):
+            keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
+        keyed.renew_serial(keyed.experiments("keyed")[0])
+        with pytest.raises(VersionRefused, match="was signed before what devices have"):
+            keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
+
     def test_rejects_a_serial_that_would_use_up_the_others(self, keyed):
         with pytest.raises(VersionRefused, match=r"it was signed on 2106-01-0. by the clock of that machine"):
             keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(4_291_747_200))

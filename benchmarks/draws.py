@@ -154,12 +154,6 @@ def some_ranges(domain: int) -> tuple[list[tuple[int, int]], list[tuple[int, int
     return inner, [(0, domain // 2), (0, domain // 10 + 1), (domain - domain // 5 - 1, domain)]
 
 
-def middles(exp: Experiment) -> Floats:
-    """The bins' middles in the reading's unit."""
-    edges = units.bin_edges(exp)
-    return (edges[:-1] + edges[1:]) / 2
-
-
 def clear_quantiles(*populations: Floats) -> list[float]:
     """Those that the distribution functions pass clearly; where one only touches it there are two answers."""
     cdfs = [np.cumsum(f) for f in populations]
@@ -168,7 +162,7 @@ def clear_quantiles(*populations: Floats) -> list[float]:
 
 def count_intervals(tally: Tally, e: Estimates, f: Floats, wanted: list[float]) -> None:
     """Count every kind of 95 % interval of one fleet's estimates against its population."""
-    x, cdf = middles(e.experiment), np.cumsum(f)
+    x, cdf = units.bin_middles(e.experiment), np.cumsum(f)
     mean = f @ x
     tally.count("frequency", e.frequency_intervals(), f)
     for kind, ranges in zip(("range", "above or below"), some_ranges(len(f)), strict=True):

@@ -22,7 +22,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from draws import POPULATIONS, Tally, clear_quantiles, count_intervals, counts, middles, shares, some_ranges
+from draws import POPULATIONS, Tally, clear_quantiles, count_intervals, counts, shares, some_ranges
 from draws import counts_by_law as by_law
 from published import experiment
 from results_file import CONSOLE, Options, run, show
@@ -57,7 +57,7 @@ def tallies(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.r
     # The other side of a comparison: the same shape, one value further for a part of the fleet.
     g = 0.7 * f + 0.3 * np.roll(f, 1)
     weaker = experiment(exp.mechanism, exp.domain, exp.epsilon // 2)
-    wanted, x = clear_quantiles(f, g), middles(exp)
+    wanted, x = clear_quantiles(f, g), units.bin_middles(exp)
     cdf, other_cdf = np.cumsum(f), np.cumsum(g)
     ranges = [r for some in some_ranges(exp.domain) for r in some]
     low, high = np.array(ranges).T

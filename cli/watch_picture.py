@@ -119,7 +119,7 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
 
 
 def _due(due: Due) -> list[Text]:
-    """What is erased next by its age, and what should have been."""
+    """Return the line about the window that is erased next, and those that are overdue."""
     lines: list[Text] = []
     if due.time is not None:
         lines.append(Text(f"The next is {due.window}, on {due.time:%Y-%m-%d %H:%M} UTC.", "dim"))

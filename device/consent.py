@@ -10,7 +10,6 @@ question(fields)                    what a yes applies to under the policy's "as
 
 import hashlib
 import json
-import os
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from . import ldp_client
@@ -236,16 +235,11 @@ def load(kept, names):
 
 
 def _write(kept, file, data):
-    """Put data into a file of the folder, with its seal."""
+    """Write data into a file of the folder, if there is one; fault says why it cannot be kept."""
     if kept._folder is None:
         return
     try:
-        try:
-            os.mkdir(kept._folder)
-        except OSError:  # it is there; or open() says what is wrong
-            pass
-        with open(kept._folder + "/" + file, "wb") as f:
-            f.write(data + kept._seal(file, data).to_bytes(4, "big"))
+        kept._put(file, data)
     except OSError as e:  # full, or worn: asked again after the next start
         kept.fault = "a yes cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
 

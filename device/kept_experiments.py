@@ -222,18 +222,21 @@ class KeptExperiments:
             self._remove(name)
             return
         least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)
-        data = least.to_bytes(4, "big") + payload
         try:
-            try:
-                os.mkdir(self._folder)
-            except OSError:  # it is there; or open() says what is wrong
-                pass
-            with open(self._folder + "/" + name, "wb") as f:
-                f.write(data + self._seal(name, data).to_bytes(4, "big"))
+            self._put(name, least.to_bytes(4, "big") + payload)
             self.fault = None
         except OSError as e:  # full, or worn: in force until the next start, or kept when it comes again
             self._last.pop(name, None)
             self.fault = "experiments cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
+
+    def _put(self, file, data):
+        """Write data and its CRC into a file of the folder."""
+        try:
+            os.mkdir(self._folder)  # pyright: ignore[reportArgumentType]
+        except OSError:  # it is there; or open() says what is wrong
+            pass
+        with open(self._folder + "/" + file, "wb") as f:
+            f.write(data + self._seal(file, data).to_bytes(4, "big"))
 
     def _remove(self, name):
         try:

@@ -78,7 +78,7 @@ _YES = ("resume", "exec", "import main; main.yes()", "reset")
 
 @dataclasses.dataclass(frozen=True)
 class BoardResult:
-    """What a board's trial came to.
+    """The outcome of a board's trial.
 
     answer: whether someone at the board said yes; None if its ledger held the answer. reports: made in the
     board's life. counted: by the aggregator. finding: what was learned from them.

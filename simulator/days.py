@@ -26,7 +26,7 @@ from ..server.estimate.statistic import EstimateError
 from ..server.experiments.asking import answers_of
 from ..server.experiments.cells import groups
 from ..server.experiments.definition import Definition
-from ..server.experiments.units import bin_edges, index_names
+from ..server.experiments.units import bin_middles, index_names
 from ..server.ingest.clock import SIMULATED
 from ..server.mechanisms.views.factors import parts_of
 from ..server.store.number_set import NumberSet
@@ -151,8 +151,7 @@ def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
         first = groups(experiment, 0, ROWS)[0]
         return first.text, float(truth @ first.cells)
     if experiment.type == "number":
-        edges = bin_edges(experiment)
-        return "mean", float(truth @ (edges[:-1] + edges[1:]) / 2)
+        return "mean", float(truth @ bin_middles(experiment))
     if experiment.type == "text":
         text = next(iter(text_shares(course.people) or ()), "")
         return text, float(truth[experiment.bucket(text) or 0])

@@ -62,7 +62,7 @@ class PageAccess:
 
     @property
     def asks_for_token(self) -> bool:
-        """Whether readers have to know a token."""
+        """Whether readers need a token."""
         return self._tokens is not None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -18,6 +18,7 @@ from ...server.experiments.budget import cap_in_nats
 from ...server.experiments.definition import load
 from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
+from ...server.ingest.clock import SIMULATED
 from ...server.mechanisms import mechanism_of
 from ...server.provisioning.master_key import load_signing_key
 from ...server.service.audit_log import audit_log, system_user
@@ -156,7 +157,7 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
     with Store(store) as opened:
         log.check()
         if fleet is None:  # never a simulated one, where boards would not find it
-            real = [name for name in opened.fleets() if not name.startswith("sim")]
+            real = [name for name in opened.fleets() if not name.startswith(SIMULATED)]
             fleet = the_name("fleet", None, real, f"in {opened.where}") if real else "home"
         if keyed is not None:
             opened.add_fleet(fleet, keyed=keyed)

@@ -72,8 +72,9 @@ def run(
         if known is not None:
             document["policy"] = plain(known)
         if health is not None:
-            ends = {option: end.isoformat() for option, end in health.ends.items()}
-            document["aggregator"] = dataclasses.asdict(health) | {"words": health.words, "ends": ends}
+            expiries = {option: end.isoformat() for option, end in health.expiries.items()}
+            more = {"words": health.words, "expiries": expiries}
+            document["aggregator"] = dataclasses.asdict(health) | more
         print_json(document)
         return
     show.out.print(picture(dataclasses.replace(seen, health=health)))

@@ -118,13 +118,6 @@ def _quantile_p(rise: float, q: float, halves: Sequence[Halves] | None) -> tuple
     return (change.p if fewer * rise >= 0 else 1.0), fewer
 
 
-def moved_quantile(before: Estimates, after: Estimates, q: float) -> tuple[float, float]:
-    """By how much a number's quantile rose, and the p of changed_readings(); without the interval's work."""
-    check_same_quantity([before, after])
-    rise = moments.BinQuantile(after, q).value - moments.BinQuantile(before, q).value
-    return rise, _quantile_p(rise, q, _halves([before, after]))[0]
-
-
 def _halves(of_windows: Sequence[Estimates]) -> list[Halves] | None:
     """Two halves of each estimate; None where one has too few reports for that."""
     known = [halves for e in of_windows if (halves := e.halves())]

@@ -36,7 +36,7 @@ from ..estimate.reports_needed import (
 from ..estimate.statistic import EstimateError
 from ..experiments.asking import answers_of
 from ..experiments.asks import Ask, asks_of
-from ..experiments.units import bin_edges, index_names, parse_range
+from ..experiments.units import bin_edges, bin_middles, index_names, parse_range
 from ..mechanisms.views.factors import parts_of
 from ..plain_text import visible
 from ..wire.experiments import value_count
@@ -692,18 +692,13 @@ def _answer(ask: Ask) -> _Answer | None:
     """Return how a question is followed over days; None if it is not."""
     match ask.kind:
         case "mean":
-            return _Answer(_subject(ask), _positions)
+            return _Answer(_subject(ask), lambda of: bin_middles(of)[:, None])
         case "quantile":
             return _Answer(_subject(ask), None, ask.level)
         case "share":
             return _Answer(_subject(ask), lambda of: _share_weights(of, ask.text))
         case _:
             return None
-
-
-def _positions(experiment: Any) -> Floats:
-    edges = bin_edges(experiment)
-    return ((edges[:-1] + edges[1:]) / 2)[:, None]
 
 
 def _share_weights(experiment: Any, text: str) -> Floats:

@@ -190,7 +190,7 @@ class FleetEstimate(Tables):
 
         A value is the middle of the quantile's bin; its interval runs over whole bins.
         """
-        middles, rows = moments.bin_middles(self.estimates), list[Row]()
+        middles, rows = units.bin_middles(self.experiment), list[Row]()
         self._require("quantiles")
         for level in q or (0.5,):
             true = None
@@ -202,7 +202,7 @@ class FleetEstimate(Tables):
 
     def mean(self) -> Answer:
         """Mean of a number and, where it is known, standard deviation; readings count as bins' middles."""
-        middles = moments.bin_middles(self.estimates)
+        middles = units.bin_middles(self.experiment)
         true = None if self.truth is None else float(self.truth @ middles)
         rows = [self._row("mean", moments.mean(self.estimates), true)]
         note = moments.bins_note(self.estimates, self.unit, (rows[0].high - rows[0].low) / 2)

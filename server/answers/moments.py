@@ -12,7 +12,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import Floats, Statistic, Statistics
-from ..experiments.units import bin_edges
+from ..experiments.units import bin_edges, bin_middles
 from ..mechanisms import mechanism_of
 from ..mechanisms.workload import positions
 
@@ -48,12 +48,6 @@ class Deviation:
         return math.sqrt(max(float(low.min()), 0.0)), math.sqrt(max(float(high.max()), 0.0))
 
 
-def bin_middles(estimate: Estimates) -> Floats:
-    """Middles of a number's bins in whole units, shape (domain,). Raises UnitsError for another type."""
-    edges = bin_edges(estimate.experiment)
-    return (edges[:-1] + edges[1:]) / 2
-
-
 @dataclass(frozen=True)
 class BinQuantile:
     """A quantile of a number, q from 0 to 1: the middle of its bin; its interval runs over whole bins."""
@@ -64,7 +58,7 @@ class BinQuantile:
     @property
     def value(self) -> float:
         """The middle of the quantile's bin, in whole units."""
-        return float(bin_middles(self.estimate)[self.estimate.quantile_index(self.q)])
+        return float(bin_middles(self.estimate.experiment)[self.estimate.quantile_index(self.q)])
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Outer edges of the bins of Estimates.quantile()'s interval, in whole units."""
@@ -74,7 +68,7 @@ class BinQuantile:
 
 def mean(estimate: Estimates) -> Statistic:
     """Mean of a number in whole units. Raises UnitsError for another type."""
-    return estimate.linear(bin_middles(estimate))
+    return estimate.linear(bin_middles(estimate.experiment))
 
 
 def has_deviation(estimate: Estimates) -> bool:
@@ -121,7 +115,7 @@ def deviation(estimate: Estimates) -> Deviation:
     """
     centre = mean(estimate)
     off = centre.stderr * np.array([-1.0, 0.0, 1.0])
-    around = estimate.linear_many(np.square(bin_middles(estimate)[:, None] - centre.value - off))
+    around = estimate.linear_many(np.square(bin_middles(estimate.experiment)[:, None] - centre.value - off))
     square, error = around[1], centre.stderr**2
     stderr = math.hypot(square.stderr, math.sqrt(2) * error)
     skew = square.skew * (square.stderr / stderr) ** 2 if stderr else 0.0

@@ -16,7 +16,7 @@ from ..estimate.estimate import Estimates
 from ..estimate.statistic import Statistic
 from ..experiments import cells
 from ..experiments.cells import CellCondition
-from ..experiments.units import bin_edges
+from ..experiments.units import bin_middles
 from ..mechanisms.views.factors import parts_of
 from ..wire.experiments import value_count
 from .rows import Quantity
@@ -241,9 +241,8 @@ def _wanted(
     part = cells.part_number(experiment, of) if of else left[-1]
     reading = parts_of(experiment)[part]
     if reading.type == "number":
-        edges = bin_edges(reading)
         own = np.zeros(reading.domain)
-        own[: value_count(reading)] = (edges[:-1] + edges[1:]) / 2
+        own[: value_count(reading)] = bin_middles(reading)
         middles = cells.indicator(experiment, part, own)
         return [CellCondition(f"mean {reading.name}", (part,), middles)], "reading"
     shown = cells.values(experiment, part)

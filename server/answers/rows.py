@@ -237,7 +237,7 @@ class AnswerRows:
         if self.missing and self.kind == "histogram":
             notes.insert(0, _missing_note(self.missing))
         if self.quantity == "share" and any(map(_outside, filter(self.tells, self.shown().rows))):
-            better = " Post-processing (nonnegative) gives possible shares."
+            better = " With post-processing (nonnegative) every share is possible."
             notes.append(OUTSIDE + better * (self.kind in ("histogram", "ranges") and not self.post))
         changes = [row for row in self.rows if isinstance(row, ChangeRow)]
         if len(changes) > 1:

@@ -15,7 +15,7 @@ _OVERDUE = datetime.timedelta(hours=1)  # an aggregator erases a window within a
 
 @dataclass(frozen=True)
 class Due:
-    """What is erased by age: the next window and its time, UTC, and the windows whose time is over.
+    """Windows that are erased by age: the next one and its time, UTC, and those whose time is over.
 
     window: "" if nothing is left to be erased later; then time is None. overdue: oldest first.
     """

@@ -48,6 +48,12 @@ def bin_edges(experiment: Reading) -> np.ndarray:
     return edges_between(experiment.low, experiment.high, value_count(experiment))
 
 
+def bin_middles(experiment: Reading) -> np.ndarray:
+    """Return the middles of a number's bins in whole units, shape (values,); raises UnitsError."""
+    edges = bin_edges(experiment)
+    return (edges[:-1] + edges[1:]) / 2
+
+
 def index_names(experiment: Reading) -> list[str]:
     """Return the name of each value: a label, no/yes, a bin's half-open range, or a slot's number.
 

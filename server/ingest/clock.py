@@ -14,15 +14,14 @@ SIMULATED = "sim"
 DAY_S = 10.0
 """Seconds that a simulated day takes."""
 
+_READ_S = 2.0  # how soon an operator's word about the clock is heard
+_BACK_S = 60.0  # a jump back by more has the store's time read again at once
+_HOLD_S = 86_400.0  # for so long a jump ahead erases nothing
+
 
 def now() -> datetime.datetime:
     """This machine's time, UTC."""
     return datetime.datetime.now(datetime.UTC)
-
-
-_READ_S = 2.0  # how soon an operator's word about the clock is heard
-_BACK_S = 60.0
-_HOLD_S = 86_400.0
 
 
 class CheckedClock:

@@ -65,7 +65,8 @@ class BatchClient(Client):
         except IndexError:
             return MQTTErrorCode.MQTT_ERR_PROTOCOL
         if self.on_message is not None:
-            self.on_message(self, self._userdata, message)  # pyright: ignore[reportArgumentType]
+            with self._in_callback_mutex:  # so that paho only queues what a callback publishes
+                self.on_message(self, self._userdata, message)  # pyright: ignore[reportArgumentType]
         if message.qos == 1 and not self._manual_ack:
             return self._send_puback(message.mid)
         return MQTTErrorCode.MQTT_ERR_SUCCESS

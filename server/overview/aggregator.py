@@ -27,8 +27,8 @@ class AggregatorHealth:
     answered: whether it did. trouble: why it is not well, or gave no answer; one sentence, "" where it is
     well. connected: to the broker, with its subscription. failing: the store failed at the last attempt.
     uncommitted: messages received and not committed. lag_s: age of the oldest of these, seconds. accepted and
-    rejects: since its start. unsigned: experiments that wait for a signature. ends: option -> when the first
-    of its certificates ends, UTC.
+    rejects: since its start. unsigned: experiments that wait for a signature. expiries: option -> the
+    time, UTC, at which the first of its certificates expires.
     """
 
     answered: bool
@@ -40,14 +40,14 @@ class AggregatorHealth:
     accepted: int = 0
     rejects: tuple[Rejected, ...] = ()
     unsigned: int = 0
-    ends: Mapping[str, datetime.datetime] = field(default_factory=dict)
+    expiries: Mapping[str, datetime.datetime] = field(default_factory=dict)
 
     @property
     def certificates(self) -> str:
-        """When the certificates end, as one sentence, the soonest first; "" without TLS."""
-        dates = sorted((end, option) for option, end in self.ends.items())
+        """A sentence with the days on which the certificates expire, the soonest first; "" without TLS."""
+        dates = sorted((end, option) for option, end in self.expiries.items())
         listed = ", ".join(f"{option} on {end:%Y-%m-%d}" for end, option in dates)
-        return listed and f"The aggregator's certificates end: {listed}."
+        return listed and f"The aggregator's certificates expire: {listed}."
 
     @property
     def words(self) -> str:
@@ -142,12 +142,12 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
 
     metrics: dict[str, float] = {}
     reasons: dict[str, int] = {}
-    ends: dict[str, datetime.datetime] = {}
+    expiries: dict[str, datetime.datetime] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name == "hushmote_certificate_expires_timestamp_seconds":
                 end = datetime.datetime.fromtimestamp(sample.value, datetime.UTC)
-                ends[_fit(sample.labels["option"])] = end
+                expiries[_fit(sample.labels["option"])] = end
             elif sample.name == "hushmote_reports_rejected_total":
                 reasons[_fit(sample.labels["reason"])] = int(sample.value)
             elif not sample.labels:
@@ -168,7 +168,7 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
         accepted=int(number("hushmote_reports_accepted_total")),
         rejects=rejected(reasons),
         unsigned=int(metrics.get("hushmote_experiments_unsigned", 0)),
-        ends=ends,
+        expiries=expiries,
     )
 
 

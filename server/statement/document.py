@@ -48,7 +48,7 @@ def label(of: FleetFacts, *, public: bool = False) -> dict[str, list[Paragraph]]
 
 
 def _disclosure(of: FleetFacts, named: Sequence[FleetQuestion], public: bool) -> list[Phrase]:
-    """What the reports reveal: as planned, each by itself, at the device's own limit, and in the counts."""
+    """Return the sentences on what reports reveal: as planned, singly, at the device's limit, in counts."""
     life = Disclosure(of.promised.epsilon, of.promised.delta)
     plans = [min(q.planned, life, key=lambda loss: loss.epsilon) for q in named]
     phrases = [words.planned(q.name, q.most, loss) for q, loss in zip(named, plans, strict=True)]

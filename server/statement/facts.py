@@ -58,12 +58,12 @@ class FleetQuestion:
 
     @property
     def owner(self) -> str | Phrase:
-        """Who asks."""
+        """The owner, as the experiment's file names it."""
         return visible(self.version.owner) or words.maker("no_owner")
 
     @property
     def purpose(self) -> str | Phrase:
-        """Why it is asked."""
+        """The purpose, in the owner's words."""
         return self.version.purpose or words.maker("no_purpose")
 
     @property
@@ -74,7 +74,7 @@ class FleetQuestion:
 
     @property
     def planned(self) -> Disclosure:
-        """What all reports of a device reveal that the experiment's budget allows.
+        """The disclosure by all reports of a device that the experiment's budget allows.
 
         The sum of their ε, or with δ what zero-concentrated privacy makes of many small ones if that is less.
         """
@@ -135,7 +135,7 @@ class FleetFacts:
 
     @property
     def owners(self) -> tuple[str | Phrase, ...]:
-        """Who asks."""
+        """The owner, as the experiment's file names it."""
         owners: list[str | Phrase] = []
         for q in self.questions:
             owners += [q.owner] if q.owner not in owners else []

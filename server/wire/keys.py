@@ -51,7 +51,7 @@ class FleetKeys:
 
     @property
     def has_announce_key(self) -> bool:
-        """Whether there is either half of the key that signs."""
+        """Return whether either half of the signing key is known."""
         return self.signing is not None or self.announce is not None
 
     @property

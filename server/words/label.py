@@ -127,7 +127,7 @@ def _answer(experiment: Experiment | Part, unit: str) -> Phrase:
 
 
 def asked(name: str, purpose: str | Phrase, experiment: Experiment, unit: str, most: int) -> Phrase:
-    """What is asked, what is sent for it, and how often; most: reports in a device's life."""
+    """Return what is asked, what is sent for it and how often; most: reports in a device's life."""
     codes = experiment.code_count
     sends = _of("sends_once", codes=codes) if most == 1 else _of("sends", most=most, codes=codes)
     purpose = purpose.rstrip() if isinstance(purpose, str) else purpose
@@ -135,14 +135,14 @@ def asked(name: str, purpose: str | Phrase, experiment: Experiment, unit: str, m
 
 
 def who(owners: tuple[str | Phrase, ...], hosts: Sequence[str]) -> list[Phrase]:
-    """Who asks, and how the reports travel, where that is known."""
+    """Return who asks, and how the reports travel if that is known."""
     travel = [_of("travel", hosts=tuple(hosts))] if hosts else []
     return [_of("asks" if len(owners) == 1 else "ask", owners=owners), *travel]
 
 
 @dataclass(frozen=True)
 class Disclosure:
-    """What reports reveal together: ε in nats, except with probability delta."""
+    """A disclosure by several reports: ε in nats, except with probability delta."""
 
     epsilon: float
     delta: float = 0.0
@@ -159,29 +159,29 @@ def _raises(template: str, loss: Disclosure, **values: Value) -> Phrase:
 
 
 def planned(name: str, most: int, loss: Disclosure) -> Phrase:
-    """What all reports to a question reveal together that its budget allows; most: how many."""
+    """Return what all reports that a question's budget allows reveal together; most: how many."""
     if most == 1:
         return _raises("planned_once", loss, name=name)
     return _raises("planned", loss, name=name, most=most)
 
 
 def planned_all(loss: Disclosure) -> Phrase:
-    """What all reports to all of today's questions reveal."""
+    """Return what all reports to all of today's questions reveal."""
     return _raises("planned_all", loss)
 
 
 def of_report(names: Sequence[str], epsilon: float) -> Phrase:
-    """What one report to any of these reveals to anyone who sees it; epsilon: nats."""
+    """Return what one report to any of these reveals to anyone who sees it; epsilon: nats."""
     return _raises("report", Disclosure(epsilon), names=tuple(names))
 
 
 def limit(loss: Disclosure) -> Phrase:
-    """What all reports of a device's life reveal, by its firmware's own limit."""
+    """Return what all reports of a device's life reveal by its firmware's own limit."""
     return _raises("limit", loss)
 
 
 def of_counts(names: Sequence[str], reports: int, loss: Disclosure | None) -> Phrase:
-    """What the counts reveal to someone who sees nothing else; None where no ε holds."""
+    """Return what the counts reveal to someone who sees nothing else; None if no ε holds."""
     if loss is None:
         return _of("counts_none", names=tuple(names))
     if reports == 1:
@@ -190,7 +190,7 @@ def of_counts(names: Sequence[str], reports: int, loss: Disclosure | None) -> Ph
 
 
 def keeping(seconds: int) -> Phrase:
-    """How long counts are kept."""
+    """Return how long counts are kept."""
     n, unit = length_in_units(seconds)
     return _of("keep_for", length=_of(unit if n == 1 else f"{unit}s", n=n))
 

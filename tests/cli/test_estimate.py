@@ -227,7 +227,7 @@ def test_shares_below_nothing_carry_one_footnote_a_table(store: Path, hushmote):
     assert max(row["high"] for row in answers[2]["rows"]) > 1
     for one, processed in ((answers[0], True), (answers[2], False)):
         (note,) = (text for text in one["notes"] if "below 0 % or above 100 %" in text)
-        assert ("(nonnegative) gives possible shares" in note) == processed
+        assert ("(nonnegative) every share is possible" in note) == processed
     assert not any("below 0 %" in text for text in answers[1]["notes"])
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 import yaml
 from boards import experiment, payload_of
-from c_core import CORE, SANITIZED, needs_gcc
+from c_core import CORE, DEVICE, SANITIZED, needs_gcc
 from experiments import number_json
 from running import WAIT_S, running, until
 
@@ -76,16 +76,6 @@ def test_a_project_of_cmake_links_it(tmp_path: Path):
     )
     for command in (["cmake", "-S", ".", "-B", "build"], ["cmake", "--build", "build"], ["build/firmware"]):
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-
-
-DEVICE = """
-#define HUSHMOTE_FLEET "home"
-#define HUSHMOTE_DEVICE_ID "k3f9x1"
-#define HUSHMOTE_KEY {0}
-#define HUSHMOTE_ANNOUNCE_KEY {0}
-#define HUSHMOTE_BROKER "broker"
-#define HUSHMOTE_BROKER_PORT 1883
-"""
 
 
 @pytest.mark.parametrize("port", ["idf", "zephyr"])

@@ -9,18 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from c_core import CORE, compiled, needs_gcc
+from c_core import CORE, DEVICE, compiled, needs_gcc
 from power_cuts import CORE_FILES, SUPPORT
 
 pytestmark = needs_gcc
-DEVICE = """
-#define HUSHMOTE_FLEET "home"
-#define HUSHMOTE_DEVICE_ID "k3f9x1"
-#define HUSHMOTE_KEY {0}
-#define HUSHMOTE_ANNOUNCE_KEY {0}
-#define HUSHMOTE_BROKER "broker"
-#define HUSHMOTE_BROKER_PORT 1883
-"""
 HOUR_S = 3600
 FIRST, SECOND, THIRD = (10, 14), (20, 24), (1000, 1004)  # when the button is down, in seconds
 

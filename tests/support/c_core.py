@@ -24,6 +24,16 @@ SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 COVERAGE = "HUSHMOTE_C_COVERAGE"  # an environment variable: a folder where gcc's programs count what they run
 
+DEVICE = """
+#define HUSHMOTE_FLEET "home"
+#define HUSHMOTE_DEVICE_ID "k3f9x1"
+#define HUSHMOTE_KEY {0}
+#define HUSHMOTE_ANNOUNCE_KEY {0}
+#define HUSHMOTE_BROKER "broker"
+#define HUSHMOTE_BROKER_PORT 1883
+"""
+"""A device.h as `hushmote provision device --for c` writes it."""
+
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not there: apt-get install gcc")
 
 Sha256 = ctypes.CFUNCTYPE(

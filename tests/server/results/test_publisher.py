@@ -221,7 +221,7 @@ def test_a_keyed_fleet_over_tls_as_provisioned(tmp_path: Path):
             told = hushmote(
                 "status", "--store", url, "--aggregator", f"http://127.0.0.1:{port}", cwd=tmp_path
             )
-            assert f"The aggregator's certificates end: cert on {ends:%Y-%m-%d}, ca on " in told
+            assert f"The aggregator's certificates expire: cert on {ends:%Y-%m-%d}, ca on " in told
             assert process.end() == 0
 
 

@@ -2,13 +2,12 @@
 
 import datetime
 import itertools
-import os
-import signal
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import kills
 import pytest
 from boards import FLEET_KEYS, MASTER, SIGNING, ask_fleet, experiment, payload_of, reports
 from filled import rows
@@ -321,29 +320,19 @@ class TestPostgresqlWhileAggregatorsCount:
 
 def steps(url, action, moment):
     """Do something to a store in a child process that is killed at that step; return whether it was."""
-    child = os.fork()
-    if child:
-        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    left = moment
 
-    def fall(*_):
-        nonlocal left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def act(count):
+        def trace(connection, _):
+            if isinstance(connection, sqlite3.Connection):
+                connection.set_trace_callback(count)  # hears of what VACUUM itself does as well
 
-    def trace(connection, _):
-        if isinstance(connection, sqlite3.Connection):
-            connection.set_trace_callback(fall)  # hears of what VACUUM itself does as well
-
-    try:
         event.listen(Pool, "connect", trace)
         with Store(url, create=False) as store:
-            for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
-                event.listen(store.engine, name, fall)
+            for name in kills.STATEMENTS:
+                event.listen(store.engine, name, count)
             action(store)
-    finally:
-        os._exit(0)
+
+    return kills.killed_at(moment, act)
 
 
 class TestKilledErasure:

@@ -2,14 +2,13 @@
 
 import datetime
 import json
-import os
 import re
-import signal
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import kills
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -223,25 +222,14 @@ def test_there_is_a_step_for_each_version_since_the_first():
 
 
 def killed_at(url, moment):
-    """Upgrade in a child process that is killed at that moment of its statements; whether it was."""
-    child = os.fork()
-    if not child:
-        left = moment
+    """Upgrade in a child process that is killed at that moment of its statements; return whether it was."""
 
-        def fall(*_):
-            nonlocal left
-            left -= 1
-            if left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def act(count):
+        for name in kills.STATEMENTS:
+            event.listen(Engine, name, count)
+        upgrade(url)
 
-        try:
-            for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
-                event.listen(Engine, name, fall)
-            upgrade(url)
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+    return kills.killed_at(moment, act)
 
 
 @from_the_oldest

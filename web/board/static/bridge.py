@@ -131,7 +131,7 @@ def enroll(payload):
 
 
 def _has_yes(name):
-    """Whether somebody said yes to what the experiment in force asks, with no lower epsilon."""
+    """Return whether somebody said yes to what the experiment in force asks, at its epsilon or more."""
     question, yes = questions.get(name, ""), agreed.get(name, "")
     return bool(question) and yes[:16] == question[:16] and question[16:] <= yes[16:]
 

@@ -116,7 +116,7 @@ clean:
 	rm -rf $(VENV) build *.egg-info
 
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit("hushmote needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.exit("hushmote needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
 # What an extra needs is installed once, and again when pyproject.toml changes. With LOCKED=1 the tests' is what
@@ -124,15 +124,16 @@ $(BIN)/python:
 # minute for those of the demo; Python compiles what is imported, once.
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 $(VENV)/.demo $(VENV)/.cluster $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
-	$(PIP) $(if $(and $(LOCKED),$(filter test,$*)),--no-index --no-deps --no-build-isolation --editable .,--editable '.[$*]')
-	# Before Python's own finder, which in the folder above this one would take the clone for an empty package;
-	# not in linked/, where lint-imports reads the packages as one tree.
-	echo "import os, sys; os.path.exists('hushmote/__init__.py') or sys.meta_path.sort(key=lambda finder: getattr(finder, '__name__', '') != '_EditableFinder')" \
+	@echo "installing hushmote[$*] into $(VENV)"
+	@$(PIP) $(if $(and $(LOCKED),$(filter test,$*)),--no-index --no-deps --no-build-isolation --editable .,--editable '.[$*]')
+	@# Before Python's own finder, which in the folder above this one would take the clone for an empty package;
+	@# not in linked/, where lint-imports reads the packages as one tree.
+	@echo "import os, sys; os.path.exists('hushmote/__init__.py') or sys.meta_path.sort(key=lambda finder: getattr(finder, '__name__', '') != '_EditableFinder')" \
 	  > $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hushmote-first.pth
-	mkdir -p $(VENV)/linked/hushmote
-	# The packages as one tree, for tools that do not follow setuptools' package-dir.
-	ln -sfn $(addprefix ../../../,device server simulator studies web cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/
-	touch $@
+	@mkdir -p $(VENV)/linked/hushmote
+	@# The packages as one tree, for tools that do not follow setuptools' package-dir.
+	@ln -sfn $(addprefix ../../../,device server simulator studies web cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/
+	@touch $@
 
 ifdef LOCKED
 $(VENV)/.test: $(VENV)/.locked

@@ -28,8 +28,8 @@ test quick long: export OMP_NUM_THREADS = 1
 # fetched first: a test that copies the sources could meet another's download.
 test: $(VENV)/.test
 	@mkdir -p build
-	-$(BIN)/python web/board/fetch.py
-	{ $(MAKE) --jobs=2 --output-sync=target check firmware > build/checks.txt 2>&1; checks=$$?; \
+	-@$(BIN)/python web/board/fetch.py
+	@{ $(MAKE) --jobs=2 --output-sync=target check firmware > build/checks.txt 2>&1; checks=$$?; \
 	  cat build/checks.txt; exit $$checks; } & checks=$$!; \
 	$(BIN)/pytest --collect-only > build/tests.txt; \
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal; tests=$$?; \

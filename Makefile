@@ -67,7 +67,7 @@ arduino: $(VENV)/.test
 
 # What mpremote mip install takes: put the folder on a web server, or give its package.json to mpremote.
 mip: $(VENV)/.test
-	$(BIN)/python -m hushmote.server.provisioning.mip build/mip
+	$(BIN)/python -m hushmote.fleet.provisioning.mip build/mip
 
 # pyright with more room for what is young: a sixth less CPU time.
 check: $(VENV)/.test
@@ -84,11 +84,11 @@ docs: $(VENV)/.test
 # Everything that is generated and kept: vectors, what the browser board asks, the commands' page, the mechanisms' and the
 # clients'.
 pages: $(VENV)/.test
-	for made in vectors board_examples command_line mechanisms clients; do $(BIN)/python tests/support/make_$$made.py || exit 1; done
+	for made in vectors board_examples command_line mechanisms clients; do $(BIN)/python tools/make_$$made.py || exit 1; done
 
 # Pictures of every view of the page for docs/page.md, as Chromium shows them.
 pictures: $(VENV)/.test
-	$(BIN)/python tests/support/make_pictures.py
+	$(BIN)/python tools/make_pictures.py
 
 bench: $(VENV)/.bench
 	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
@@ -132,7 +132,7 @@ $(VENV)/.demo $(VENV)/.cluster $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(VEN
 	  > $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hushmote-first.pth
 	@mkdir -p $(VENV)/linked/hushmote
 	@# The packages as one tree, for tools that do not follow setuptools' package-dir.
-	@ln -sfn $(addprefix ../../../,device server simulator studies web cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/
+	@ln -sfn $(addprefix ../../../,device server planning fleet simulator studies web cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/
 	@touch $@
 
 ifdef LOCKED

@@ -12,7 +12,7 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-FOLDERS = ("device", "server", "simulator", "studies", "web", "cli")
+FOLDERS = ("device", "server", "planning", "fleet", "simulator", "studies", "web", "cli")
 # What the browser board runs to check itself; in a clone it is taken from here.
 CHECKS = ("tests/vectors.json", "tests/vectors_further.json", "firmware_tests/check_vectors.py")
 

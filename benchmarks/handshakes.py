@@ -30,7 +30,7 @@ from results_file import Options, memory_mib, run
 
 from hushmote.device.async_reporter import _packet, _text
 from hushmote.server.ingest.broker_url import parse_nats_url
-from hushmote.server.provisioning import authority
+from hushmote.fleet.provisioning import authority
 from hushmote.server.wire import topics
 
 FLEET = "home"

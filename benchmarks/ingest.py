@@ -53,8 +53,8 @@ from brokers import (
 from published import payload
 from results_file import Options, run
 
-from hushmote.server.results.publication import Publication
-from hushmote.server.results.publisher import Publisher
+from hushmote.fleet.results.publication import Publication
+from hushmote.fleet.results.publisher import Publisher
 from hushmote.server.store import Store
 from hushmote.simulator import vectorised
 

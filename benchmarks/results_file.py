@@ -21,7 +21,7 @@ from rich.table import Table
 Options = argparse.Namespace
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-sys.path.append(str(ROOT / "tests" / "support"))
+sys.path += [str(ROOT / "tests" / "support"), str(ROOT / "rigs")]
 CONSOLE = Console(width=180)
 
 

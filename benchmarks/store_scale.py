@@ -23,7 +23,7 @@ import psycopg
 from brokers import FLEET, Cluster, Reports, aggregate, brokers, cpu_s, drain, fill, publish, set_up
 from results_file import Options, run
 
-from hushmote.server.planning import remaining
+from hushmote.server.budgets import remaining
 from hushmote.server.store import Store
 from hushmote.server.store.check import check
 from hushmote.server.store.seal import seal

@@ -14,8 +14,8 @@ from pathlib import Path
 from published import payload
 from results_file import ROOT, options, show
 
-from hushmote.server.provisioning import fleet_folder, master_key
-from hushmote.server.provisioning import settings as provision
+from hushmote.fleet.provisioning import fleet_folder, master_key
+from hushmote.fleet.provisioning import settings as provision
 from hushmote.server.wire import keys, topics
 from hushmote.simulator.broker import find_mosquitto
 

@@ -29,7 +29,7 @@ def board_command(
     24.6 °C.
     """
     try:
-        from ..server.provisioning import interpreters
+        from ..fleet.provisioning import interpreters
         from ..simulator.board import storage as folders
         from ..simulator.board.board import ANY_WIFI, SoftwareBoard
     except ImportError:  # Windows has neither pseudo-terminals nor file locks of this kind

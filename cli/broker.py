@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ..server.errors import UsageError, refusing
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress, is_nats, parse_broker_url, parse_nats_url
-from ..server.provisioning.master_key import readable_by_others
+from ..server.private_file import readable_by_others
 from ..server.wrong_value import wrong_toml
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from ..server.errors import HushmoteError, UsageError
 from ..server.experiments.definition import load
 from ..server.mechanisms import MECHANISMS, class_of
 from ..server.plain import plain
-from ..server.planning import policy
-from ..server.privacy import audit_runtimes
-from ..server.privacy.audit import AuditError, AuditFinding, judge, subject
-from ..server.privacy.audit_runtimes import Job
+from ..server.budgets import policy
+from ..planning.privacy import audit_runtimes
+from ..planning.privacy.audit import AuditError, AuditFinding, judge, subject
+from ..planning.privacy.audit_runtimes import Job
 from ..simulator.contract.check import Property, check
 from .options import AsJson, PolicyFile, print_json
 from .progress import progress

@@ -16,7 +16,7 @@ from .broker import DEFAULT_BROKER, BrokerUrl, connection
 from .options import command, on_command_line
 
 if TYPE_CHECKING:
-    from ..server.door.limits import Rates
+    from ..fleet.door.limits import Rates
 
 DEFAULT_HTTP = "127.0.0.1:9418"
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
@@ -67,10 +67,10 @@ def _door(options: DoorOptions) -> None:
     broker has them.
     """
     # Only here: they take a tenth of a second to load.
-    from ..server.door import process
-    from ..server.door.access import LOOPBACK, Access
-    from ..server.door.app import door_application
-    from ..server.door.publisher import ReportPublisher
+    from ..fleet.door import process
+    from ..fleet.door.access import LOOPBACK, Access
+    from ..fleet.door.app import door_application
+    from ..fleet.door.publisher import ReportPublisher
     from ..server.service.bounded_http import parse_endpoint
     from ..server.service.http_access import is_loopback
     from ..server.service.process import set_up_log
@@ -105,7 +105,7 @@ door_command = command(DoorOptions, _door)
 
 def _rates(texts: Sequence[str]) -> Rates:
     """Return the rates; raises UsageError for an invalid one."""
-    from ..server.door.limits import Rate, Rates
+    from ..fleet.door.limits import Rate, Rates
 
     usual = Rates()
     rates = {"device": usual.device, "address": usual.address, "": usual.total}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..server.answers import tables as show
-from ..server.provisioning.flash import Load, flash
+from ..fleet.provisioning.flash import Load, flash
 from .options import AsJson, command, print_json
 
 

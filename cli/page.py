@@ -66,13 +66,13 @@ def _page(options: PageOptions) -> None:
             raise
         raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]'") from None
     from ..server.overview.aggregator import check_url
-    from ..server.planning import policy
+    from ..server.budgets import policy
     from ..server.service.audit_log import audit_log
     from ..server.service.bounded_http import parse_endpoint
     from ..server.service.http_access import is_loopback
     from ..server.service.process import set_up_log
     from ..server.service.tokens import TokenFile
-    from ..server.statement import document
+    from ..fleet.statement import document
 
     host, port = parse_endpoint(options.http)
     tokens = None if options.token_file is None else TokenFile(options.token_file)
@@ -90,8 +90,8 @@ def _page(options: PageOptions) -> None:
     with contextlib.ExitStack() as stack:
         door, reports_to = None, None
         if options.broker is not None:
-            from ..server.door.app import door_application
-            from ..server.door.publisher import ReportPublisher
+            from ..fleet.door.app import door_application
+            from ..fleet.door.publisher import ReportPublisher
 
             typed = on_command_line(options.context, "broker")
             reached = connection(options.broker, typed=typed)

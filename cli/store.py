@@ -11,7 +11,7 @@ import typer
 
 from ..server.answers import tables as show
 from ..server.errors import UsageError
-from ..server.provisioning.master_key import load_keys
+from ..fleet.provisioning.master_key import load_keys
 from ..server.service.audit_log import audit_log, system_user
 from ..server.store import schema
 from ..server.store.backup import backup

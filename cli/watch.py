@@ -15,7 +15,7 @@ from ..server.answers.query import Facts
 from ..server.overview.aggregator import AggregatorHealth, ask
 from ..server.overview.fleets import StoreOverview, overview
 from ..server.overview.watch import StoreState, StoreWatch
-from ..server.results.result import result_of
+from ..fleet.results.result import result_of
 from ..server.store.database import StoreError
 from ..server.store.store import Store
 from .watch_picture import Watched, picture

@@ -16,7 +16,7 @@ from ..server.overview.aggregator import AggregatorHealth
 from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ..server.overview.watch import StoreState
 from ..server.plain_text import shortened, visible
-from ..server.results.result import Learned, Result
+from ..fleet.results.result import Learned, Result
 from ..server.words.epsilon import rounded_up
 from ..server.words.numbers import counted
 

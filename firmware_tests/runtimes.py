@@ -30,7 +30,7 @@ from rigs import debian, wasm
 from rigs.pico import board as pico_board
 from rigs.pico import build as pico_build
 
-from hushmote.server.provisioning.interpreters import PROBE, VARIABLE
+from hushmote.fleet.provisioning.interpreters import PROBE, VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 RIG = ROOT / ".rig"

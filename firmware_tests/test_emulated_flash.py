@@ -7,9 +7,9 @@ from pathlib import Path
 import on_device
 from rigs.pico import board
 
-from hushmote.server.provisioning.flash import MODULES, Load, flash
-from hushmote.server.provisioning.settings import Network, provision_device
-from hushmote.server.provisioning.usb import FlashError
+from hushmote.fleet.provisioning.flash import MODULES, Load, flash
+from hushmote.fleet.provisioning.settings import Network, provision_device
+from hushmote.fleet.provisioning.usb import FlashError
 from hushmote.server.wire.keys import FleetKeys
 
 NEEDS = ("pico", "compiled")

@@ -7,8 +7,8 @@ from pathlib import Path
 import on_device
 from rigs.pico import board
 
-from hushmote.server.provisioning.flash import MODULES
-from hushmote.server.provisioning.usb import compile_mpy
+from hushmote.fleet.provisioning.flash import MODULES
+from hushmote.fleet.provisioning.usb import compile_mpy
 
 NEEDS = ("pico", "compiled")
 HOST = True

@@ -25,9 +25,9 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.experiments.payload import NoMechanism, chosen_fields
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.workload import ALL_RANGES
-from hushmote.server.privacy.audit import subject
-from hushmote.server.provisioning import usb as board
-from hushmote.server.provisioning.flash import MODULES
+from hushmote.planning.privacy.audit import subject
+from hushmote.fleet.provisioning import usb as board
+from hushmote.fleet.provisioning.flash import MODULES
 from hushmote.server.wire.board_files import needed, shipped, with_imports
 
 TARGET = runtimes.ROOT / "docs" / "reporter.md"

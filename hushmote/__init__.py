@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ._version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from hushmote.planning import FleetPlan, plan
+    from hushmote.planning.fleet_plan import FleetPlan, plan
     from hushmote.server.answers.answer import Answer, Answers
     from hushmote.server.answers.fleet_estimate import FleetEstimate
     from hushmote.server.answers.store_reader import ExperimentReader, FleetReader, StoreReader

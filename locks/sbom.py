@@ -113,8 +113,8 @@ def document(found: Iterable[Installed], allowed: Mapping[tuple[str, str], froze
 
 def board_document(micropython: str = "") -> dict[str, Any]:
     """Return the CycloneDX document of all that can go onto a board; micropython: its version there."""
-    from hushmote.server.provisioning import flash, umqtt
-    from hushmote.server.provisioning.usb import OLDEST_FIRMWARE
+    from hushmote.fleet.provisioning import flash, umqtt
+    from hushmote.fleet.provisioning.usb import OLDEST_FIRMWARE
     from hushmote.server.wire import board_files
 
     ours, device = version(PRODUCT), flash.EXAMPLE.parent

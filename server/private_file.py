@@ -43,3 +43,13 @@ def sync(path: Path) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def readable_by_others(path: Path, mode: int) -> bool:
+    """Return whether others than its owner can read a secret file of this mode, as far as one can tell."""
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+    if credentials and path.parent == Path(credentials):
+        # systemd's own: only the service can enter the folder, and the access list that lets the service's
+        # user read the file shows as the group's bits.
+        return False
+    return os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO) != 0

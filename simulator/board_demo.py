@@ -24,16 +24,16 @@ from ..server.answers.store_reader import StoreReader
 from ..server.epsilon import MICRO
 from ..server.experiments import definition
 from ..server.plain_text import visible
-from ..server.provisioning import interpreters, master_key
-from ..server.provisioning.flash import Load, flash
-from ..server.provisioning.settings import (
+from ..fleet.provisioning import interpreters, master_key
+from ..fleet.provisioning.flash import Load, flash
+from ..fleet.provisioning.settings import (
     Network,
     load_settings,
     provision_device,
     replace_settings,
     settings_path,
 )
-from ..server.provisioning.usb import UsbLink
+from ..fleet.provisioning.usb import UsbLink
 from ..server.service.process import READY
 from ..server.store.store import Store
 from ..server.wire.keys import FleetKeys

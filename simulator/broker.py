@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from ..server.errors import HushmoteError
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress
-from ..server.provisioning.mosquitto import MOST_PACKET_BYTES
+from ..fleet.provisioning.mosquitto import MOST_PACKET_BYTES
 
 _START_S = 10.0
 _STOP_S = 5.0

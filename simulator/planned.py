@@ -11,9 +11,9 @@ from ..server.estimate.estimate import Estimates
 from ..server.experiments.definition import Definition
 from ..server.experiments.planned import PlannedCase
 from ..server.mechanisms.choice import Choice
-from ..server.planning.devices import Z, check_sizes
-from ..server.planning.expected_error import Design, OfMean, Places, Question, asked
-from ..server.planning.sentences import asked as in_words
+from ..planning.devices import Z, check_sizes
+from ..planning.expected_error import Design, OfMean, Places, Question, asked
+from ..planning.sentences import asked as in_words
 from .calls import expected_reports
 from .population import Population, weighted
 

@@ -23,7 +23,7 @@ from ..server.answers import tables as show
 from ..server.answers.files import output_folder
 from ..server.errors import HushmoteError
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress, is_nats
-from ..server.provisioning import master_key
+from ..fleet.provisioning import master_key
 from ..server.service.process import READY
 from ..server.store.store import Store
 from ..server.wire import keys, topics

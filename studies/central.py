@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ..server.arrays import Floats
 from ..server.errors import UsageError
-from ..server.privacy.beliefs import DisclosureError, checked_prior, fraction
+from ..planning.privacy.beliefs import DisclosureError, checked_prior, fraction
 from ..server.words.epsilon import rounded_down
 from ..server.words.numbers import chance
 from ..simulator import population

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scipy import special
 
 from ..server.arrays import Floats
-from ..server.privacy.beliefs import DisclosureError, checked_prior
+from ..planning.privacy.beliefs import DisclosureError, checked_prior
 from .sensitivity import (
     ReleaseStatistic,
     Universe,

@@ -27,9 +27,9 @@ from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.mechanisms import choose as oracle
 from ..server.mechanisms.workload import FREQUENCIES
-from ..server.planning.devices import PlanError, best_design
-from ..server.planning.expected_error import Design, Kind, Question, mean_variance, variance
-from ..server.planning.lifetime import reports_made
+from ..planning.devices import PlanError, best_design
+from ..planning.expected_error import Design, Kind, Question, mean_variance, variance
+from ..planning.lifetime import reports_made
 from ..simulator import population, vectorised
 from .frame import Row, Running, StudyParameters, StudyResult, StudyTable
 

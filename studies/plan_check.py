@@ -20,12 +20,12 @@ from pydantic import Field, create_model
 from scipy import special
 
 from ..server.estimate.estimate import estimate
-from ..server.planning import expected_error
-from ..server.planning.answer import answer
-from ..server.planning.devices import Plan, Z
-from ..server.planning.expected_error import Design, OfMean, Places, Question
-from ..server.planning.lifetime import LifetimePlan, Spending
-from ..server.planning.wish import Wish
+from ..planning import expected_error
+from ..planning.answer import answer
+from ..planning.devices import Plan, Z
+from ..planning.expected_error import Design, OfMean, Places, Question
+from ..planning.lifetime import LifetimePlan, Spending
+from ..planning.wish import Wish
 from ..server.words.numbers import expected
 from ..simulator import vectorised
 from ..simulator.crew import THIS_PROCESS, Workers

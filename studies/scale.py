@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from ..server.planning.lifetime import parse_duration
+from ..planning.lifetime import parse_duration
 from .fleet_needs import (
     CLUSTER,
     DAY_S,

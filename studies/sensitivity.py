@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..server.arrays import Floats, Ints
-from ..server.privacy.beliefs import DisclosureError
+from ..planning.privacy.beliefs import DisclosureError
 
 MOST_NUMBERS = 30_000_000
 """Numbers that enumeration looks at, at most: releases times records in each."""

@@ -19,7 +19,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError, UsageError
 from ..server.ingest.clock import SIMULATED
-from ..server.results.result import result_of
+from ..fleet.results.result import result_of
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
 from . import errors, fleet, server, socket_io

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import HTMLResponse, Response
 
 from ..server.answers.store_reader import StoreReader
-from ..server.statement import facts, page
+from ..fleet.statement import facts, page
 from ..server.store.store import StoreError
 from ..server.words.label import Phrase
 from .live import LiveStore

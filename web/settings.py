@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..server.errors import UsageError, the_name
-from ..server.planning.policy import Policy
+from ..server.budgets.policy import Policy
 from ..server.service.audit_log import AuditLog
 from ..server.service.tokens import Tokens
 

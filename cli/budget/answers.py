@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ...server.accounting import Kind
 from ...server.accounting.compare import TITLES, TheoremRow
 from ...server.epsilon import LEAST, MICRO
-from ...server.privacy.histogram import HistogramRow
+from ...planning.privacy.histogram import HistogramRow
 from ...server.words.epsilon import ALL_REPORTS, belief, rounded_down, rounded_up
 from ...server.words.numbers import counted
 

@@ -16,9 +16,9 @@ from ...server.errors import UsageError
 from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.budget import cap_in_nats
 from ...server.plain import plain
-from ...server.planning import policy
-from ...server.planning.policy import Policy
-from ...server.privacy.histogram import for_histogram, for_reports
+from ...server.budgets import policy
+from ...server.budgets.policy import Policy
+from ...planning.privacy.histogram import for_histogram, for_reports
 from ...server.words.epsilon import ALL_REPORTS, belief, within
 from .. import tables
 from ..options import AsJson, print_json

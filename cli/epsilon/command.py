@@ -17,7 +17,7 @@ from ...server.estimate.postprocess import METHODS
 from ...server.experiments.asking import require
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
-from ...server.privacy.beliefs import (
+from ...planning.privacy.beliefs import (
     ByEpsilon,
     DisclosureError,
     Floats,
@@ -27,8 +27,8 @@ from ...server.privacy.beliefs import (
     fraction,
     uniform,
 )
-from ...server.privacy.histogram import histogram_view
-from ...server.privacy.questions import (
+from ...planning.privacy.histogram import histogram_view
+from ...planning.privacy.questions import (
     Attacker,
     Chosen,
     Seen,

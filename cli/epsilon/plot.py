@@ -10,8 +10,8 @@ from ...device.ldp_client import Experiment, ExperimentRefused
 from ...server.answers.figure import COLOURS, figure, legend_below, style
 from ...server.epsilon import MICRO
 from ...server.experiments.payload import NoMechanism
-from ...server.privacy.beliefs import fixed, posterior_bound, worst_posterior, worst_posteriors
-from ...server.privacy.questions import Attacker, Chosen, Seen
+from ...planning.privacy.beliefs import fixed, posterior_bound, worst_posterior, worst_posteriors
+from ...planning.privacy.questions import Attacker, Chosen, Seen
 from ...server.words import experiment as words
 
 _LINE = "#555555"

@@ -7,9 +7,9 @@ from ...server.answers import tables as show
 from ...server.epsilon import LEAST, MICRO
 from ...server.estimate.shuffled import LIMITS
 from ...server.plain_text import shortened
-from ...server.privacy.histogram import HistogramView
-from ...server.privacy.many_reports import BudgetRow
-from ...server.privacy.questions import Belief, Chosen, Seen
+from ...planning.privacy.histogram import HistogramView
+from ...planning.privacy.many_reports import BudgetRow
+from ...planning.privacy.questions import Belief, Chosen, Seen
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief, rounded_down
 from ...server.words.numbers import chance, counted

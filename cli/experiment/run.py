@@ -20,7 +20,7 @@ from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
 from ...server.ingest.clock import SIMULATED
 from ...server.mechanisms import mechanism_of
-from ...server.provisioning.master_key import load_signing_key
+from ...fleet.provisioning.master_key import load_signing_key
 from ...server.service.audit_log import audit_log, system_user
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports

@@ -9,8 +9,8 @@ from matplotlib.dates import date2num
 from matplotlib.ticker import PercentFormatter
 
 from ...server.answers.figure import COLOURS, date_axis, figure, heading, legend_below, number_axis, style
-from ...server.planning.forecast import DRY
-from ...server.planning.remaining import Remaining, shown_days
+from ...server.budgets.forecast import DRY
+from ...server.budgets.remaining import Remaining, shown_days
 
 _POINTS = 300
 _DASHED = (0, (4, 2))

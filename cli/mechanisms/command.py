@@ -50,7 +50,7 @@ def mechanisms_command(
     paths = output.checked(plot, *output.PICTURES)
 
     from ...server.answers import tables as show  # only now: help needs no NumPy
-    from ...server.planning.listing import ASKED, SLOTS, besides, listing
+    from ...planning.listing import ASKED, SLOTS, besides, listing
     from . import tables
 
     labels = asked == "labels"

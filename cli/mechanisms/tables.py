@@ -7,7 +7,7 @@ from typing import Any
 
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
-from ...server.planning.listing import ASKED, Listed, Listing, half_width
+from ...planning.listing import ASKED, Listed, Listing, half_width
 from .. import tables
 
 _HEADINGS = ("mechanism", "error", "codes", "bytes", "draws", "decoding")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
-from ...server.planning.wish import Wish
+from ...planning.wish import Wish
 from ..options import AsJson
 from ..output import output_option
 

@@ -11,13 +11,13 @@ from ...server.answers import facts
 from ...server.answers import tables as show
 from ...server.errors import UsageError
 from ...server.experiments.definition import parse
-from ...server.planning.answer import PlanAnswer, answer
-from ...server.planning.devices import PlanError
-from ...server.planning.experiment_file import NEEDS_RANGE, Named, name_from
-from ...server.planning.five_questions import asked as wished
-from ...server.planning.five_questions import next_steps, recommendation
-from ...server.planning.wish import Wish
-from ...server.planning.wished import reading_of
+from ...planning.answer import PlanAnswer, answer
+from ...planning.devices import PlanError
+from ...planning.experiment_file import NEEDS_RANGE, Named, name_from
+from ...planning.five_questions import asked as wished
+from ...planning.five_questions import next_steps, recommendation
+from ...planning.wish import Wish
+from ...planning.wished import reading_of
 from ...simulator.proposal import Proposal, proposed
 from ...simulator.simulate import SimulatedEstimate, simulate
 from .. import output

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
-from ...server.provisioning import firmware, fleet_folder, rotation
-from ...server.provisioning import settings as provision
-from ...server.provisioning.fleet_folder import DEVICES, SIGNING, FleetFolder, now_utc
-from ...server.provisioning.fleet_spec import NATS, FleetSpec, aggregator_name, what_is_wrong
-from ...server.provisioning.master_key import create_keys, load_keys
-from ...server.provisioning.settings import DeviceSettings, Network
+from ...fleet.provisioning import firmware, fleet_folder, rotation
+from ...fleet.provisioning import settings as provision
+from ...fleet.provisioning.fleet_folder import DEVICES, SIGNING, FleetFolder, now_utc
+from ...fleet.provisioning.fleet_spec import NATS, FleetSpec, aggregator_name, what_is_wrong
+from ...fleet.provisioning.master_key import create_keys, load_keys
+from ...fleet.provisioning.settings import DeviceSettings, Network
 from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, FleetOf, Folder, command, print_json

@@ -5,9 +5,9 @@ import shlex
 import stat
 from pathlib import Path
 
-from ...server.provisioning import fleet_spec
-from ...server.provisioning.fleet_folder import FleetFolder
-from ...server.provisioning.fleet_spec import NATS, FleetSpec
+from ...fleet.provisioning import fleet_spec
+from ...fleet.provisioning.fleet_folder import FleetFolder
+from ...fleet.provisioning.fleet_spec import NATS, FleetSpec
 
 _OTHERS = (
     "     and the others alike, each with its own file; those on other machines need",

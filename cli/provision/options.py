@@ -12,9 +12,9 @@ import typer
 
 from ...server.answers import tables as show
 from ...server.errors import UsageError
-from ...server.provisioning import fleet_folder
-from ...server.provisioning.fleet_folder import FleetFolder
-from ...server.provisioning.rotation import Rotated
+from ...fleet.provisioning import fleet_folder
+from ...fleet.provisioning.fleet_folder import FleetFolder
+from ...fleet.provisioning.rotation import Rotated
 from ..options import print_json
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"

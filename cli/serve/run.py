@@ -19,9 +19,9 @@ from ...server.ingest.broker_url import NatsAddress
 from ...server.ingest.clock import SIMULATED, HurryingClock, now
 from ...server.ingest.pacing import BATCH_S
 from ...server.ingest.status import trouble
-from ...server.provisioning.master_key import load_keys
-from ...server.results.publication import DISCOVERY_PREFIX, Publication
-from ...server.results.publisher import Publisher
+from ...fleet.provisioning.master_key import load_keys
+from ...fleet.results.publication import DISCOVERY_PREFIX, Publication
+from ...fleet.results.publisher import Publisher
 from ...server.service import process as serving
 from ...server.store.database import parse_url
 from ...server.store.store import Store
@@ -107,7 +107,7 @@ def _watched(
     publisher: Publisher | None,
 ) -> contextlib.AbstractContextManager[Any]:
     """The endpoint of an aggregator: its health, its counters, its certificates and what it publishes."""
-    from ...server.results.gauges import Gauges
+    from ...fleet.results.gauges import Gauges
     from ...server.service.http_endpoint import Endpoint
     from ...server.service.metrics import CertificateEnds
 

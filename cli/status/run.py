@@ -18,7 +18,7 @@ from ...server.ingest.broker_url import is_nats
 from ...server.overview.aggregator import ask, check_url
 from ...server.overview.watch import StoreState
 from ...server.plain import plain
-from ...server.planning import policy
+from ...server.budgets import policy
 from ...server.store.counting import clock_fault
 from ...server.store.erase import unfinished_erasures
 from ...server.store.store import Store, Version

@@ -1,6 +1,6 @@
 /* Answers all test vectors: a program without files and without a heap, for a host and for boards.
 
-   `python tests/support/make_c_vectors.py vectors.h` writes their tables. Compile this with the core but drbg.c, which
+   `python tools/make_c_vectors.py vectors.h` writes their tables. Compile this with the core but drbg.c, which
    it includes, and with -DHUSHMOTE_ROOM_BYTES=1024. It prints a line for each wrong answer, then a verdict; its status
    is 0 where all are right. */
 #include <math.h>

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import UsageError, refusing
-from ..provisioning.master_key import readable_by_others
+from ..private_file import readable_by_others
 
 _LEAST_TOKEN = 16  # characters
 _MOST_BYTES = 65_536

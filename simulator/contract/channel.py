@@ -8,7 +8,7 @@ import numpy as np
 
 from ...server.epsilon import MICRO
 from ...server.mechanisms import Mechanism
-from ...server.privacy import audit
+from ...planning.privacy import audit
 from .cases import Case
 from .exact import EnumerationError, exp_below, log, worst
 

@@ -11,7 +11,7 @@ from ...server.estimate import Estimate, estimate, plausibility
 from ...server.estimate.statistic import Statistic
 from ...server.mechanisms import Mechanism
 from ...server.mechanisms.decoded import Decoded
-from ...server.privacy import audit
+from ...planning.privacy import audit
 from .. import vectorised
 from .cases import Case
 from .channel import Broken, Unasked, need_close, need_shape

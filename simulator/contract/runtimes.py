@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Sequence
 
 from ...server.mechanisms.own import files_of
-from ...server.privacy.audit import AuditError
-from ...server.privacy.audit_runtimes import CLIENT, CPYTHON, Runtime, printed
-from ...server.provisioning import interpreters
+from ...planning.privacy.audit import AuditError
+from ...planning.privacy.audit_runtimes import CLIENT, CPYTHON, Runtime, printed
+from ...fleet.provisioning import interpreters
 from .cases import Case, ContractError
 from .channel import Broken
 

@@ -14,7 +14,7 @@ from command_line import hushmote
 from flashing import on_port
 from running import WAIT_S, until
 
-from hushmote.server.provisioning.settings import Network, provision_device
+from hushmote.fleet.provisioning.settings import Network, provision_device
 
 
 class Window:
@@ -101,7 +101,7 @@ def test_a_port_that_is_busy_or_none_is_named(tmp_path: Path, interpreter: list[
 
 
 def test_without_a_micropython_one_line_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("hushmote.server.provisioning.interpreters.commands", list)
+    monkeypatch.setattr("hushmote.fleet.provisioning.interpreters.commands", list)
     said = hushmote("board", cwd=tmp_path, expect=1)
     assert said.startswith(
         "hushmote: no MicroPython to run a board in software (none in HUSHMOTE_MICROPYTHON,"

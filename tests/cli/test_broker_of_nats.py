@@ -9,7 +9,7 @@ from running import WAIT_S, running, until
 from traffic import publish
 
 from hushmote.cli.broker import connection
-from hushmote.server.door.publisher import ReportPublisher
+from hushmote.fleet.door.publisher import ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerUrlError
 from hushmote.server.store import Store
 from hushmote.simulator.nats_servers import NatsServers

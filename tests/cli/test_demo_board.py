@@ -108,7 +108,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_missing_micropython_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("hushmote.server.provisioning.interpreters.commands", list)
+    monkeypatch.setattr("hushmote.fleet.provisioning.interpreters.commands", list)
     line = hushmote("demo", "--board", "--yes", cwd=tmp_path, expect=1)
     assert "no MicroPython to run a board in software" in line
     assert list(tmp_path.iterdir()) == []

@@ -23,8 +23,8 @@ from hushmote.server.mechanisms.choose import choose, designs
 from hushmote.server.mechanisms.direct import Direct
 from hushmote.server.mechanisms.peers import PEERS, Asked
 from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
-from hushmote.server.planning.devices import Z
-from hushmote.server.planning.listing import ASKED, listing, workload_of
+from hushmote.planning.devices import Z
+from hushmote.planning.listing import ASKED, listing, workload_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -15,11 +15,11 @@ from hushmote.server.answers import tables as show
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.definition import load
 from hushmote.server.mechanisms import mechanism_of
-from hushmote.server.planning.devices import PlanError
-from hushmote.server.planning.expected_error import Question
-from hushmote.server.planning.experiment_file import name_from, nats
-from hushmote.server.planning.wish import Wish
-from hushmote.server.planning.wished import question_of, reading_of
+from hushmote.planning.devices import PlanError
+from hushmote.planning.expected_error import Question
+from hushmote.planning.experiment_file import name_from, nats
+from hushmote.planning.wish import Wish
+from hushmote.planning.wished import question_of, reading_of
 from hushmote.server.words.epsilon import rounded_up
 
 app = typer.Typer()

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from hushmote.server.provisioning.settings import load_settings
+from hushmote.fleet.provisioning.settings import load_settings
 
 DEVICE = ("provision", "device", "desk", "--open", "--wifi-ssid", "any", "--broker", "localhost")
 

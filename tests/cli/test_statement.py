@@ -11,10 +11,10 @@ import pytest
 from command_line import hushmote
 from statements import KEPT, ask, firmware
 
-from hushmote.server.provisioning import fleet_folder
-from hushmote.server.provisioning.fleet_spec import FleetSpec
-from hushmote.server.provisioning.master_key import create_keys, load_keys
-from hushmote.server.provisioning.settings import provision_device
+from hushmote.fleet.provisioning import fleet_folder
+from hushmote.fleet.provisioning.fleet_spec import FleetSpec
+from hushmote.fleet.provisioning.master_key import create_keys, load_keys
+from hushmote.fleet.provisioning.settings import provision_device
 from hushmote.server.store.store import Store
 from hushmote.server.words.label import LANGUAGES
 

@@ -13,7 +13,7 @@ from served import served
 
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.clock import now
-from hushmote.server.provisioning.master_key import to_text
+from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.store import Description, Store
 from hushmote.server.store.erase import expire
 from hushmote.server.wire import keys, topics

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from c_core import CORE, compiled, needs_gcc
-from power_cuts import CORE_FILES, SUPPORT
+from power_cuts import CORE_FILES, RIGS
 
 pytestmark = needs_gcc
-MODEL = SUPPORT / "idf_model"
+MODEL = RIGS / "idf_model"
 WATCHDOG_MS = 5000  # ESPHome's
 
 

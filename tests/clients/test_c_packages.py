@@ -35,7 +35,7 @@ from hushmote.simulator.broker import MosquittoBroker
 
 pytestmark = needs_gcc
 ROOT = Path(__file__).parents[2]
-SUPPORT = ROOT / "tests" / "support"
+RIGS = ROOT / "rigs"
 PROGRAMS = {"check.c", "fuzz.c"}
 SOURCES = {path.name for path in CORE.glob("*.c")} - PROGRAMS
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-fsyntax-only")
@@ -82,7 +82,7 @@ def test_a_project_of_cmake_links_it(tmp_path: Path):
 def test_ports_and_their_examples_have_no_warnings(tmp_path: Path, port: str):
     """No more than that for an example: the headers declare what the documentation says."""
     (tmp_path / "device.h").write_text(DEVICE)
-    paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{SUPPORT / (port + '_model')}", f"-I{tmp_path}")
+    paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{RIGS / (port + '_model')}", f"-I{tmp_path}")
     sources = sorted((CORE / port).rglob("*.c"))
     assert len(sources) > 1
     assert any(path.name == "main.c" for path in sources)
@@ -140,11 +140,11 @@ def arduino(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(["python3", CORE / "arduino" / "pack.py", "made.zip"], cwd=folder, check=True)
     shutil.unpack_archive(folder / "made.zip", folder)
     library = folder / "Hushmote" / "src"
-    include = [f"-I{path}" for path in (SUPPORT / "arduino_host", api, mqtt, library)]
+    include = [f"-I{path}" for path in (RIGS / "arduino_host", api, mqtt, library)]
     flags = ["-c", "-g", "-w", "-DARDUINO=10819", "-DHOST", *include]
     theirs = [api / "api" / f"{name}.cpp" for name in ("String", "IPAddress", "Print", "Stream", "Common")]
     theirs += [mqtt / "MQTTClient.cpp", *(mqtt / "lwmqtt").glob("*.c")]
-    for path in [SUPPORT / "arduino_host" / "board.cpp", *library.glob("*.c*"), *theirs]:
+    for path in [RIGS / "arduino_host" / "board.cpp", *library.glob("*.c*"), *theirs]:
         how = ["gcc"] if path.suffix == ".c" else ["g++", "-std=gnu++17"]
         made = f"{path.parent.name}_{path.stem}.o"  # both have a client.c
         checked = SANITIZED if path not in theirs else ()

@@ -24,7 +24,7 @@ from running import WAIT_S, until
 from served import served
 
 from hushmote.device.ldp_client import Client
-from hushmote.server.provisioning.master_key import to_text
+from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.store import Store
 from hushmote.server.wire import keys
 from hushmote.simulator.broker import MosquittoBroker, free_port

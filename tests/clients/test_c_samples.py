@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from c_core import CORE, DEVICE, compiled, needs_gcc
-from power_cuts import CORE_FILES, SUPPORT
+from power_cuts import CORE_FILES, RIGS
 
 pytestmark = needs_gcc
 HOUR_S = 3600
@@ -21,7 +21,7 @@ class Sample:
     """A port's sample as a program; makes: HUSHMOTE_MAKE_LEDGER."""
 
     def __init__(self, folder: Path, port: str, makes: bool | None) -> None:
-        model = SUPPORT / f"{port}_model"
+        model = RIGS / f"{port}_model"
         (folder / "device.h").write_text(DEVICE)
         names = {"idf": ("nvs", "freertos", "esp_mqtt", "sample"), "zephyr": ("nvs", "sample")}[port]
         sources = [*CORE_FILES, *(model / f"{name}.c" for name in names), *sorted((CORE / port).rglob("*.c"))]

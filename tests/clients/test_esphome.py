@@ -19,7 +19,7 @@ from running import until
 from served import served
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.provisioning.master_key import to_text
+from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.store import Store
 from hushmote.server.wire.keys import device_key
 from hushmote.simulator.broker import MosquittoBroker, free_port
@@ -234,7 +234,7 @@ def test_the_component_compiles_for_an_esp32(tmp_path: Path):
     for name in ("hushmote_component.cpp", "hushmote_component.h"):
         text = (sources / "esphome" / "components" / "hushmote" / name).read_text()
         (tmp_path / name).write_text(text.replace("USE_HOST", "USE_POSIX"))
-    paths = [tmp_path, sources, CLIENTS_C, CLIENTS_C / "idf", ROOT / "tests" / "support" / "idf_model"]
+    paths = [tmp_path, sources, CLIENTS_C, CLIENTS_C / "idf", ROOT / "rigs" / "idf_model"]
     command = ["g++", "-std=gnu++20", "-Wall", "-fsyntax-only", *(f"-I{path}" for path in paths)]
     done = subprocess.run(
         [*command, "-DUSE_HOST", tmp_path / "hushmote_component.cpp"],

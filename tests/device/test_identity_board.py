@@ -25,9 +25,9 @@ from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.tls import client_context
-from hushmote.server.provisioning import authority, master_key, rotation
-from hushmote.server.provisioning import settings as provision
-from hushmote.server.provisioning.fleet_folder import FleetFolder, now_utc
+from hushmote.fleet.provisioning import authority, master_key, rotation
+from hushmote.fleet.provisioning import settings as provision
+from hushmote.fleet.provisioning.fleet_folder import FleetFolder, now_utc
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 

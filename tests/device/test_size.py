@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hushmote.device import ldp_client
-from hushmote.server.provisioning.usb import compile_mpy
+from hushmote.fleet.provisioning.usb import compile_mpy
 
 FILE = Path(ldp_client.__file__)
 MOST_BYTES = {path.stem: 1_500 for path in sorted(FILE.parent.glob("ldp_*.py"))} | {"ldp_client": 13_312}

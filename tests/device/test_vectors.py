@@ -64,15 +64,15 @@ def test_reading_line_by_line_finds_every_case(checker):
 
 
 def test_the_file_is_what_the_reference_computes():
-    assert make_vectors.build() == TEXT, "run python tests/support/make_vectors.py"
-    assert make_vectors.build(further=True) == FURTHER, "run python tests/support/make_vectors.py"
+    assert make_vectors.build() == TEXT, "run python tools/make_vectors.py"
+    assert make_vectors.build(further=True) == FURTHER, "run python tools/make_vectors.py"
 
 
 class TestQuestions:
     TEXT = make_vectors.QUESTIONS_PATH.read_text("ascii")
 
     def test_file_is_what_the_reference_computes(self):
-        assert make_vectors.build_questions() == self.TEXT, "run python tests/support/make_vectors.py"
+        assert make_vectors.build_questions() == self.TEXT, "run python tools/make_vectors.py"
 
     @pytest.mark.parametrize("case", json.loads(TEXT)["questions"])
     def test_client_computes_them(self, case: dict[str, str | None]):

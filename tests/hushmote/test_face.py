@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import hushmote
 from hushmote.cli.main import app
-from hushmote.server.planning.wish import Wish
+from hushmote.planning.wish import Wish
 
 HEAVY = ("numpy", "scipy", "sqlalchemy", "matplotlib", "rich", "typer", "pandas")
 

@@ -19,9 +19,9 @@ from running import WAIT_S, until
 from served import add_fleet, get, served
 from traffic import crowd, publish
 
-from hushmote.server.provisioning import master_key, nats
-from hushmote.server.provisioning.fleet_spec import FleetSpec
-from hushmote.server.provisioning.mosquitto import MOST_CONNECTIONS
+from hushmote.fleet.provisioning import master_key, nats
+from hushmote.fleet.provisioning.fleet_spec import FleetSpec
+from hushmote.fleet.provisioning.mosquitto import MOST_CONNECTIONS
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, free_port

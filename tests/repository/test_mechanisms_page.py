@@ -11,7 +11,7 @@ TIME = re.compile(r" +[\d.]+ m?s$", re.MULTILINE)
 
 
 def test_its_tables_are_those_of_the_code():
-    assert make_mechanisms.text(PAGE) == PAGE, "run tests/support/make_mechanisms.py"
+    assert make_mechanisms.text(PAGE) == PAGE, "run tools/make_mechanisms.py"
 
 
 def test_every_mechanism_has_a_paragraph():

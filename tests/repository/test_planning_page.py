@@ -13,8 +13,8 @@ from hushmote.cli.main import app
 from hushmote.device import main
 from hushmote.server.accounting import choose
 from hushmote.server.experiments.definition import parse
-from hushmote.server.planning import policy
-from hushmote.server.privacy.histogram import for_reports
+from hushmote.server.budgets import policy
+from hushmote.planning.privacy.histogram import for_reports
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "planning.md").read_text("utf-8")

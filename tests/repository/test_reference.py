@@ -9,15 +9,16 @@ import pytest
 from hushmote.cli import main
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("cli", "server", "simulator", "studies", "device", "hushmote", "deploy", "firmware_tests", "tests")
-A_HEADER = ("server/provisioning/firmware.py", "tests/cli/test_provision.py")  # have the names of one for C
+FOLDERS = ("cli", "server", "planning", "fleet", "simulator", "studies", "device", "hushmote", "deploy")
+FOLDERS += ("firmware_tests", "tests")
+A_HEADER = ("fleet/provisioning/firmware.py", "tests/cli/test_provision.py")  # have the names of one for C
 NAME = re.compile(r"(?<![A-Z_])_?HUSHMOTE_[A-Z_]*[A-Z]")
 
 
 @pytest.mark.parametrize("page", make_command_line.PAGES, ids=lambda page: page.stem)
 def test_a_page_of_commands_is_that_of_the_commands(page: Path):
     wanted = make_command_line.text(page)
-    assert page.read_text(encoding="utf-8") == wanted, "run tests/support/make_command_line.py"
+    assert page.read_text(encoding="utf-8") == wanted, "run tools/make_command_line.py"
 
 
 def test_every_command_has_its_page():

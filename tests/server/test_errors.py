@@ -8,7 +8,7 @@ import hushmote.server.errors as errors
 
 ROOT = Path(__file__).parents[2]
 CLASS = re.compile(r"^ *class (\w+)\(([^)]*)\):", re.MULTILINE)
-ROOMS = ("server", "simulator", "studies", "cli", "web")
+ROOMS = ("server", "planning", "fleet", "simulator", "studies", "cli", "web")
 
 
 def drawn() -> Iterator[tuple[str, str]]:

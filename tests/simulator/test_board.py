@@ -10,7 +10,7 @@ import pytest
 from flashing import Bench, on_board, on_port
 from running import HANGS_S
 
-from hushmote.server.provisioning import interpreters
+from hushmote.fleet.provisioning import interpreters
 from hushmote.simulator.board.board import SoftwareBoard
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from hushmote.server.experiments.definition import parse
-from hushmote.server.planning.answer import answer
-from hushmote.server.planning.experiment_file import Named
-from hushmote.server.planning.wish import Wish
+from hushmote.planning.answer import answer
+from hushmote.planning.experiment_file import Named
+from hushmote.planning.wish import Wish
 from hushmote.simulator.population import PopulationError, read_csv
 from hushmote.simulator.proposal import column_of, proposed
 from hushmote.simulator.simulate import simulate

@@ -26,8 +26,8 @@ from experiments import ROOM, experiment_json
 from running import WAIT_S, until
 
 from hushmote.device.ldp_client import ExperimentRefused
-from hushmote.server.planning.devices import MICRO, Plan, best_design
-from hushmote.server.planning.expected_error import Question
+from hushmote.planning.devices import MICRO, Plan, best_design
+from hushmote.planning.expected_error import Question
 from hushmote.simulator import dask_workers, faithful_parts
 from hushmote.simulator.broker import free_port
 from hushmote.simulator.crew import THIS_PROCESS, Workers, WorkersError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from hushmote.server.privacy.beliefs import DisclosureError
+from hushmote.planning.privacy.beliefs import DisclosureError
 from hushmote.studies import lee_clifton as disclosure_central
 from hushmote.studies import sensitivity as empirical_sensitivity
 from hushmote.studies.lee_clifton import Worlds, choose_epsilon, upper, upper_epsilon

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from hushmote.cli.main import app
 from hushmote.server.errors import HushmoteError
-from hushmote.server.planning.devices import MICRO
+from hushmote.planning.devices import MICRO
 from hushmote.studies import lifetime
 
 KNOWN = {  # for 10^6 boards, 365 daily windows, 64 values, as published with this project's design

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from hushmote.device.ldp_client import ONE
-from hushmote.server.planning import expected_error
-from hushmote.server.planning.devices import MICRO, Plan, best_design
-from hushmote.server.planning.expected_error import Places, Question, places
-from hushmote.server.planning.lifetime import LifetimeBudget, LifetimePlan, Rhythm, plan_lifetime
+from hushmote.planning import expected_error
+from hushmote.planning.devices import MICRO, Plan, best_design
+from hushmote.planning.expected_error import Places, Question, places
+from hushmote.planning.lifetime import LifetimeBudget, LifetimePlan, Rhythm, plan_lifetime
 from hushmote.studies import catalogue, plan_check
 from hushmote.studies.frame import Row, Running
 from hushmote.studies.plan_check import CheckRow, band, measure

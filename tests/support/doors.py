@@ -11,10 +11,10 @@ from typing import Any
 
 from running import WAIT_S, until
 
-from hushmote.server.door.access import Access
-from hushmote.server.door.app import Door, door_application
-from hushmote.server.door.limits import Rate, Rates
-from hushmote.server.door.publisher import ReportPublisher
+from hushmote.fleet.door.access import Access
+from hushmote.fleet.door.app import Door, door_application
+from hushmote.fleet.door.limits import Rate, Rates
+from hushmote.fleet.door.publisher import ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.service.bounded_http import BoundedServer
 

@@ -19,11 +19,11 @@ from unittest import mock
 import pytest
 from running import HANGS_S
 
-from hushmote.server.provisioning import flash as flash_module
-from hushmote.server.provisioning import usb
-from hushmote.server.provisioning.flash import Flashed, Load
-from hushmote.server.provisioning.settings import Network, ProvisionError, provision_device
-from hushmote.server.provisioning.usb import FlashError
+from hushmote.fleet.provisioning import flash as flash_module
+from hushmote.fleet.provisioning import usb
+from hushmote.fleet.provisioning.flash import Flashed, Load
+from hushmote.fleet.provisioning.settings import Network, ProvisionError, provision_device
+from hushmote.fleet.provisioning.usb import FlashError
 from hushmote.server.wire import keys
 from hushmote.simulator.board.board import SoftwareBoard
 

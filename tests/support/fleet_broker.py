@@ -12,8 +12,8 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from running import WAIT_S, until
 
-from hushmote.server.provisioning import fleet_folder
-from hushmote.server.provisioning.fleet_folder import FleetFolder, FleetSpec
+from hushmote.fleet.provisioning import fleet_folder
+from hushmote.fleet.provisioning.fleet_folder import FleetFolder, FleetSpec
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 FLEET = "home"

@@ -14,9 +14,9 @@ import pytest
 from fleet_broker import FLEET, Visitor, context
 from running import WAIT_S, until
 
-from hushmote.server.provisioning import fleet_folder
-from hushmote.server.provisioning.fleet_folder import FleetFolder
-from hushmote.server.provisioning.fleet_spec import FleetSpec
+from hushmote.fleet.provisioning import fleet_folder
+from hushmote.fleet.provisioning.fleet_folder import FleetFolder
+from hushmote.fleet.provisioning.fleet_spec import FleetSpec
 from hushmote.simulator.broker import free_port
 from hushmote.simulator.nats_servers import find_nats_server, is_healthy
 

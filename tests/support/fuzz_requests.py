@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from fuzz_inputs import DEVICES, make_report, mutate, no_hang, odd_value
 
-from hushmote.server.door import body
-from hushmote.server.door.access import LOOPBACK, Access
-from hushmote.server.door.app import door_application
-from hushmote.server.door.limits import Rate, Rates
-from hushmote.server.door.publisher import Published, ReportPublisher
+from hushmote.fleet.door import body
+from hushmote.fleet.door.access import LOOPBACK, Access
+from hushmote.fleet.door.app import door_application
+from hushmote.fleet.door.limits import Rate, Rates
+from hushmote.fleet.door.publisher import Published, ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.service.tokens import Tokens
 

@@ -16,7 +16,7 @@ from running import WAIT_S
 from hushmote.device import ldp_client
 from hushmote.device.async_reporter import AsyncReporter
 from hushmote.device.kept_experiments import KeptExperiments
-from hushmote.server.provisioning.settings import DeviceSettings, load_settings
+from hushmote.fleet.provisioning.settings import DeviceSettings, load_settings
 
 _POLICY = {"sum": 1 << 40, "squares": 0, "epsilon": 4_000_000, "rules": ("count",)}
 

@@ -28,7 +28,7 @@ import page_blocks
 from page_blocks import Block
 from quick_commands import commands
 
-from hushmote.server.provisioning import interpreters
+from hushmote.fleet.provisioning import interpreters
 from hushmote.simulator.broker import find_mosquitto
 
 ROOT = Path(__file__).parents[2]

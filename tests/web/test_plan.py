@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from hushmote.cli.main import app
 from hushmote.server.errors import HushmoteError
-from hushmote.server.planning.devices import PlanError
-from hushmote.server.planning.experiment_file import FileRefused, Named
+from hushmote.planning.devices import PlanError
+from hushmote.planning.experiment_file import FileRefused, Named
 from hushmote.server.store.store import Store
 from hushmote.server.words.epsilon import belief
 from hushmote.web.in_locale import in_locale

@@ -13,7 +13,7 @@ from running import until
 from served import served
 from take_over import let_boards_in, take_over
 
-from hushmote.server.provisioning import fleet_folder
+from hushmote.fleet.provisioning import fleet_folder
 from hushmote.server.store import Store
 from hushmote.simulator.broker import free_port
 

@@ -8,8 +8,8 @@ import numpy as np
 from ...server.accounting import Guarantee
 from ...server.epsilon import nats
 from ...server.experiments.budget import rule_guarantee
-from ...server.planning.policy import Policy, guarantee_of
-from ...server.planning.remaining import COUNTED, FleetLedger, Remaining, shown_days
+from ...server.budgets.policy import Policy, guarantee_of
+from ...server.budgets.remaining import COUNTED, FleetLedger, Remaining, shown_days
 from ...server.words.epsilon import ALL_SEEN, belief, within
 from ...server.words.numbers import counted
 

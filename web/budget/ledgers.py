@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ...server.answers.store_reader import StoreReader
-from ...server.planning import remaining
-from ...server.planning.policy import Policy
+from ...server.budgets import remaining
+from ...server.budgets.policy import Policy
 from ..live import LiveStore
 from .answer import FleetSupply, fleet_supply
 

@@ -14,7 +14,7 @@ from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.units import bin_edges
 from ...server.overview.fleets import days_left
 from ...server.plain_text import visible
-from ...server.results.result import LIVE
+from ...fleet.results.result import LIVE
 from ...server.words import answers as words
 from ...server.words import findings
 from ...server.words.epsilon import belief, own_reports, rounded_up

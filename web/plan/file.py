@@ -5,8 +5,8 @@ from typing import Any
 
 from nicegui import ui
 
-from ...server.planning.devices import PlanError
-from ...server.planning.experiment_file import FileRefused, Named
+from ...planning.devices import PlanError
+from ...planning.experiment_file import FileRefused, Named
 from ..frame import heading, sentence
 from ..in_locale import in_locale
 from ..reader import Reader

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Literal
 
 from ...server.epsilon import MICRO, check_epsilon
-from ...server.planning.devices import PlanError
-from ...server.planning.expected_error import Kind
-from ...server.planning.wish import YES_NO, Wish
+from ...planning.devices import PlanError
+from ...planning.expected_error import Kind
+from ...planning.wish import YES_NO, Wish
 
 Fourth = Literal["devices", "epsilon", "domain", "error"]
 Form = Literal["number", "labels", "yes_no"]

@@ -4,7 +4,7 @@ from typing import Any
 
 from nicegui import ui
 
-from ...server.planning.second_epsilon import HistogramEpsilon
+from ...planning.second_epsilon import HistogramEpsilon
 from ...server.words.epsilon import own_reports, rounded_up
 from ..charts import COLOURS, axis, chart, table, tooltip
 from ..frame import heading, sentence, skeleton, tag

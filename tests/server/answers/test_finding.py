@@ -27,7 +27,7 @@ from hushmote.server.errors import UsageError
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
-from hushmote.server.results.result import result_of
+from hushmote.fleet.results.result import result_of
 from hushmote.server.store.store import Store
 from hushmote.server.wire.experiments import parse_experiment
 from hushmote.server.words.findings import amount, dates

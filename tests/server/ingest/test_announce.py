@@ -12,7 +12,7 @@ from hushmote.server.ingest.announce import Announcer
 from hushmote.server.ingest.commit import Committer
 from hushmote.server.ingest.pipeline import KnownFleets
 from hushmote.server.ingest.status import Status
-from hushmote.server.provisioning.master_key import without_signing
+from hushmote.fleet.provisioning.master_key import without_signing
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire import keys, report, topics
 

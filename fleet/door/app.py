@@ -1,0 +1,246 @@
+"""The HTTP door as an ASGI application: a report in, 204 once the broker has acknowledged it.
+
+`hushmote door` serves it alone. It can also be mounted in another ASGI application, at /v1 as its paths say:
+
+    publisher = ReportPublisher(parse_broker_url("mqtt://localhost"), tls=None, fleets=None)
+    app.mount("/v1", door_application(publisher))      # Starlette, FastAPI, nicegui.app
+    app.on_startup(publisher.start)                    # or: with publisher: ... around the server
+    app.on_shutdown(publisher.stop)
+
+Paths: POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and
+GET /v1/FLEET/result/NAME; outside /v1, so only when served alone, GET /healthz and GET /metrics. The answer
+to a report is 503 until the publisher has read what the broker retains, while the broker is away, and
+where no aggregator has ever subscribed at the broker, which then drops what it acknowledges.
+`access` says who may use it; by default anyone who reaches it, from web pages of its own host alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Match, Route
+
+from ...server.service.http_endpoint import METRICS_TYPE, health
+from ...server.wire.topics import NameRefused, check_device, is_fleet, report_topic
+from . import body
+from .access import Access
+from .limits import Buckets, Rates, client_of
+from .metrics import DoorNumbers
+from .publisher import Published, ReportPublisher
+
+BODY_S = 8.0  # time limit for a body
+
+_PATHS = (
+    "there is POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and "
+    "GET /v1/FLEET/result/NAME"
+)
+_AGAIN_S = 2
+_AGAIN = "send the same bytes again later: a report is counted once"
+_FAILURES = {
+    Published.AWAY: f"the broker is away; {_AGAIN}",
+    Published.LATE: f"the broker did not acknowledge the report in time; {_AGAIN}",
+    Published.FULL: f"too many reports are under way; {_AGAIN}",
+    Published.REFUSED: f"the broker does not let the door publish this report; {_AGAIN}",
+    Published.UNCOUNTED: f"no aggregator has ever subscribed at the broker; {_AGAIN}",
+}
+
+
+def door_application(
+    publisher: ReportPublisher,
+    *,
+    access: Access | None = None,
+    rates: Rates | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Door:
+    """Return the ASGI application that hands reports to a publisher, which has to be started.
+
+    access: who may use it; the default is anybody. rates: what is let in, requests a second. clock: of the
+    rates, monotonic seconds.
+    """
+    return Door(publisher, access or Access(), rates or Rates(), clock)
+
+
+class Door:
+    """The ASGI application; answers: number of answers by (method, status)."""
+
+    def __init__(
+        self, publisher: ReportPublisher, access: Access, rates: Rates, clock: Callable[[], float]
+    ) -> None:
+        self._publisher = publisher
+        self._access = access
+        self._of_device = Buckets(rates.device, clock)
+        self._of_address = Buckets(rates.address, clock)
+        self._of_all = Buckets(rates.total, clock)
+        self._routes = [
+            Route("/healthz", self._health),
+            Route("/metrics", self._metrics),
+            Route("/v1/{fleet}/experiment", self._names),
+            Route("/v1/{fleet}/experiment/{name}", self._experiment),
+            Route("/v1/{fleet}/result/{name}", self._result),
+            Route("/v1/{fleet}/report/{device}", self._report, methods=["POST"]),
+            Route("/v1/{fleet}/report", self._report, methods=["POST"]),
+            Route("/v1/{fleet}/report/", self._report, methods=["POST"]),  # a device without a name
+        ]
+        self.answers: Counter[tuple[str, int]] = Counter()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+        if scope["type"] != "http":
+            return
+        # The whole path as it was sent, also when mounted at /v1: no valid name needs decoding.
+        path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
+        scope = scope | {"path": path, "root_path": scope.get("root_path", "").removesuffix("/v1")}
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except HTTPException as e:
+            text = f"{e.detail}\n".encode("utf-8", "replace")
+            answer = PlainTextResponse(text, e.status_code, e.headers)
+        except ClientDisconnect:
+            return
+        method = request.method if request.method in ("GET", "HEAD", "OPTIONS", "POST") else "other"
+        self.answers[method, answer.status_code] += 1
+        answer.headers.update({"x-content-type-options": "nosniff", "cache-control": "no-store"})
+        if (origin := request.headers.get("origin")) in self._access.origins:
+            answer.headers.update({"access-control-allow-origin": origin, "vary": "Origin"})
+            answer.headers["access-control-expose-headers"] = "Retry-After"
+        await answer(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        matches = ((route, *route.matches(request.scope)) for route in self._routes)
+        route, match, names = next((f for f in matches if f[1] is not Match.NONE), (None, None, {}))
+        if route is None:
+            _refuse(404, _PATHS)
+        allowed = ", ".join(sorted(route.methods or ()))
+        if not self._access.host_allowed(request.headers):
+            own = " or ".join(sorted(self._access.hosts or ()))
+            _refuse(403, f"this door answers to the name {own}; the request's Host is different")
+        if not self._access.origin_allowed(request.headers):
+            _refuse(
+                403,
+                "web pages of this origin may not use the door: its operator can allow them with --origin",
+            )
+        if request.method == "OPTIONS" and "origin" in request.headers:
+            preflight = {"methods": allowed, "headers": "content-type, authorization"}
+            headers = {f"access-control-allow-{name}": value for name, value in preflight.items()}
+            return Response(None, 204, headers | {"access-control-max-age": "600"})
+        if match is Match.PARTIAL:
+            _refuse(405, f"there is only {allowed.partition(',')[0]} here", allow=allowed)
+        request.scope.update(names)
+        return await route.endpoint(request)
+
+    async def _health(self, _request: Request) -> Response:
+        return health(self._publisher.trouble)
+
+    async def _metrics(self, request: Request) -> Response:
+        self._admit(request)
+        numbers = DoorNumbers(self.answers, self._publisher.in_flight, self._publisher.ready.is_set())
+        return Response(numbers.text(), media_type=METRICS_TYPE)
+
+    async def _names(self, request: Request) -> Response:
+        self._admit(request)
+        names = self._publisher.retained.experiments(self._fleet(request))
+        return Response(json.dumps(names) + "\n", media_type=body.JSON)
+
+    async def _experiment(self, request: Request) -> Response:
+        return Response(self._retained(request, "experiment"), media_type=body.RAW)
+
+    async def _result(self, request: Request) -> Response:
+        return Response(self._retained(request, "result"), media_type=body.JSON)
+
+    def _retained(self, request: Request, kind: str) -> bytes:
+        self._admit(request)
+        fleet = self._fleet(request)
+        content = self._publisher.retained.get(kind, fleet, request.path_params["name"])
+        if content is None:
+            _refuse(404, f"the fleet {fleet} has no such {kind} at the broker")
+        return content
+
+    async def _report(self, request: Request) -> Response:
+        """Check a report and publish it."""
+        client, fleet = self._admit(request), self._fleet(request)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in (body.RAW, body.JSON):
+            _refuse(415, f"the Content-Type must be {body.RAW}, or {body.JSON} of a LoRaWAN server")
+        content, device = await _content(request, body.MOST_BYTES[kind]), request.path_params.get("device")
+        try:
+            if kind == body.JSON:
+                named, content = body.uplink(content)
+                device = named if device is None else device
+            payload = body.check(content)
+            topic = report_topic(fleet, check_device(device or ""))
+        except body.NoPayload as e:
+            return PlainTextResponse(f"nothing was published: {e}\n")
+        except (body.BodyRefused, NameRefused) as e:
+            _refuse(400, str(e))
+        # Nothing proves yet that the device sent it: a stranger must not use up the device's own rate.
+        self._take(self._of_device, (client, topic), "this device from this address")
+        self._take(self._of_all, None, "all devices")
+        published = await self._publisher.publish(topic, payload)
+        if published is not Published.RECEIVED:
+            _again(503, _FAILURES[published], _AGAIN_S)
+        return Response(None, 204)
+
+    def _admit(self, request: Request) -> str:
+        """Refuse a client that asks too often or without the token; returns the client's key."""
+        client = client_of(self._access.address(request.client, request.headers.getlist("x-forwarded-for")))
+        self._take(self._of_address, client, "this address")
+        if not self._access.token_right(request.headers):
+            text = "the token is missing or wrong: send Authorization: Bearer TOKEN"
+            raise HTTPException(401, text, {"www-authenticate": "Bearer"})
+        return client
+
+    def _fleet(self, request: Request) -> str:
+        """Refuse an unknown fleet; returns its name."""
+        fleet = request.path_params["fleet"]
+        if fleet not in self._publisher.retained.known:
+            if not is_fleet(fleet):
+                _refuse(400, "the fleet's name must be 1 to 32 of a-z, 0-9, _ and -")
+            if not self._publisher.ready.is_set():
+                _again(503, _FAILURES[Published.AWAY], _AGAIN_S)
+            _refuse(404, f"the fleet {fleet} is not known here: it has no experiment at the broker")
+        return fleet
+
+    def _take(self, buckets: Buckets, key: object, whose: str) -> None:
+        wait_s = buckets.take(key)
+        if wait_s:
+            _again(429, f"too many requests of {whose}; {_AGAIN}", wait_s)
+
+
+def _refuse(status: int, text: str, **headers: str) -> NoReturn:
+    raise HTTPException(status, text, headers)
+
+
+def _again(status: int, text: str, after_s: int) -> NoReturn:
+    raise HTTPException(status, text, {"retry-after": str(after_s)})
+
+
+async def _content(request: Request, most: int) -> bytes:
+    """Return the body, of which no more than `most` bytes are kept."""
+    close = "close"  # the connection: no request can follow an unread body
+    too_long = f"the body is too long: it may have {most} bytes"
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal():
+        _refuse(400, "the Content-Length must be a number", connection=close)
+    if len(length) > 9 or int(length) > most:
+        _refuse(413, too_long, connection=close)
+    content = b""
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for piece in request.stream():
+                content += piece
+                if len(content) > most:
+                    _refuse(413, too_long, connection=close)
+    except TimeoutError:
+        _refuse(408, f"the body did not come within {BODY_S:g} s", connection=close)
+    return content

@@ -1,0 +1,261 @@
+"""The door's thread at the broker: it publishes each report that it gets, and reports its PUBACK.
+
+It keeps no session: if no PUBACK comes, the sender must send the report again, with the same bytes.
+"""
+
+import asyncio
+import contextlib
+import enum
+import logging
+import secrets
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from typing import Literal, Self
+
+from paho.mqtt.reasoncodes import ReasonCode
+
+from ...server.errors import HushmoteError
+from ...server.ingest.broker_url import BrokerAddress
+from ...server.ingest.connector import SHORT_S, Connector
+from ...server.ingest.link import Protocol
+from ...server.ingest.pacing import MOST_WAIT_S, Backoff
+from ...server.ingest.session import BrokerRefused, Session
+from ...server.ingest.status import Status
+from .connection import DoorConnection
+from .retained import Retained, filters
+
+MOST_IN_FLIGHT = 256
+PUBACK_S = 4.0  # how long a sender waits for it
+_HUNG_S = 2 * PUBACK_S  # after this silence, connect to the broker again
+_TURN_S = 0.5
+_STOP_S = 5.0
+_NOBODY_COUNTS = 16  # MQTT 5: nobody has subscribed, not even a client that is away
+
+
+class Published(enum.Enum):
+    """What became of a report: only the first was received; the others must be sent again."""
+
+    RECEIVED = enum.auto()
+    AWAY = enum.auto()  # there is no broker, or it was lost
+    LATE = enum.auto()  # the broker has not answered in time
+    FULL = enum.auto()  # too many are under way
+    REFUSED = enum.auto()  # the broker does not let the door publish it
+    UNCOUNTED = enum.auto()  # no aggregator has ever subscribed: the broker has dropped it
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A report under way, and the caller that waits; sent: monotonic seconds."""
+
+    topic: str
+    payload: bytes
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Published]
+    sent: float = field(default_factory=time.monotonic)
+
+
+class ReportPublisher:
+    """Publishes reports to a broker, as a context manager; publish() from any event loop.
+
+    fleets: names whose experiments and results are read, and which are known without an experiment; None for
+    all that have one. protocol: "auto" tries MQTT 5 and falls back to 3.1.1. ready: set while the broker is
+    connected and what it retains was read. retained: those messages. Raises NameRefused for a fleet's name.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        tls: ssl.SSLContext | None = None,
+        *,
+        fleets: Sequence[str] | None = None,
+        protocol: Literal["auto", "5", "3.1.1"] = "auto",
+    ) -> None:
+        self.retained = Retained(fleets)
+        self.ready = Event()
+        self.refusal: HushmoteError | None = None  # why the broker refuses us, while it does
+        self._filters = filters(fleets)
+        self._session = Session(address, f"hushmote-door-{secrets.token_hex(8)}", tls)
+        self._status = Status()
+        self._connector = Connector(self._session, self._status, protocol, self._connection)
+        self._queue: deque[_Waiting] = deque()
+        self._under_way: dict[int, _Waiting] = {}  # by packet id, in order of sending
+        self._settled: list[tuple[_Waiting, Published]] = []
+        self._in_flight = 0
+        self._stopping = Event()
+        self._wake_r, self._wake_w = socket.socketpair()
+        for end in (self._wake_r, self._wake_w):
+            end.setblocking(False)
+        self._thread = Thread(target=self._run, name="door", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Connect in a separate thread, and again whenever the broker was lost."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Disconnect; reports without a PUBACK become AWAY."""
+        self._stopping.set()
+        self._wake()
+        self._thread.join(_STOP_S)
+
+    @property
+    def in_flight(self) -> int:
+        """Number of reports that were handed in and are not settled."""
+        return self._in_flight
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no report is taken at the moment, None if reports are; without names and addresses."""
+        return None if self.ready.is_set() else "not connected to the broker"
+
+    async def publish(self, topic: str, payload: bytes) -> Published:
+        """Publish with QoS 1 and wait for the broker's PUBACK, PUBACK_S seconds at most."""
+        if not self.ready.is_set():
+            return Published.AWAY
+        if self._in_flight >= MOST_IN_FLIGHT:
+            return Published.FULL
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Published] = loop.create_future()
+        self._in_flight += 1
+        self._queue.append(_Waiting(topic, payload, loop, future))
+        self._wake()
+        # Not wait_for(): a late answer must count as under way until it comes.
+        done, _ = await asyncio.wait((future,), timeout=PUBACK_S)
+        return future.result() if done else Published.LATE
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended: only stop() and a bug in Hushmote end it."""
+        return self._thread.is_alive()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # it is full: the thread wakes anyway
+            self._wake_w.send(b"x")
+
+    # The rest runs in the thread.
+
+    def _connection(self, protocol: Protocol) -> DoorConnection:
+        session = self._session
+        # A known fleet stays known: a broker that was killed has no experiments until an aggregator is
+        # back, and a device that gets 404 until then might drop its report.
+        retained = Retained(self.retained.known)
+        return DoorConnection(
+            protocol, session.client_id, session.login, session.tls, retained, self._on_puback
+        )
+
+    def _run(self) -> None:
+        backoff = Backoff(MOST_WAIT_S)
+        while not self._stopping.is_set():
+            connection = self._connector.connect()
+            if connection is not None:
+                try:
+                    self._serve(connection)
+                except BrokerRefused as e:
+                    self.refusal = e
+                    self._status.say(logging.ERROR, str(e))
+                finally:
+                    self.ready.clear()
+                    connection.close()
+                    self._settle_all()
+                if time.monotonic() - connection.started > SHORT_S:
+                    backoff.reset()
+            self._stopping.wait(backoff.next_s())
+        self._settle_all()
+
+    def _serve(self, connection: DoorConnection) -> None:
+        """Work on a connection until it is lost or stop() is called."""
+        greeted = False
+        while not self._stopping.is_set():
+            alive = connection.turn(_TURN_S, self._wake_r)
+            with contextlib.suppress(BlockingIOError):
+                self._wake_r.recv(4096)
+            now = time.monotonic()
+            if connection.answer is not None and not greeted:
+                if not self._connector.accepted(connection):
+                    return
+                greeted = True
+                connection.watch(self._filters)
+            if connection.settled and not self.ready.is_set():
+                self._open(connection)
+            self._send(connection)
+            self._tell()
+            oldest = next(iter(self._under_way.values()), None)
+            hung = oldest is not None and now - oldest.sent > _HUNG_S
+            if not alive or hung or self._connector.has_waited_enough(connection, now):
+                self._connector.explain_loss(connection)
+                return
+
+    def _open(self, connection: DoorConnection) -> None:
+        broker = str(self._session.address)
+        if connection.granted is None or not connection.granted.is_failure:
+            where = broker.partition(" at ")[2]
+            self._status.say(logging.INFO, f"publishing at {where} with MQTT {connection.protocol}")
+        else:
+            why = str(connection.granted).lower()
+            text = f"{broker} shows no experiments or results ({why}): let this user read them"
+            self._status.say(logging.WARNING, text)
+        self.refusal = None
+        self.retained = connection.retained
+        self.ready.set()
+
+    def _send(self, connection: DoorConnection) -> None:
+        while self._queue and self.ready.is_set() and len(self._under_way) < connection.most:
+            waiting = self._queue.popleft()
+            mid = connection.publish(waiting.topic, waiting.payload)
+            if mid is None:
+                self._settled.append((waiting, Published.AWAY))
+            else:
+                self._under_way[mid] = waiting
+
+    def _on_puback(self, mid: int, reason: ReasonCode) -> None:
+        waiting = self._under_way.pop(mid, None)
+        if waiting is None:
+            return
+        published = Published.RECEIVED
+        if reason.value == _NOBODY_COUNTS:
+            published = Published.UNCOUNTED
+        elif reason.is_failure:
+            published = Published.REFUSED
+            text = (
+                f"{self._session.address} refuses reports ({str(reason).lower()}): let this user publish them"
+            )
+            self._status.say(logging.ERROR, text)
+        self._settled.append((waiting, published))
+
+    def _settle_all(self) -> None:
+        """Mark everything under way as AWAY: the connection that would have answered is gone."""
+        self._settled += [(waiting, Published.AWAY) for waiting in self._under_way.values()]
+        self._under_way.clear()
+        while self._queue:
+            self._settled.append((self._queue.popleft(), Published.AWAY))
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wake the callers that wait, with one wake-up for each event loop."""
+        if not self._settled:
+            return
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, Published]]] = {}
+        for waiting, published in self._settled:
+            by_loop.setdefault(waiting.loop, []).append((waiting, published))
+        self._settled = []
+        for loop, settled in by_loop.items():
+            with contextlib.suppress(RuntimeError):  # it is closed: nobody is waiting
+                loop.call_soon_threadsafe(self._resolve, settled)
+
+    def _resolve(self, settled: list[tuple[_Waiting, Published]]) -> None:
+        """Resolve them, in the event loop."""
+        for waiting, published in settled:
+            self._in_flight -= 1
+            if not waiting.future.done():
+                waiting.future.set_result(published)

@@ -1,0 +1,120 @@
+"""A device's settings as firmware in C or ESPHome takes them: a header, or a file that YAML includes.
+
+Both hold the settings' secrets, so only their owner may read them (mode 0600), and so does the firmware that
+is built with them.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import textwrap
+from pathlib import Path
+
+from ...server import private_file
+from ...server.errors import ProvisionError, refusing
+from .settings import DeviceSettings
+
+
+class Firmware(enum.StrEnum):
+    """What a device's firmware is made with; MicroPython's takes the settings file itself."""
+
+    C = "c"
+    ESPHOME = "esphome"
+
+
+def write(settings: DeviceSettings, folder: Path, target: Firmware) -> Path:
+    """Write a device's file for a target into a folder, in place of an older one; raises ProvisionError."""
+    if target is Firmware.C:
+        path, text = folder / f"{settings.device_id}.h", c_header(settings)
+    else:
+        path, text = folder / f"{settings.device_id}.esphome.yaml", esphome_yaml(settings)
+    with refusing(ProvisionError, f"write {path}"):
+        private_file.replace(path, text.encode())
+    return path
+
+
+def c_header(settings: DeviceSettings) -> str:
+    """Return a header of macros: texts, numbers and, for keys, initializers of arrays."""
+    values = {
+        "FLEET": _quoted(settings.fleet),
+        "DEVICE_ID": _quoted(settings.device_id),
+        "KEY": _initializer(settings.key),
+        "ANNOUNCE_KEY": _initializer(settings.announce_key),
+        "CONSENT_GIVEN": str(int(settings.consent_given)),
+        "BROKER": _quoted(settings.mqtt_host),
+        "BROKER_PORT": str(settings.mqtt_port),
+        "BROKER_USER": _quoted(settings.mqtt_user),
+        "BROKER_PASSWORD": _quoted(settings.mqtt_password),
+        "BROKER_CA": _quoted(_pem("CERTIFICATE", settings.mqtt_ca)),
+        "CERTIFICATE": _quoted(_pem("CERTIFICATE", settings.mqtt_cert)),
+        "CERTIFICATE_KEY": _quoted(_pem("EC PRIVATE KEY", settings.mqtt_key)),
+        "WIFI_SSID": _quoted(settings.wifi_ssid),
+        "WIFI_PASSWORD": _quoted(settings.wifi_password),
+    }
+    lines = [
+        f"/* Device {settings.device_id} of fleet {settings.fleet}. SECRET: it holds this one device's keys.",
+        "   Keep it and the firmware that is built with it to yourself; no two boards may share it. What the",
+        "   device lacks is not defined: without HUSHMOTE_KEY its fleet is open. */",
+        "#ifndef HUSHMOTE_DEVICE_H",
+        "#define HUSHMOTE_DEVICE_H",
+        "",
+        *(f"#define HUSHMOTE_{name} {value}" for name, value in values.items() if value),
+        "",
+        "#endif",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def esphome_yaml(settings: DeviceSettings) -> str:
+    """Return the YAML of `identity: !include FILE` in ESPHome's block `hushmote:`."""
+    values = {
+        "fleet": settings.fleet,
+        "device_id": settings.device_id,
+        "key": settings.key,
+        "announce_key": settings.announce_key,
+        "broker": settings.mqtt_host,
+        "port": settings.mqtt_port,
+        "username": settings.mqtt_user,
+        "password": settings.mqtt_password,
+        "ca": _pem("CERTIFICATE", settings.mqtt_ca),
+        "certificate": _pem("CERTIFICATE", settings.mqtt_cert),
+        "certificate_key": _pem("EC PRIVATE KEY", settings.mqtt_key),
+        "consent_given": settings.consent_given,
+    }
+    lines = [
+        f"# Device {settings.device_id} of fleet {settings.fleet}. SECRET: it holds this one device's keys.",
+        "# Keep it and the firmware that is built with it to yourself; no two boards may share it.",
+    ]
+    for name, value in values.items():
+        if isinstance(value, str) and "\n" in value:
+            lines += [f"{name}: |", textwrap.indent(value, "  ").rstrip()]
+        elif value:
+            lines.append(f"{name}: {_yaml(value) if isinstance(value, str) else str(value).lower()}")
+    return "\n".join(lines) + "\n"
+
+
+def _pem(label: str, der: str | None) -> str | None:
+    """Return base64 of DER as PEM."""
+    if der is None:
+        return None
+    lines = textwrap.wrap(base64.b64encode(base64.b64decode(der)).decode(), 64)
+    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
+
+
+def _initializer(digits: str | None) -> str | None:
+    return digits and "{" + ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(digits)) + "}"
+
+
+def _quoted(text: str | None) -> str | None:
+    """Return a C string; whatever is no plain character is written in octal, which ends after 3 digits."""
+    if not text:
+        return None
+    shown = {byte: f"\\{byte:03o}" for byte in (*range(0x20), *b'"\\?', *range(0x7F, 0x100))} | {10: "\\n"}
+    return '"' + "".join(shown.get(byte, chr(byte)) for byte in text.encode()) + '"'
+
+
+def _yaml(text: str) -> str:
+    """Return a text as YAML, whatever it holds."""
+    shown = (c if " " <= c <= "~" and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
+    return f'"{"".join(shown)}"'

@@ -1,0 +1,389 @@
+"""Put Hushmote on a board over USB: check, copy, read back, install, make the ledger if there is none.
+
+Everything goes through mpremote, as a person would use it. New files are first copied into a folder of their
+own, read back from flash and imported there; only then do they replace the board's files. So a flash that
+fails leaves the board as it was. The ledger in /ldp is never copied, overwritten or removed: the board makes
+it, once.
+"""
+
+import contextlib
+import hashlib
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...server.errors import refusing
+from . import settings as provision
+from . import umqtt as umqtt_simple
+from .further import further_files
+from .settings import DeviceSettings
+from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
+
+MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "gap", "kept_experiments", "reporter_base")
+MODULES += ("mqtt_reporter", "station", "async_reporter")
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
+"""The application of a board that is given no other."""
+
+_STAGE = "/hushmote.new"
+# What littlefs needs besides the files: blocks for folders, and for a file while it replaces another.
+_SPARE_BYTES = 32 * 1024
+
+_CLEAN = """
+import os
+try:
+    for n in os.listdir(STAGE): os.remove(STAGE + '/' + n)
+    os.rmdir(STAGE)
+except OSError: pass
+"""
+
+_VERIFY = """
+import sys, hashlib, binascii, json, gc
+def words():
+    import ldp_client
+    return len(ldp_client.MECHANISMS) + len(ldp_client.TYPES)
+def sha(p):
+    h = hashlib.sha256()
+    with open(p, 'rb') as f:
+        while True:
+            b = f.read(512)
+            if not b: return binascii.hexlify(h.digest()).decode()
+            h.update(b)
+r = {'sha': {n: sha(STAGE + '/' + n) for n in NAMES}, 'error': None}
+if r['sha'] == NAMES:
+    gc.collect()
+    sys.path.insert(0, STAGE)
+    try:
+        for n in IMPORTS:
+            before = words() if n in FURTHER else -1
+            __import__(n)
+            if n in FURTHER and words() == before:
+                raise ValueError(n + '.py enters nothing in ldp_client.MECHANISMS or TYPES')
+        if 'main.py' in NAMES:
+            with open(STAGE + '/main.py') as f: compile(f.read(), 'main.py', 'exec')
+    except Exception as e: r['error'] = type(e).__name__ + ': ' + str(e)
+print('HUSHMOTE:' + json.dumps(r))
+"""
+
+_PLACE = """
+import os, sys, json
+def place(n, p):
+    d = ''
+    for part in p.split('/')[1:-1]:
+        d += '/' + part
+        try: os.mkdir(d)
+        except OSError: pass
+    os.rename(STAGE + '/' + n, p)
+def drop(p):
+    try: os.remove(p)
+    except OSError: pass
+"""
+
+_INSTALL = """
+r = {'shadow': None}
+for n, p in FILES: place(n, p)
+for p in STALE: drop(p)
+for m, p in LOADED:
+    f = getattr(__import__(m), '__file__', p)
+    if f != p: r['shadow'] = [m, f]
+print('HUSHMOTE:' + json.dumps(r))
+"""
+
+# An ESP32 whose radio is off has a plain generator instead of a random source.
+_FINISH = """
+r = {'ledger': 'kept', 'error': None}
+if PROVISION:
+    import ldp_client
+    if sys.platform == 'esp32':
+        import network
+        network.WLAN(network.STA_IF).active(True)
+    try:
+        ldp_client.provision(LEDGER, REPLACE, CONSENT)
+        r['ledger'] = 'made'
+    except Exception as e: r['error'] = type(e).__name__ + ': ' + str(e)
+if not r['error']:
+    for n, p in FILES: place(n, p)
+print('HUSHMOTE:' + json.dumps(r))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Flashed:
+    """What a flash did. ledger: "made", "made again" or "kept"; copied, unchanged: paths on the board."""
+
+    device_id: str
+    board: str
+    firmware: str
+    copied: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    copied_bytes: int
+    ledger: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str  # on the board
+    content: bytes
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[1]
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a flash puts on a board.
+
+    source: .py instead of .mpy files. provision_again: a new, empty ledger over an old one; that restarts the
+    privacy bound and needs settings that no board has used. main: an application other than the
+    example. further: files with mechanisms and types, which the board's settings then name: words of those in
+    device/ (sw), paths, or package.module:Class; or a umqtt/simple.py, which is copied instead of the bundled
+    one where the firmware has none. yes: somebody at the board has said yes, which a
+    new ledger then holds.
+    """
+
+    source: bool = False
+    provision_again: bool = False
+    main: Path | None = None
+    further: Sequence[str] = ()
+    yes: bool = False
+
+    @property
+    def umqtt(self) -> Path | None:
+        """The last umqtt/simple.py among the further files."""
+        return next((Path(word) for word in reversed(self.further) if _is_umqtt(word)), None)
+
+    def modules(self) -> dict[str, bytes]:
+        """Source of the further files by module name; raises FlashError."""
+        return further_files([word for word in self.further if not _is_umqtt(word)], MODULES)
+
+
+def _is_umqtt(word: str) -> bool:
+    return Path(word).as_posix().endswith("umqtt/simple.py")
+
+
+def flash(
+    port: str,
+    settings_path: Path,
+    load: Load = Load(),
+    *,
+    reset: bool = True,
+    ask: Callable[[], bool] = lambda: False,
+    timeout_s: float = 60.0,
+    say: Callable[[str], None] = print,
+) -> Flashed:
+    """Put Hushmote and one board's settings on the board at port, and make its ledger if it has none.
+
+    port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: a file that `hushmote provision`
+    wrote. reset: start the application afterwards. ask: whether somebody at the board says yes, asked
+    before it makes a ledger. timeout_s: for each of the five or so steps. say: gets a line for each thing
+    done.
+
+    Raises FlashError or provision.ProvisionError with one line; the board's content is then unchanged,
+    unless the line says otherwise.
+    """
+    started_s = time.monotonic()
+    settings = provision.load_settings(settings_path)
+    provision.check_complete(settings, settings_path)
+    more = load.modules()
+    link = UsbLink(port, timeout_s)
+    paths = ["/main.py", "/settings.json"]
+    paths += [f"/lib/{m}.{x}" for m in (*MODULES, *more, "umqtt/simple") for x in ("py", "mpy")]
+    board = probe(link, paths)
+    firmware = ".".join(map(str, board.version))
+    say(f"{board.name}, MicroPython {firmware}")
+    check_board(board, wifi=load.main is None)
+    make_ledger = check_ledger(board, settings, load.provision_again)
+    consent = True if make_ledger and (settings.consent_given or load.yes or ask()) else None
+    wanted = _wanted_files(board, settings, load, more)
+    changed = [f for f in wanted if board.files.get(f.path) != f.sha256]
+    unchanged = tuple(f.path for f in wanted if f not in changed)
+    size = sum(len(f.content) for f in changed)
+    if board.free_bytes is not None and changed and board.free_bytes < size + _SPARE_BYTES:
+        raise FlashError(
+            f"the board's file system has {board.free_bytes // 1024} KB free and "
+            f"{(size + _SPARE_BYTES) // 1024} KB are needed: remove files from it (mpremote fs rm)"
+        )
+    try:
+        _stage(link, changed, tuple(more))
+        if changed:
+            say("copied and read back: " + ", ".join(f"{f.path} ({len(f.content):,} bytes)" for f in changed))
+        _install_modules(link, changed, "py" if load.source else "mpy", (*MODULES, *more))
+        ledger = {"PROVISION": make_ledger, "REPLACE": load.provision_again, "CONSENT": consent}
+        _finish(link, changed, settings_path, settings, ledger)
+    except FlashError:
+        with contextlib.suppress(FlashError):  # a board that does not answer: the next flash cleans up
+            link.run("exec", f"STAGE={_STAGE!r}\n" + _CLEAN)
+        raise
+    made = ("made again" if board.ledger or board.device_id else "made") if make_ledger else "kept"
+    if unchanged:
+        say("already there: " + ", ".join(unchanged))
+    say(_LEDGER_LINES[made])
+    if load.yes and not make_ledger:
+        say("--yes is for a ledger that is made: this board keeps the answer that it has")
+    if make_ledger and not consent:
+        say("silent until somebody at the board says yes: its button, held 3 s, or yes() at its prompt")
+    if board.fat:
+        say("note: this file system is FAT, where a power cut may lock the board; littlefs has no such risk")
+    if reset:
+        link.run(
+            "reset", failure="everything is in place, but the board did not restart: press its reset button"
+        )
+        say("restarted")
+    copied, took_s = tuple(f.path for f in changed), time.monotonic() - started_s
+    return Flashed(settings.device_id, board.name, firmware, copied, unchanged, size, made, took_s)
+
+
+_LEDGER_LINES = {
+    "made": "ledger: made, empty",
+    "made again": "ledger: made again; for the people it measures, the privacy bound starts from zero",
+    "kept": "ledger: kept as it was",
+}
+
+
+def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) -> bool:
+    """Return whether to make a ledger; raises FlashError if these settings and this board do not fit."""
+    fresh = "make new settings with `hushmote provision`"
+    if provision_again:
+        if settings.ledger_made or settings.device_id == board.device_id:
+            raise FlashError(f"provisioning again needs settings with a new device id: {fresh}")
+        return True
+    if board.ledger:
+        if board.device_id not in (None, settings.device_id):
+            raise FlashError(
+                f"this board is {board.device_id} and the settings are {settings.device_id}'s: use "
+                "its own, or --provision-again, which restarts its privacy bound"
+            )
+        return False
+    if board.device_id is not None:
+        raise FlashError(
+            f"this board was {board.device_id} and its ledger is gone, so it stays silent: {fresh}, then "
+            "--provision-again, which restarts its privacy bound"
+        )
+    if settings.ledger_made:
+        raise FlashError(
+            f"the settings of {settings.device_id} have made a ledger on a board already, or may have when a "
+            f"flash was interrupted: {fresh}"
+        )
+    return True
+
+
+def sources(application: bytes, further: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Source by module name of what goes into a board's /lib beside umqtt; raises FlashError."""
+    # asyncio takes memory, so its reporter is for applications that name it.
+    modules = [m for m in MODULES if m != "async_reporter" or m.encode() in application]
+    return {m: _read(EXAMPLE.with_name(f"{m}.py")) for m in modules} | dict(further)
+
+
+def _wanted_files(
+    board: Board, settings: DeviceSettings, load: Load, further: Mapping[str, bytes]
+) -> list[_File]:
+    application = _read(load.main or EXAMPLE)
+    parts = sources(application, further)
+    ours = any(board.files[f"/lib/umqtt/simple.{x}"] for x in ("py", "mpy"))
+    if ours or (not board.umqtt and (board.network or load.umqtt)):  # it needs sockets
+        parts["umqtt/simple"] = _read(load.umqtt) if load.umqtt else umqtt_simple.bundled()
+    files = []
+    for module, content in parts.items():
+        if not load.source:
+            content = compile_mpy(content, board.mpy, f"{module}.py")
+        files.append(_File(f"/lib/{module}.{'py' if load.source else 'mpy'}", content))
+    files.append(_File("/settings.json", settings.board_json(tuple(further))))
+    files.append(_File("/main.py", application))
+    return files
+
+
+def _read(path: Path) -> bytes:
+    with refusing(FlashError, f"read {path}"):
+        return path.read_bytes()
+
+
+def _stage(link: UsbLink, files: Sequence[_File], further: Sequence[str]) -> None:
+    """Copy files into the staging folder, and have the board read them back and import them."""
+    if not files:
+        return
+    unchanged = "; the board's files are unchanged"
+    commands = ["exec", f"STAGE={_STAGE!r}\n" + _CLEAN + "os.mkdir(STAGE)\n"]
+    with tempfile.TemporaryDirectory() as folder:
+        for file in files:
+            path = Path(folder) / file.name
+            path.write_bytes(file.content)
+            commands += ["+", "fs", "cp", str(path), f":{_STAGE}/{file.name}"]
+        try:
+            said = link.ask(
+                _VERIFY,
+                first=commands,
+                STAGE=_STAGE,
+                NAMES={f.name: f.sha256 for f in files},
+                IMPORTS=[f.name.rsplit(".", 1)[0] for f in files if f.path.startswith("/lib/")],
+                FURTHER=list(further),
+            )
+        except FlashError as e:
+            raise FlashError(f"copying failed: {e}{unchanged}") from None
+    for file in files:
+        if said["sha"][file.name] != file.sha256:
+            raise FlashError(
+                f"{file.name} reads back differently: try another cable; the flash may be worn" + unchanged
+            )
+    if said["error"]:
+        raise FlashError(f"the board cannot use the new files ({said['error']}){unchanged}")
+
+
+_HALF_DONE = "the modules are new, the application and settings may be the old ones; flash again"
+
+
+def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str, modules: Sequence[str]) -> None:
+    """Put staged modules in their places, and check that the board loads these and no others."""
+    other = "mpy" if extension == "py" else "py"
+    said = link.ask(
+        _PLACE + _INSTALL,
+        failure=_HALF_DONE,
+        STAGE=_STAGE,
+        FILES=[(f.name, f.path) for f in changed if f.path.startswith("/lib/")],
+        STALE=[
+            f"{folder}/{m}.{x}" for m in modules for folder, x in (("/lib", other), ("", "py"), ("", "mpy"))
+        ]
+        + [f"{f.path.rsplit('.', 1)[0]}.{other}" for f in changed if f.path.startswith("/lib/umqtt/")],
+        LOADED=[(m, f"/lib/{m}.{extension}") for m in modules if m != "async_reporter"],
+    )
+    if said["shadow"]:
+        module, where = said["shadow"]
+        raise FlashError(
+            f"the board loads {module} from {where} instead of /lib: it is frozen into the firmware; "
+            "install stock MicroPython, or freeze this version"
+        )
+
+
+def _finish(
+    link: UsbLink,
+    changed: Sequence[_File],
+    path: Path,
+    settings: DeviceSettings,
+    ledger: Mapping[str, Any],
+) -> None:
+    """Make the ledger if asked to, then put settings and application in their places.
+
+    The settings' file is marked before the board makes a ledger: a cable pulled in between then costs a new
+    device id, and never lets one id have two ledgers.
+    """
+    marked = provision.mark_ledger(path, settings, True)
+    said = link.ask(
+        # The application last: a board that loses power in between starts the old one, or none.
+        _PLACE + _FINISH + _CLEAN,
+        failure=_HALF_DONE,
+        STAGE=_STAGE,
+        LEDGER=LEDGER,
+        FILES=[(f.name, f.path) for f in changed if not f.path.startswith("/lib/")],
+        **ledger,
+    )
+    if said["error"]:
+        provision.mark_ledger(path, marked, settings.ledger_made)
+        raise FlashError(f"the board could not make its ledger ({said['error']}); {_HALF_DONE}")

@@ -1,0 +1,406 @@
+"""A fleet's folder on disk: its authority, and what its broker and its aggregators need.
+
+    fleet.json                  names, ports, hosts; no secret
+    authority/ca.key            the authority's key and certificate: keep this folder offline
+    authority/ca-old.key        the authority before, while a rotation is under way
+    authority/issued.jsonl      what was issued and revoked, one line each
+    authority/signing.key       the key that signs experiments
+    broker/                     goes to the broker's machine: mosquitto.conf, acl, ca.pem, crl.pem, broker.pem
+    broker/1/, /2/, /3/         go to the NATS servers' machines: nats.conf, users.conf, ca.pem, broker.pem
+    aggregator/                 goes to the aggregator's: ca.pem, aggregator_1.pem, master.key, share
+    devices/                    boards' settings files
+
+All folders have mode 0700 and all files 0600. Files are replaced in one step, so that a process that dies
+leaves the old or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from ...server import private_file
+from ...server.errors import ProvisionError, refusing
+from ...server.wire.topics import NameRefused, check_device, check_fleet
+from . import authority, nats
+from . import journal as issued
+from . import mosquitto as broker_config
+from .authority import AuthorityError, Issued
+from .fleet_spec import DOOR as DOOR_NAME
+from .fleet_spec import NATS, FleetSpec
+from .journal import Credential, Journal
+from .master_key import create_keys
+
+AUTHORITY = "authority/ca.key"
+OLD_AUTHORITY = "authority/ca-old.key"
+ISSUED = "authority/issued.jsonl"
+ROOT = "broker/ca.pem"
+MASTER = "aggregator/master.key"
+SIGNING = "authority/signing.key"
+SHARE = "aggregator/share"
+DEVICES = "devices"
+DOOR = f"door/{DOOR_NAME}.pem"
+DOOR_CA = "door/ca.pem"
+
+
+class FolderError(ProvisionError):
+    """A fleet's folder cannot be made, read or used like this; the text says what would be right."""
+
+
+def now_utc() -> datetime.datetime:
+    """Return this moment, UTC, in whole seconds, as in certificates."""
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+
+
+@dataclass(frozen=True)
+class FleetFolder:
+    """A fleet's existing folder. passphrase: of the authority's key, None if it has none."""
+
+    path: Path
+    fleet: FleetSpec
+    passphrase: bytes | None = field(default=None, repr=False)
+
+    # Reading
+
+    def signer(self) -> Issued:
+        """Return the authority in use; raises FolderError if its key is not here, and AuthorityError."""
+        return self._signer(AUTHORITY)
+
+    def old_signer(self) -> Issued | None:
+        """Return the previous authority while a rotation is under way."""
+        return self._signer(OLD_AUTHORITY) if (self.path / OLD_AUTHORITY).exists() else None
+
+    def _signer(self, name: str) -> Issued:
+        return authority.parse(self._read(name), str(self.path / name), self.passphrase)
+
+    def needs_passphrase(self) -> bool:
+        """Return whether the authority's key is encrypted."""
+        return authority.needs_passphrase(self._read(AUTHORITY))
+
+    def root(self) -> x509.Certificate:
+        """Return the certificate by which devices check the broker; needs no key and no passphrase."""
+        return self.certificate(ROOT)
+
+    def certificate(self, name: str) -> x509.Certificate:
+        """Return the first certificate in a file of the folder; raises FolderError."""
+        return self.certificates(name)[0]
+
+    def broker_certificates(self) -> list[x509.Certificate]:
+        """Return each server's certificate, in the order of the fleet's servers."""
+        return [self.certificate(f"{part}/broker.pem") for part, _ in self.fleet.servers]
+
+    def certificates(self, name: str) -> list[x509.Certificate]:
+        """Return all certificates in a file of the folder; raises FolderError."""
+        try:
+            return x509.load_pem_x509_certificates(self._read(name))
+        except ValueError:
+            raise FolderError(f"{self.path / name} holds no certificate: copy it from its backup") from None
+
+    def master_file(self) -> Path | None:
+        """Return the master key's file, None if the key is kept in the environment."""
+        path = self.path / MASTER
+        return path if path.exists() else None
+
+    def signing_file(self) -> Path | None:
+        """Return the signing key's file, None if the key is with the master key or not here."""
+        path = self.path / SIGNING
+        return path if path.exists() else None
+
+    def share(self) -> str:
+        """Return the name of the aggregators' group."""
+        return self._read(SHARE).decode("ascii", "replace").strip()
+
+    def _read(self, name: str) -> bytes:
+        path = self.path / name
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            whole = "this needs the folder where the fleet was made, with all its parts"
+            raise FolderError(f"there is no {path}: {whole}") from None
+        except OSError as e:
+            raise FolderError(f"cannot read {path}: {e.strerror}") from None
+
+    # What was issued
+
+    def journal(self) -> Journal:
+        """Return all that was issued and revoked; raises FolderError and JournalError."""
+        return issued.parse(self._read(ISSUED), str(self.path / ISSUED))
+
+    def _note(self, lines: bytes) -> None:
+        """Note certificates before they are issued or revoked."""
+        path = self.path / ISSUED
+        with refusing(FolderError, f"write {path}"):
+            issued.add(path, lines)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Wait until nobody else issues or revokes, and keep others waiting; on Windows nobody waits."""
+        with contextlib.ExitStack() as lock:
+            if os.name == "posix":
+                import fcntl
+
+                with refusing(FolderError, f"lock {self.path}"):
+                    lock.callback(os.close, fd := os.open(self.path, os.O_RDONLY))
+                    fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+
+    # Writing
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file, or replace it in one step; raises FolderError."""
+        path = self.path / name
+        with refusing(FolderError, f"write {path}", f"{path} exists; nothing is overwritten"):
+            private_file.replace(path, content)
+
+    def put_fleet(self, fleet: FleetSpec) -> FleetFolder:
+        """Replace fleet.json and the files that follow from it.
+
+        These are the broker's configuration and access list, and the --broker files of the aggregators and of
+        the HTTP door.
+        """
+        shared = len(fleet.aggregators) > 1 and fleet.broker != NATS
+        texts = _broker_texts(fleet)
+        for name in fleet.aggregators:
+            more = {"client_id": name, "share": self.share()} if shared else {}
+            texts[f"aggregator/{name}.toml"] = _connection(fleet.url(), name, more)
+        if self.has_door():
+            texts["door/door.toml"] = _connection(fleet.url(door=True), DOOR_NAME, {})
+        for name, text in texts.items():
+            self.put(name, text.encode())
+        self.put("fleet.json", json.dumps(asdict(fleet), indent=2).encode() + b"\n")
+        changed = replace(self, fleet=fleet)
+        changed.put_users()
+        return changed
+
+    def put_users(self, trusted: Sequence[str] | None = None) -> None:
+        """Write who may connect to the fleet's NATS servers, from all that was issued and revoked.
+
+        trusted: names of the trusted roots, if the folder does not have them yet.
+        """
+        if self.fleet.broker == NATS:
+            if trusted is None:
+                trusted = [authority.common_name(c) for c in self.certificates(ROOT)]
+            text = nats.users_conf(self.fleet, self.journal().credentials, trusted).encode()
+            for part, _ in self.fleet.servers:
+                self.put(f"{part}/users.conf", text)
+
+    def put_trust(self, signers: Sequence[Issued]) -> None:
+        """Write which roots are trusted, the one in use first, since devices are given the first."""
+        pem = b"".join(s.certificate.public_bytes(Encoding.PEM) for s in signers)
+        for name in ("aggregator/ca.pem", *(f"{part}/ca.pem" for part, _ in self.fleet.servers)):
+            if name != ROOT:
+                self.put(name, pem)
+        if self.has_door():
+            self.put(DOOR_CA, pem)
+        self.put_users([s.name for s in signers])
+        self.put(ROOT, pem)  # last: this file shows that a rotation is complete
+
+    def put_revocations(self, signers: Sequence[Issued], now: datetime.datetime) -> None:
+        """Tell the broker who is revoked: one list for each trusted root; NATS only has users."""
+        if self.fleet.broker == NATS:
+            self.put_users()
+            return
+        revoked: dict[str, list[tuple[int, datetime.datetime]]] = {}
+        for c in self.journal().credentials:
+            if c.serial and c.revoked:
+                revoked.setdefault(c.authority, []).append((int(c.serial, 16), c.revoked))
+        lists = (authority.revocation_list(root, revoked.get(root.name, ()), now) for root in signers)
+        self.put("broker/crl.pem", b"".join(lists))
+
+    def put_broker(self, signer: Issued, now: datetime.datetime, old: Issued | None = None) -> Issued:
+        """Issue each server's certificate; old: a root that some devices in the field still trust alone."""
+        chain = () if old is None else (authority.cross_sign(old, signer, now),)
+        for part, hosts in self.fleet.servers:
+            clustered = self.fleet.broker == NATS
+            made = replace(authority.issue_broker(signer, hosts, now, clustered=clustered), chain=chain)
+            self._note(issued.certificate_line(made, "broker", signer))
+            self.put(f"{part}/broker.pem", made.to_pem())
+        return made
+
+    def put_aggregator(self, signer: Issued, name: str, now: datetime.datetime) -> Issued:
+        """Issue an aggregator's client certificate."""
+        made = authority.issue_client(signer, name, now, authority.AGGREGATOR_DAYS)
+        self._note(issued.certificate_line(made, "aggregator", signer))
+        self.put_users()
+        self.put(f"aggregator/{name}.pem", made.to_pem())
+        return made
+
+    def has_door(self) -> bool:
+        """Return whether an HTTP door has a certificate."""
+        return (self.path / DOOR).exists()
+
+    def put_door(self, signer: Issued, now: datetime.datetime) -> Issued:
+        """Issue the HTTP door's client certificate, with the files by which it checks the broker."""
+        made = authority.issue_client(signer, DOOR_NAME, now, authority.AGGREGATOR_DAYS)
+        self._note(issued.certificate_line(made, "door", signer))
+        self.put_users()
+        folder = (self.path / DOOR).parent
+        with refusing(FolderError, f"make {folder}"):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        self.put(DOOR_CA, self._read(ROOT))
+        self.put(DOOR, made.to_pem())
+        return made
+
+    # Devices
+
+    def issue_device(self, device: str, now: datetime.datetime, *, more_follow: bool = False) -> Issued:
+        """Issue a device's client certificate; raises FolderError for a revoked device, and AuthorityError.
+
+        more_follow: put_users() will be called after the last one.
+        """
+        with self._alone():
+            self._check_not_revoked(device)
+            signer = self.signer()
+            made = authority.issue_client(signer, check_device(device), now, self.fleet.device_days)
+            self._note(issued.certificate_line(made, "device", signer))
+            if not more_follow:
+                self.put_users()
+        return made
+
+    def issue_login(self, device: str) -> str:
+        """Make a device's password and put its hash into the broker's file; raises FolderError."""
+        self.check_logins()
+        with self._alone():
+            self._check_not_revoked(device)
+            password = secrets.token_hex(20)  # 160 random bits
+            lines = self._logins()
+            lines[device] = broker_config.password_line(device, password)
+            self._note(issued.login_line(device, self.root()))
+            self.put("broker/passwords", broker_config.passwords(lines).encode())
+        return password
+
+    def check_logins(self) -> None:
+        """Raise FolderError if the fleet's broker takes only certificates."""
+        if self.fleet.password_port is None:
+            raise FolderError(
+                f"the broker of fleet {self.fleet.fleet} takes only certificates: leave out --password, "
+                "or make the fleet with --set password_port=8884"
+            )
+
+    def keep_login(self, device: str) -> None:
+        """Note that a device with a login checks the broker by the root in use from now on."""
+        self._check_not_revoked(device)
+        self._note(issued.login_line(device, self.root()))
+
+    def _logins(self) -> dict[str, str]:
+        return broker_config.parse_passwords(self._read("broker/passwords").decode())
+
+    def _check_not_revoked(self, device: str) -> None:
+        if device in self.journal().revoked:
+            raise FolderError(f"device {device} is revoked, for good: provision it under a new id")
+
+    def revoke(self, devices: Sequence[str], now: datetime.datetime) -> list[Credential]:
+        """Revoke devices for good: their certificates go on the list, their logins are removed.
+
+        Returns the credentials that were valid until now. Raises FolderError, JournalError, AuthorityError
+        and NameRefused; even then, the devices get nothing new.
+        """
+        names = {check_device(d) for d in devices}
+        signers = self.signers()
+        with self._alone():
+            before, at = self.journal(), now.isoformat()
+            self._note(b"".join(issued.line(revoke=d, at=at) for d in sorted(names - set(before.revoked))))
+            self.put_revocations(signers, now)
+            if self.fleet.password_port is not None:
+                lines = self._logins()
+                left = {d: line for d, line in lines.items() if d not in names}
+                if left != lines:
+                    self.put("broker/passwords", broker_config.passwords(left).encode())
+        return [c for c in before.valid("device", now) if c.name in names]
+
+    def withdraw(self, credentials: Sequence[Credential], now: datetime.datetime) -> None:
+        """Put single certificates on the list."""
+        with self._alone():
+            signers, at = self.signers(), now.isoformat()
+            self._note(b"".join(issued.line(withdraw=c.serial, at=at) for c in credentials if c.serial))
+            self.put_revocations(signers, now)
+
+    def signers(self) -> list[Issued]:
+        """Return the authority in use, and the previous one while both are trusted."""
+        return [signer for signer in (self.signer(), self.old_signer()) if signer is not None]
+
+
+def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write_master: bool) -> FleetFolder:
+    """Make a fleet's folder, with everything that its broker and its aggregators need, and return it.
+
+    write_master: put a new master key into aggregator/master.key and a signing key into
+    authority/signing.key. Raises FolderError, AuthorityError, NameRefused and MasterKeyError. An existing
+    folder must be empty; if making it fails, the files made up to then stay for a person to look at.
+    """
+    check_fleet(fleet.fleet)
+    for host in fleet.board_hosts:
+        authority.host_name(host)
+    if not fleet.hosts:
+        raise AuthorityError("a broker needs a name: give --host as devices reach it")
+    if fleet.broker_folder and not PurePosixPath(fleet.broker_folder).is_absolute():
+        raise FolderError(
+            f"--broker-folder {fleet.broker_folder!r} must begin with /: {fleet.broker} starts anywhere"
+        )
+    fleet = replace(fleet, broker_folder=fleet.broker_folder or str((path / "broker").resolve()))
+    _broker_texts(fleet)  # before anything is made
+    with refusing(FolderError, f"make the folder {path}"):
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if any(path.iterdir()):
+            raise FolderError(f"{path} is not empty: give a folder that does not exist yet")
+        path.chmod(0o700)
+        parts = [name for part, _ in fleet.servers for name in (part, f"{part}/data")]
+        for name in dict.fromkeys(("authority", "broker", *parts, "aggregator", DEVICES)):
+            (path / name).mkdir(mode=0o700)
+            (path / name).chmod(0o700)
+    folder = FleetFolder(path, fleet, passphrase)
+    now = now_utc()
+    root = authority.new_authority(fleet.fleet, now)
+    folder.put(AUTHORITY, root.to_pem(passphrase))
+    folder.put(ISSUED, b"")
+    folder.put_trust([root])
+    folder.put_revocations([root], now)
+    folder.put_broker(root, now)
+    for name in fleet.aggregators:
+        folder.put_aggregator(root, name, now)
+    if write_master:
+        create_keys(path / MASTER, path / SIGNING)
+    if fleet.broker != NATS:  # there the group is a consumer, and no device may use it
+        # Random, so that no device can join the aggregators' group and get reports that it may not read.
+        folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")
+    if fleet.password_port is not None:
+        folder.put("broker/passwords", b"")
+    return folder.put_fleet(fleet)
+
+
+def _connection(url: str, name: str, more: dict[str, str]) -> str:
+    values = {"url": url, "ca": "ca.pem", "cert": f"{name}.pem"} | more
+    return "".join(f'{key} = "{value}"\n' for key, value in values.items())
+
+
+def _broker_texts(fleet: FleetSpec) -> dict[str, str]:
+    """Return the files that follow from the plan alone, by their names in the folder."""
+    if fleet.broker == NATS:
+        servers = enumerate(fleet.servers, 1)
+        return {f"{part}/nats.conf": nats.nats_conf(fleet, number) for number, (part, _) in servers}
+    rights = broker_config.acl(fleet.fleet, fleet.aggregators)
+    return {"broker/mosquitto.conf": broker_config.mosquitto_conf(fleet), "broker/acl": rights}
+
+
+def find(path: Path) -> FleetFolder:
+    """Return the fleet's folder at path; raises FolderError."""
+    try:
+        fleet = FleetSpec(**json.loads((path / "fleet.json").read_bytes()))
+        check_fleet(fleet.fleet)
+        _broker_texts(fleet)
+    except FileNotFoundError:
+        make_one = f"make one with `hushmote provision fleet {path} --host ...`"
+        raise FolderError(f"{path} is not a fleet's folder: {make_one}") from None
+    except OSError as e:
+        raise FolderError(f"cannot read {path / 'fleet.json'}: {e.strerror}") from None
+    except (NameRefused, ProvisionError, ValueError, TypeError):
+        raise FolderError(f"{path / 'fleet.json'} is damaged: take it from its backup") from None
+    return FleetFolder(path, fleet)

@@ -1,0 +1,67 @@
+"""The files of `hushmote flash --with`: further mechanisms and types, checked before they go to a board."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...server.errors import refusing
+from ...server.wire import board_files
+from ...server.wire.experiments import is_own
+from .usb import FlashError
+
+MOST_BYTES = 16 * 1024
+"""Limit of a file's source, in bytes: a board has little memory to load it into."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_TAKEN = {"main", "boot", "micropython", "machine", "network", "umqtt", "esp32", "rp2", "hushmote"}
+
+
+def further_files(wanted: Sequence[str], taken: Sequence[str]) -> dict[str, bytes]:
+    """Return source by module name, in an order in which each can import the ones before.
+
+    wanted: words of shipped files (sw), paths of .py files, or package.module:Class. taken: modules that
+    boards have in any case. Raises FlashError in one line.
+    """
+    files: dict[str, bytes] = {}
+    for word in wanted:
+        path = _path(word)
+        with refusing(FlashError, f"read {path}"):
+            source = path.read_bytes()
+        for needed in board_files.with_imports(source):
+            files.setdefault(needed.stem, needed.read_bytes())
+        _check(path, source, files, taken)
+        files[path.stem] = source
+    return files
+
+
+def _path(word: str) -> Path:
+    shipped = board_files.shipped()
+    if word in shipped:
+        return shipped[word]
+    if is_own(word):
+        from ...server.mechanisms.own import board_file  # only here: it loads NumPy
+
+        return board_file(word)
+    if word.endswith(".py"):
+        return Path(word)
+    known = "".join(f"{name}, " for name in shipped)
+    raise FlashError(
+        f"--with {word}: take {known}a file of your own (my_channel.py), or package.module:Class"
+    )
+
+
+def _check(path: Path, source: bytes, files: dict[str, bytes], taken: Sequence[str]) -> None:
+    name = path.stem
+    if not _NAME.fullmatch(name):
+        raise FlashError(f"--with {path}: name the file with a-z, 0-9 and _, so that boards can import it")
+    if name in taken or name in _TAKEN or name in sys.stdlib_module_names:
+        raise FlashError(f"--with {path}: boards have their own module {name}: rename yours")
+    if files.get(name, source) != source:
+        raise FlashError(f"--with {path}: there are two files {name}.py: rename one of them")
+    if len(source) > MOST_BYTES:
+        raise FlashError(f"--with {path}: {len(source):,} bytes, but a board takes at most {MOST_BYTES:,}")
+    try:
+        compile(source, str(path), "exec")
+    except (SyntaxError, ValueError) as e:
+        raise FlashError(f"--with {path} does not compile: {' '.join(str(e).split())}") from None

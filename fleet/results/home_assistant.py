@@ -1,0 +1,83 @@
+"""Home Assistant's MQTT discovery: each statistic of a result is a sensor of the fleet's device.
+
+Pure. No text that a person wrote gets into a template: a template picks a statistic by its id.
+"""
+
+import json
+from typing import Any
+
+from ...server.wire.topics import check_fleet, result_topic
+from .result import Learned, Result
+
+_AGE = "(now() - as_datetime(value_json.at)).total_seconds()"
+
+
+def config_topic(prefix: str, fleet: str, experiment: str, statistic: str) -> str:
+    """The topic of a sensor's configuration; the fleet is a level of its own, for access lists."""
+    node = f"hushmote_{check_fleet(fleet)}"
+    return f"{prefix}/sensor/{node}/{check_fleet(experiment)}-{statistic}/config"
+
+
+def sensor(result: Result, learned: Learned, expire_s: int) -> bytes:
+    """A sensor's configuration, JSON; expire_s: seconds without a result after which it is unavailable."""
+    topic = result_topic(result.fleet, result.experiment)
+    share = learned.quantity == "share"
+    config: dict[str, Any] = {
+        "name": f"{result.experiment} {learned.name}",
+        "unique_id": f"hushmote/{result.fleet}/{result.experiment}/{learned.id}",
+        "state_topic": topic,
+        "value_template": _value_template(learned.id, share),
+        "json_attributes_topic": topic,
+        "json_attributes_template": _attributes_template(learned.id, share),
+        "availability_topic": topic,
+        # The broker keeps a result after its aggregator is gone: its age counts, also after a restart here.
+        "availability_template": (
+            f"{{{{ 'online' if value_json is defined and {_AGE} < {expire_s} else 'offline' }}}}"
+        ),
+        "expire_after": expire_s,
+        "state_class": "measurement",
+        "qos": 1,
+        "icon": "mdi:chart-bell-curve",
+        "device": {
+            "identifiers": [f"hushmote/{result.fleet}"],
+            "name": f"Hushmote {result.fleet}",
+            "manufacturer": "Hushmote",
+            "model": "fleet",
+        },
+        "origin": {"name": "Hushmote"},
+    }
+    unit = "%" if share else result.unit
+    if unit:
+        config["unit_of_measurement"] = unit
+    return json.dumps(config, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _picked(statistic: str) -> str:
+    """The statement of a template that sets s to the statistic, or to nothing."""
+    known = "(value_json.statistics if value_json is defined else [])"  # cleared, it is empty
+    return f"{{% set s = {known} | selectattr('id', 'eq', '{statistic}') | first %}}"
+
+
+def _value_template(statistic: str, share: bool) -> str:
+    value = "(s.value * 100) | round(3)" if share else "s.value"
+    return f"{_picked(statistic)}{{{{ {value} if s is defined else none }}}}"
+
+
+def _attributes_template(statistic: str, share: bool) -> str:
+    low, high = (f"(s.{end} * 100) | round(3)" if share else f"s.{end}" for end in ("low", "high"))
+    attributes = {
+        "low": low,
+        "high": high,
+        "finding": "value_json.finding",
+        "confidence": "value_json.confidence",
+        "reports": "value_json.reports",
+        "windows": "value_json.windows",
+        "window_count": "value_json.window_count",
+        "at": "value_json.at",
+        "epsilon_of_a_report": "value_json.epsilon.report",
+        "epsilon_of_the_histogram": "value_json.epsilon.histogram",
+        "delta": "value_json.epsilon.delta",
+        "epsilon_holds": "value_json.epsilon.holds",
+    }
+    items = ", ".join(f"'{name}': {value}" for name, value in attributes.items())
+    return f"{_picked(statistic)}{{{{ ({{{items}}} if s is defined else {{}}) | tojson }}}}"

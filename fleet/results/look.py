@@ -1,0 +1,128 @@
+"""One look at a store: what the broker is to retain, and the gauges."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...server.answers.query import Facts
+from ...server.answers.windows import SETTLED
+from ...server.errors import HushmoteError
+from ...server.estimate import plausibility
+from ...server.budgets import remaining
+from ...server.store.store import Store, StoreError, Version
+from ...server.wire.topics import result_topic
+from . import home_assistant
+from .publication import Gauge, Publication
+from .result import ENDLESS, Result, possible_statistics, result_of
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look found: results by (fleet, experiment), all versions, gauges, and sentences for the log."""
+
+    results: Mapping[tuple[str, str], Result] = field(default_factory=dict)
+    versions: Sequence[Version] = ()
+    gauges: Sequence[Gauge] = ()
+    notes: Sequence[str] = ()
+
+
+def state_of(versions: Sequence[Version], at: datetime.datetime) -> object:
+    """What changes whenever ended windows may say something new: the experiments, and the hour."""
+    settled = (at - SETTLED).strftime("%Y-%m-%dT%H")
+    return settled, [(v.id, v.current, v.serial, v.unit, v.expires) for v in versions]
+
+
+def look(store: Store, publication: Publication, at: datetime.datetime) -> Look:
+    """Work out every current experiment's result at a time, UTC; one that fails is noted and left out."""
+    versions, facts = store.experiments(), Facts(store)
+    results: dict[tuple[str, str], Result] = {}
+    shown: list[Gauge] = []
+    notes: list[str] = []
+    for version in versions:
+        fleet, name = version.fleet, version.experiment.name
+        if not version.current:
+            continue
+        try:
+            live = publication.live_s is not None
+            result = result_of(store, fleet, name, at, live=live, newest=publication.newest, facts=facts)
+            results[fleet, name] = result
+            shown += [*_of_result(result), *_of_version(store, version)]
+            if result.note == ENDLESS:
+                notes.append(f"{fleet}/{name}: {ENDLESS}; publish it with --publish SECONDS")
+        except StoreError:
+            raise
+        except Exception as e:
+            # Whatever one experiment has, the others are published; the text of a bug may hold anything.
+            why = str(e) if isinstance(e, HushmoteError) else f"a fault in Hushmote, {type(e).__name__}"
+            notes.append(f"{fleet}/{name} is not published: {why}")
+    return Look(results, versions, shown, notes)
+
+
+def budgets(store: Store, at: datetime.datetime) -> list[Gauge]:
+    """The gauges of what boards can still give; it reads every board's row."""
+    gauges: list[Gauge] = []
+    for fleet in store.fleets():
+        for line in remaining.read(store, fleet, at.date()).lines(at.date()):
+            if line.budget.state == "current":
+                gauges += _of_budget(fleet, line)
+    return gauges
+
+
+def retained(seen: Look, publication: Publication, at: datetime.datetime) -> dict[str, bytes]:
+    """Topic -> what the broker is to keep there; empty where it is to keep nothing, as of what is withdrawn.
+
+    at: said in every result.
+    """
+    wanted: dict[str, bytes] = {}
+    for version in seen.versions:
+        fleet, name = version.fleet, version.experiment.name
+        result = seen.results.get((fleet, name))
+        if (prefix := publication.home_assistant) is not None:
+            for statistic in possible_statistics(version.experiment):
+                wanted.setdefault(home_assistant.config_topic(prefix, fleet, name, statistic), b"")
+            for one in result.statistics if result else ():
+                topic = home_assistant.config_topic(prefix, fleet, name, one.id)
+                assert result
+                wanted[topic] = home_assistant.sensor(result, one, publication.expire_s)
+        wanted[result_topic(fleet, name)] = b"" if result is None else replace(result, at=at).to_json()
+    return wanted
+
+
+def _of_result(result: Result) -> list[Gauge]:
+    """The gauges of one result."""
+    labels = {"fleet": result.fleet, "experiment": result.experiment}
+    values = {
+        "hushmote_estimate_reports": result.reports,
+        "hushmote_estimate_timestamp_seconds": result.at.timestamp(),
+        "hushmote_report_epsilon": result.epsilon.report,
+        "hushmote_histogram_epsilon": result.epsilon.histogram,
+    }
+    gauges = [Gauge(name, labels, value) for name, value in values.items() if value is not None]
+    gauges.append(Gauge("hushmote_experiment_info", labels | {"type": result.type, "unit": result.unit}, 1))
+    for one in result.statistics:
+        which = labels | {"statistic": one.name, "quantity": one.quantity}
+        ends = (("", one.value), ("_low", one.low), ("_high", one.high))
+        gauges += [Gauge(f"hushmote_estimate{end}", which, value) for end, value in ends]
+    return gauges
+
+
+def _of_version(store: Store, version: Version) -> list[Gauge]:
+    """Whether a version's reports of all windows, the running one too, look forged; and when it expires."""
+    labels = {"fleet": version.fleet, "experiment": version.experiment.name}
+    counts = store.counts(version)
+    implausible = plausibility.check(version.experiment, counts).implausible
+    gauges = [Gauge("hushmote_histogram_implausible", labels, float(implausible))]
+    if version.expires is not None:
+        end = version.expires + datetime.timedelta(1)
+        midnight = datetime.datetime.combine(end, datetime.time(), datetime.UTC)
+        gauges.append(Gauge("hushmote_experiment_expires_timestamp_seconds", labels, midnight.timestamp()))
+    return gauges
+
+
+def _of_budget(fleet: str, line: remaining.Remaining) -> list[Gauge]:
+    """What the boards of a fleet can still give to an experiment; nothing before one is known of."""
+    if not line.boards:
+        return []
+    labels = {"fleet": fleet, "experiment": line.budget.experiment.name}
+    numbers = {"boards": line.boards, "boards_silent": line.silent, "reports_left": line.left}
+    return [Gauge(f"hushmote_budget_{what}", labels, n) for what, n in numbers.items() if n is not None]

@@ -1,0 +1,119 @@
+"""Results beside a running aggregator: a process works them out, aggregator and scrapes take them from here.
+
+Nothing here can stall the aggregator or end it: it takes what is there, and what fails is one line in the
+log and tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any
+
+from ...server.ingest.pacing import Backoff
+from ...server.wire.experiments import FOLDERS
+from .publication import Gauge, Publication, Scrape
+
+log = logging.getLogger(__name__)
+
+_MOST_WAIT_S = 60.0
+_STOP_S = 5.0
+
+
+class Publisher:
+    """The results of a store, as a context manager; a process of its own keeps them up to date.
+
+    store: its URL. retained: topic -> what the broker is to keep there, empty for nothing; another object
+    whenever anything changed. findings: what a scrape shows.
+    """
+
+    def __init__(self, store: str, publication: Publication) -> None:
+        self._asked = {"store": store, "publication": asdict(publication), "folders": FOLDERS}
+        self._process: subprocess.Popen[str] | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="results", daemon=True)
+        self._noted: set[str] = set()
+        self._trouble = ""
+        self.retained: Mapping[str, bytes] = MappingProxyType({})
+        self.findings = Scrape()
+
+    def __enter__(self) -> Publisher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stopping.set()
+        if self._process is not None:
+            self._process.kill()  # it only reads
+        self._thread.join(_STOP_S)
+
+    def _run(self) -> None:
+        backoff = Backoff(_MOST_WAIT_S)
+        while not self._stopping.is_set():
+            try:
+                status = self._read_one_process(backoff)
+                trouble = (
+                    f"the process that works out results ended with status {status}: it is started again"
+                )
+            except Exception as e:  # whatever a process or its output can do; the text may hold anything
+                trouble = f"results cannot be worked out ({type(e).__name__}): it is tried again"
+            if not self._stopping.is_set():
+                self._fail(trouble)
+                self._stopping.wait(backoff.next_s())
+
+    def _read_one_process(self, backoff: Backoff) -> int:
+        """Start a process and take what it says until its end; returns its status."""
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "hushmote.fleet.results.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_environment(),
+            text=True,
+            start_new_session=True,  # Ctrl-C is the aggregator's
+        )
+        self._process = process
+        with process:
+            try:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                # Its input and not its command line, which every user of the machine can read.
+                process.stdin.write(json.dumps(self._asked) + "\n")
+                process.stdin.flush()
+                for line in () if self._stopping.is_set() else process.stdout:
+                    self._take(json.loads(line))
+                    backoff.reset()
+            finally:
+                process.kill()
+        return process.returncode
+
+    def _take(self, said: dict[str, Any]) -> None:
+        if "trouble" in said:
+            self._fail(f"results are not worked out: {said['trouble']}")
+            return
+        if self._trouble:
+            log.info("results are worked out again")
+            self._trouble = ""
+        for note in said["notes"]:
+            if note not in self._noted:
+                self._noted.add(note)
+                log.warning("%s", note)
+        self.retained = MappingProxyType({t: payload.encode() for t, payload in said["retained"].items()})
+        self.findings = Scrape([Gauge(*gauge) for gauge in said["gauges"]], said["at"])
+
+    def _fail(self, text: str) -> None:
+        if text != self._trouble:
+            log.error("%s", text)
+        self._trouble = text
+        self.findings = self.findings._replace(failing=True)
+
+
+def _environment() -> dict[str, str]:
+    """The database's variables, and no key or password of Hushmote's: it needs none."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}

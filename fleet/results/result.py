@@ -1,0 +1,279 @@
+"""What an experiment has learned, as one small JSON document: for MQTT, HTTP, pages and boards."""
+
+import datetime
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from ...device.ldp_client import Experiment
+from ...server.answers import second_epsilon
+from ...server.answers.answer import Answers
+from ...server.answers.ask import EstimateQuestion, asked_of, estimate_of
+from ...server.answers.finding import find
+from ...server.answers.periods import usual
+from ...server.answers.query import Facts, Selected, Selection
+from ...server.answers.rows import CONFIDENCE, Row
+from ...server.answers.second_epsilon import ENDED, LEARNS_SINGLE
+from ...server.answers.windows import has_ended
+from ...server.epsilon import MICRO
+from ...server.estimate.statistic import EstimateError
+from ...server.experiments.asking import OF_VALUES, answers_of, answers_only
+from ...server.plain import plain
+from ...server.plain_text import shortened, visible
+from ...server.store.store import Store
+from ...server.words.epsilon import rounded_up
+
+MOST_BYTES = 4000
+"""Of a document: with its topic it fits into a packet of 4 KiB."""
+
+MOST_ROWS = 16
+_MOST_WINDOWS = 8  # that are named; a year of days would fill the document
+_MOST_UNIT = 40
+_MOST_WORDS = 200  # characters of the purpose and of the owner
+_FEW_WORDS = 40  # where long labels leave no room for more
+
+LIVE = (
+    "only the ε of a report holds: this is also shown inside a window that has not ended, and "
+    f"{LEARNS_SINGLE}"
+)
+"""Said where the histogram's ε is null because a running window is shown."""
+
+NOTHING = "nothing is shown yet"
+ASK = "ask it with hushmote estimate"
+ENDLESS = 'its window is "all", which never ends: only live results show it'
+
+
+@dataclass(frozen=True)
+class Epsilons:
+    """Both ε of a result.
+
+    report     of one report, against everybody, nats
+    histogram  of all that was ever shown of the experiment, for one board, nats, rounded up; None where none
+               holds
+    delta      that goes with it
+    holds      whom it holds against, or why there is none
+    """
+
+    report: float
+    histogram: float | None
+    delta: float
+    holds: str
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One statistic with its interval; quantity: "reading" in the unit, or "share" of the fleet, 0 to 1.
+
+    id: mean, median or share_INDEX of the label: letters, digits and _, whatever the label is.
+    """
+
+    id: str
+    name: str
+    quantity: Literal["reading", "share"]
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row of the histogram; lower, upper: its edges in the unit, None for a label."""
+
+    name: str
+    lower: float | None
+    upper: float | None
+    share: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {{"lower": "from", "upper": "to"}.get(name, name): value for name, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an experiment has learned at a time.
+
+    windows: the newest ones it rests on, at most 8, oldest first; window_count: how many there are.
+    reports: that it rests on. finding: what is known, in a sentence.
+    note: why there are no statistics, or an empty text. statistics, histogram:
+    unbiased, as `hushmote estimate` shows them; of a choice with many or long labels those with the largest
+    shares; empty where the experiment does not answer them. purpose, owner: of the newest version, shortened;
+    empty where the store does not know them.
+    """
+
+    fleet: str
+    experiment: str
+    type: str
+    unit: str
+    purpose: str
+    owner: str
+    windows: tuple[str, ...]
+    window_count: int
+    reports: int
+    at: datetime.datetime
+    confidence: float
+    epsilon: Epsilons
+    statistics: tuple[Learned, ...] = ()
+    histogram: tuple[Bar, ...] = ()
+    note: str = ""
+    finding: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; no number is NaN or infinite."""
+        values = {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+        return {"v": 1} | values | {"at": f"{self.at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"}
+
+    def to_json(self) -> bytes:
+        """The document in UTF-8, at most MOST_BYTES."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def result_of(
+    store: Store,
+    fleet: str,
+    name: str,
+    at: datetime.datetime,
+    *,
+    live: bool = False,
+    newest: int | None = None,
+    facts: Facts | None = None,
+) -> Result:
+    """What an experiment has learned over its newest completed days, at a time (UTC); its versions pooled.
+
+    live: over the running window too while none has ended; then no ε of the histogram holds. newest: over so
+    many of the newest windows in their place. facts: of this store, where several experiments of a fleet are
+    asked for. Fewer than 2 reports, or versions that do not go together, give a document without statistics
+    and with a note.
+    Raises UsageError where the fleet or the experiment is not there, and StoreError.
+    """
+    facts = replace(facts, at=at) if facts else Facts(store, at)
+    whole = facts.selected(Selection(name, fleet))
+    seen = [window for window in whole.there if live or has_ended(window, at)]
+    shown = _newest_days(seen, at) if newest is None else seen[-newest:]
+    of = whole.newest.experiment
+    empty = Result(
+        fleet=fleet,
+        experiment=name,
+        type=of.type,
+        unit=shortened(whole.unit, _MOST_UNIT),
+        purpose=shortened(visible(whole.newest.purpose), _MOST_WORDS),
+        owner=shortened(visible(whole.newest.owner), _MOST_WORDS),
+        windows=tuple(shown[-_MOST_WINDOWS:]),
+        window_count=len(shown),
+        reports=sum(sum(whole.there[window].values()) for window in shown),
+        at=at,
+        confidence=CONFIDENCE,
+        epsilon=_nothing_shown(whole),
+    )
+    if not shown:
+        ended = ENDLESS if "all" in whole.there else "no window with reports has ended yet"
+        return replace(empty, note="no report has been counted yet" if live else ended)
+    if not answers_of(of) & OF_VALUES:
+        return replace(empty, note=f"{answers_only(of)}: {ASK}")
+    question = EstimateQuestion(Selection(name, fleet, tuple(shown)), quantiles=(0.5,), unit=empty.unit)
+    try:
+        estimate = estimate_of(facts, question.selection, question)
+    except EstimateError as e:
+        return replace(empty, note=visible(str(e)))
+    # What was shown before cannot be taken back: the ε is of every window, also where fewer are shown now.
+    live_epsilons = replace(empty.epsilon, holds=LIVE)
+    epsilons = live_epsilons if live else _of_each(facts, Selection(name, fleet, tuple(seen)))
+    if "quantiles" not in estimate.answers:
+        question = replace(question, quantiles=())
+    answers = asked_of(estimate, question)
+    sentence = find(facts, Selection(name, fleet, tuple(shown))).sentence
+    told = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": sentence}
+    return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **told))
+
+
+def _newest_days(seen: Sequence[str], at: datetime.datetime) -> Sequence[str]:
+    """Return the windows of the newest completed days, or those that run before any has ended."""
+    return usual(tuple(seen), at)
+
+
+def _nothing_shown(whole: Selected) -> Epsilons:
+    report = max(v.experiment.epsilon for v in whole.versions) / MICRO
+    return Epsilons(report, None, second_epsilon.Shuffling().delta, NOTHING)
+
+
+def _of_each(facts: Facts, selection: Selection) -> Epsilons:
+    """Sums of windows tell each window by their differences: so it is of all windows, each seen by itself."""
+    two = second_epsilon.overview(facts, selection).all_windows
+    assert two.histogram is not None  # every window of the selection has ended
+    return Epsilons(two.report, float(rounded_up(two.histogram)), two.delta, ENDED)
+
+
+def _statistics(experiment: Experiment, answers: Answers) -> tuple[Learned, ...]:
+    """A number's mean and median; otherwise the share of each label, where "no" is what "yes" leaves."""
+    if experiment.type == "number":
+        ids = {"moments": "mean", "quantiles": "median"}
+        named = [(ids[one.kind], one.rows[0]) for one in answers if one.kind in ids]
+        learned = [Learned(id, row.name, "reading", *_reading(row)) for id, row in sorted(named)]
+    else:
+        rows = enumerate(_bars(answers))
+        learned = [Learned(f"share_{i}", visible(row.name), "share", *_share(row)) for i, row in rows]
+        learned = learned[1:] if experiment.type == "bool" else learned
+    return _largest([one for one in learned if _finite(one.value, one.low, one.high)], "value")
+
+
+def _bars(answers: Answers) -> Sequence[Row]:
+    return next((one.rows for one in answers if one.kind == "histogram"), ())
+
+
+def _histogram(answers: Answers) -> tuple[Bar, ...]:
+    edges = [(row, _short(row.lower), _short(row.upper)) for row in _bars(answers)]
+    bars = [Bar(visible(row.name), lower, upper, *_share(row)) for row, lower, upper in edges]
+    return _largest([bar for bar in bars if _finite(bar.share, bar.low, bar.high)], "share")
+
+
+def _largest(rows: list[Any], by: str, most: int = MOST_ROWS) -> tuple[Any, ...]:
+    """The rows with the largest values, in their order."""
+    if len(rows) <= most:
+        return tuple(rows)
+    least = sorted(rows, key=lambda row: getattr(row, by))[: len(rows) - most]
+    return tuple(row for row in rows if row not in least)
+
+
+def _fitting(result: Result) -> Result:
+    """The result with fewer words, then without the labels of the smallest shares, where it is too long."""
+    if len(result.to_json()) > MOST_BYTES:
+        words = shortened(result.purpose, _FEW_WORDS), shortened(result.owner, _FEW_WORDS)
+        result = replace(
+            result, purpose=words[0], owner=words[1], finding=shortened(result.finding, _MOST_WORDS)
+        )
+    for most in range(MOST_ROWS, 0, -1):
+        if len(result.to_json()) <= MOST_BYTES:
+            break
+        shares = _largest(list(result.statistics), "value", most)
+        result = replace(result, statistics=shares, histogram=_largest(list(result.histogram), "share", most))
+    return result
+
+
+def _share(row: Row) -> tuple[float, float, float]:
+    return round(row.value, 6), round(row.low, 6), round(row.high, 6)
+
+
+def _reading(row: Row) -> tuple[float, float, float]:
+    value, low, high = (float(f"{x:.6g}") for x in (row.value, row.low, row.high))
+    return value, low, high
+
+
+def _short(edge: float | None) -> float | None:
+    return None if edge is None else float(f"{edge:.9g}")
+
+
+def _finite(*numbers: float) -> bool:
+    return all(map(math.isfinite, numbers))
+
+
+def possible_statistics(experiment: Experiment) -> list[str]:
+    """The ids that statistics of an experiment, in any of its versions, can have."""
+    if experiment.type == "number":
+        return ["mean", "median"]
+    if not answers_of(experiment) & OF_VALUES:
+        return []
+    return [f"share_{i}" for i in range(experiment.domain)]

@@ -1,0 +1,112 @@
+"""The process that works out results beside an aggregator: `python -m hushmote.fleet.results.worker`.
+
+Its first line of input says of which store, its end that the aggregator is gone. A line of output is what a
+look found. Estimates take seconds of processor time, which here the aggregator never waits for.
+"""
+
+import datetime
+import json
+import os
+import select
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...server.errors import HushmoteError
+from ...server.ingest.clock import CheckedClock
+from ...server.store.counting import ClockWrong
+from ...server.store.store import Store
+from ...server.wire.experiments import FOLDERS
+from .look import Look, budgets, look, retained, state_of
+from .publication import AGAIN_S, Gauge, Publication
+
+LOOK_S = 5.0  # how soon an experiment that was withdrawn is cleared
+_BUDGETS_S = 3600.0
+_NICE = 10
+_IDLE = 20  # times as long as a look took, until nothing but time makes another due
+
+
+@dataclass
+class Watch:
+    """What was found in a store, and when to look again; times in monotonic seconds.
+
+    clock: says when a look is, unless it cannot be right.
+    """
+
+    store: Store
+    publication: Publication
+    _seen: Look = field(default_factory=Look)
+    _state: object = None
+    _look_due_at: float = float("-inf")
+    _say_due_at: float = float("-inf")
+    _budgets: list[Gauge] = field(default_factory=list)
+    _budgets_due_at: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.clock = CheckedClock(self.store.last_time)
+
+    def turn(self, at: datetime.datetime, clock_s: float) -> dict[str, Any] | None:
+        """What there is to say at a time (UTC), None where it is nothing new. Raises StoreError."""
+        state = state_of(self.store.experiments(), at)
+        if state != self._state or clock_s >= self._look_due_at:
+            self._look(at, clock_s)
+            self._state = state
+        elif clock_s < self._say_due_at:
+            return None
+        self._say_due_at = clock_s + AGAIN_S
+        wanted = retained(self._seen, self.publication, at)
+        return {
+            "retained": {topic: payload.decode() for topic, payload in wanted.items()},
+            "gauges": [*self._seen.gauges, *self._budgets],
+            "notes": list(self._seen.notes),
+            "at": at.timestamp(),
+        }
+
+    def _look(self, at: datetime.datetime, clock_s: float) -> None:
+        begun_s = time.monotonic()
+        self._seen = look(self.store, self.publication, at)
+        if clock_s >= self._budgets_due_at:
+            self._budgets = budgets(self.store, at)
+            self._budgets_due_at = clock_s + (_BUDGETS_S if self._budgets else 0)
+        took_s, live_s = time.monotonic() - begun_s, self.publication.live_s
+        # A store of millions of rows takes a minute: it has a small part of the time, live half of it.
+        rest_s = max(AGAIN_S, _IDLE * took_s) if live_s is None else max(live_s, 2 * took_s)
+        self._look_due_at = clock_s + rest_s
+
+
+def main() -> None:
+    """Say what is found until the input ends."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end of its input is its end, also where all are told
+    os.nice(_NICE)
+    asked = json.loads(sys.stdin.readline())
+    FOLDERS.extend(asked["folders"])
+    publication, watch = Publication(**asked["publication"]), None
+    while True:
+        try:
+            watch = watch or Watch(Store(asked["store"], create=False), publication)
+            said = watch.turn(watch.clock(), time.monotonic())
+        except ClockWrong as e:  # by a wrong clock the running window may seem to have ended
+            said = {"trouble": e.reason}
+        except HushmoteError as e:
+            watch, said = _closed(watch), {"trouble": str(e)}
+        except Exception as e:
+            watch, said = (
+                _closed(watch),
+                {"trouble": f"a fault in Hushmote, {type(e).__name__}: please report it"},
+            )
+        if said is not None:
+            print(json.dumps(said), flush=True)
+        wait_s = min(LOOK_S, publication.live_s or LOOK_S)
+        if select.select([sys.stdin], [], [], wait_s)[0]:
+            return
+
+
+def _closed(watch: Watch | None) -> None:
+    if watch is not None:
+        watch.store.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""A fleet's statement as plain values, signed or not, and what `hushmote statement verify` checks of it."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ...server.errors import refusing
+from ..provisioning import flash
+from ...server.wire import keys, topics
+from ...server.wire.topics import NameRefused
+from ...server.words import label as words
+from ...server.words.label import Disclosure, Language, Phrase
+from . import page
+from .facts import FleetFacts, FleetQuestion, StatementError
+from .tables import chapters, registry
+
+FORMAT = "hushmote statement 1"
+_BOARD_PATH = re.compile(r"/(?:lib/)?([a-z0-9_]+|umqtt/simple)")
+
+
+Paragraph: TypeAlias = Sequence[Phrase]
+
+
+def label(of: FleetFacts, *, public: bool = False) -> dict[str, list[Paragraph]]:
+    """The label: its five questions and their answers, a sentence or two each; public: without counts."""
+    named = of.asked or of.questions
+    asked = [words.asked(q.name, q.purpose, q.version.experiment, q.version.unit, q.most) for q in named]
+    times = _grouped(((q.version.expires, q.asked, q.keep), q) for q in of.questions)
+    consent = of.consent
+    return {
+        words.ASKED: [*([phrase] for phrase in asked), [Phrase.of("hidden")]],
+        words.WHO: [words.who(of.owners, of.hosts), [Phrase.of("seen")]],
+        words.LEARN: [[phrase] for phrase in _disclosure(of, named, public)],
+        words.LONG: [[words.kept(_names(each), *time)] for time, each in times],
+        words.STOP: [
+            words.consent(
+                consent.given, consent.because, consent.network, consent.each, consent.button, consent.light
+            ),
+            words.stopping(consent.button, consent.light),
+            words.erasing(of.owners, consent.id_at),
+        ],
+    }
+
+
+def _disclosure(of: FleetFacts, named: Sequence[FleetQuestion], public: bool) -> list[Phrase]:
+    """Return the sentences on what reports reveal: as planned, singly, at the device's limit, in counts."""
+    life = Disclosure(of.promised.epsilon, of.promised.delta)
+    plans = [min(q.planned, life, key=lambda loss: loss.epsilon) for q in named]
+    phrases = [words.planned(q.name, q.most, loss) for q, loss in zip(named, plans, strict=True)]
+    together = Disclosure(sum(loss.epsilon for loss in plans), sum(loss.delta for loss in plans))
+    if len(of.asked) > 1 and together.epsilon < life.epsilon:
+        phrases.append(words.planned_all(together))
+    several = _grouped((q.epsilon, q) for q in named if q.most > 1)
+    phrases += [words.of_report(_names(each), epsilon) for epsilon, each in several]
+    phrases.append(words.limit(life))
+    if public:
+        phrases.append(words.of_counts(_names(named), 0, None))
+    for q in named:
+        if q.epsilons is not None and not public:
+            told = q.epsilons
+            loss = None if told.histogram is None else Disclosure(told.histogram, told.delta)
+            phrases.append(words.of_counts([q.name], told.reports, loss))
+    return [*phrases, Phrase.of("together")]
+
+
+def _names(questions: Iterable[FleetQuestion]) -> tuple[str, ...]:
+    return tuple(q.name for q in questions)
+
+
+def _grouped(pairs: Iterable[tuple[Any, FleetQuestion]]) -> list[tuple[Any, list[FleetQuestion]]]:
+    """Questions by what they have in common, in their order."""
+    groups: list[tuple[Any, list[FleetQuestion]]] = []
+    for common, question in pairs:
+        same = [questions for other, questions in groups if other == common]
+        if same:
+            same[0].append(question)
+        else:
+            groups.append((common, [question]))
+    return groups
+
+
+def document(of: FleetFacts, *, public: bool = False, language: Language = "en") -> dict[str, Any]:
+    """The whole statement, without a signature, as JSON has it.
+
+    public: label, files and each question's digest alone, and no count, so that anybody may have it.
+    language: of the label; tables for experts are in English.
+    """
+    write = words.words_in(language).write
+    paragraphs = {
+        write(Phrase.of(question)): [" ".join(map(write, phrases)) for phrases in answers]
+        for question, answers in label(of, public=public).items()
+    }
+    digests = {"asked": {q.name: q.digest for q in of.asked}}
+    return {
+        "format": FORMAT,
+        "fleet": of.fleet,
+        "made_at": of.at.isoformat(timespec="seconds"),
+        "hushmote": version("hushmote"),
+        "consent": asdict(of.consent),
+        "language": language,
+        "label": paragraphs,
+        **(digests if public else {"chapters": chapters(of), "registry": registry(of)}),
+        "board_files": [asdict(file) for file in of.files],
+    }
+
+
+def signed(statement: dict[str, Any], fleet_keys: keys.FleetKeys | None) -> dict[str, Any]:
+    """A statement, signed with the key that signs the fleet's experiments; None: of an open fleet.
+
+    Raises StatementError if that key is kept elsewhere.
+    """
+    if fleet_keys is None:
+        why = f"fleet {statement['fleet']} is open and has no signing key: nobody vouches for this"
+        return {"statement": statement, "unsigned": why}
+    if fleet_keys.signing is None:
+        raise StatementError("the signing key is missing, and a statement is signed: give --signing-key")
+    made = keys.sign_document(fleet_keys.signing, topics.statement_topic(statement["fleet"]), statement)
+    return {"statement": statement, "announce_key": fleet_keys.announce_key.hex(), "signature": made.hex()}
+
+
+def verify(path: Path, announce_key: bytes | None = None) -> list[str]:
+    """Check a statement's signature and its files' hashes; what was checked, a line each.
+
+    announce_key: of the fleet; None checks with the key that the file itself names, which anybody can make.
+    A file of a board that this package does not have is looked for beside the statement. Raises
+    StatementError with one line for a file that is damaged, altered, unsigned, signed with another key, or of
+    other files.
+    """
+    whole, files = _read(path)
+    if "unsigned" in whole:
+        raise StatementError(f"{path} is unsigned: nobody can tell whether it was altered")
+    statement, by = whole["statement"], bytes.fromhex(whole["announce_key"])
+    if announce_key not in (None, by):
+        raise StatementError(
+            f"{path} is signed with another key, {by.hex()}, than the announce key of fleet "
+            f"{statement['fleet']}: somebody else made it"
+        )
+    lines = [
+        f"signed for fleet {statement['fleet']} on {statement['made_at']}, as it is, by the announce key",
+        by.hex(),
+    ]
+    return lines + [_compared(path, name, sha256) for name, sha256 in files]
+
+
+def fleet_of(path: Path) -> str:
+    """Return the fleet that a statement names; raises StatementError for a file that is damaged."""
+    fleet: str = _read(path)[0]["statement"]["fleet"]
+    return fleet
+
+
+def read_public(path: Path) -> dict[str, Any]:
+    """Read a statement that anybody may have, signed or not, as signed() returned it.
+
+    Raises StatementError with one line for a file that is damaged, altered or holds counts.
+    """
+    whole, _ = _read(path)
+    if "chapters" in whole["statement"] or "asked" not in whole["statement"]:
+        raise StatementError(
+            f"{path} holds counts: make one for everybody with `hushmote statement write --public`"
+        )
+    try:
+        page.html(whole)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise _damaged(path) from None
+    return whole
+
+
+def _damaged(path: Path) -> StatementError:
+    return StatementError(f"{path} is no statement, or is damaged: take the file that was published")
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Read a statement as it was signed, if it was, and the names and SHA-256 of a board's files."""
+    with refusing(StatementError, f"read {path}"):
+        content = path.read_bytes()
+    try:
+        whole = json.loads(content)
+        statement, fleet = whole["statement"], topics.check_fleet(whole["statement"]["fleet"])
+        files = [(_BOARD_PATH.fullmatch(f["path"])[1], f["sha256"]) for f in statement["board_files"]]  # type: ignore[index]
+        if "unsigned" in whole:
+            return whole, files
+        by, signature = bytes.fromhex(whole["announce_key"]), bytes.fromhex(whole["signature"])
+        is_whole = keys.is_document_signed(by, topics.statement_topic(fleet), statement, signature)
+    except (NameRefused, ValueError, KeyError, TypeError, RecursionError):
+        raise _damaged(path) from None
+    if not is_whole:
+        raise StatementError(f"{path} was altered after it was signed, or signed with another key")
+    return whole, files
+
+
+def _compared(path: Path, name: str, sha256: str) -> str:
+    """Compare a board's file with that of this package, or with the one beside the statement."""
+    module = f"{name}.py"
+    ours = flash.EXAMPLE.parent / module
+    beside = path.with_name(Path(module).name)
+    for file in (ours, beside):
+        if file.exists() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256:
+            return f"{name}: as {'in this package' if file == ours else file}, SHA-256 {sha256}"
+    if module == "main.py" or not ours.exists():
+        raise StatementError(
+            f"{name} is not the file that {path} names: put {module} of the firmware beside it"
+        )
+    raise StatementError(
+        f"{name} of this package is not the one that {path} names: install the version it says"
+    )

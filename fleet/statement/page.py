@@ -1,0 +1,137 @@
+"""A statement as one HTML file that loads nothing: the label is its first page, on paper too."""
+
+import datetime
+import json
+import re
+from collections.abc import Iterable, Mapping
+from html import escape
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ...server.errors import UsageError
+from ...server.plain_text import visible
+from ...server.words.label import LANGUAGES, Phrase, Words, words_in
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}: fleet {fleet}</title>
+<style>
+{css}</style>
+<main>
+<article class="label"{language}>
+<h1>{title}</h1>
+{label}
+</article>
+{download}{chapters}
+</main>
+</html>
+"""
+_BEGINNINGS = {"[For a lawyer: ", *(mark for name in LANGUAGES for mark in words_in(name).marks())}
+_MARKED = re.compile(rf"(?:{'|'.join(map(re.escape, sorted(_BEGINNINGS)))})[^\]]*\]")
+
+
+def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
+    """The page of a signed or unsigned statement, as document.signed() returns it.
+
+    news: what has changed since. download: where the statement itself is. Both only on a web site.
+    """
+    statement = whole["statement"]
+    words = words_of(statement)
+    title, day = words.texts["title"], datetime.date.fromisoformat(statement["made_at"][:10])
+    of = words.write(Phrase.of("made", fleet=statement["fleet"], day=day, version=statement["hushmote"]))
+    label = [f'<p class="of">{_text(of)}</p>', f"<p><mark>{_text(news)}</mark></p>" if news else ""]
+    for question, answers in statement["label"].items():
+        paragraphs = "\n".join(f"<p>{_text(answer)}</p>" for answer in answers)
+        label.append(f"<section>\n<h2>{_text(question)}</h2>\n{paragraphs}\n</section>")
+    papers = statement.get("chapters", ())
+    chapters = [_chapter(c["title"], c["about"], map(_table, c["tables"])) for c in papers]
+    chapters += [_registry(statement["registry"])] if papers else []
+    chapters += [_files(statement["board_files"]), _signature(whole)]
+    language = "" if words.language == "en" else f' lang="{words.language}"'
+    link = (
+        f'<p class="of"{language}><a href="{escape(download)}" download>{words.texts["download"]}</a></p>\n'
+    )
+    css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return _PAGE.format(
+        title=title,
+        language=language,
+        fleet=_text(statement["fleet"]),
+        css=css,
+        label="\n".join(label),
+        download=link if download else "",
+        chapters="\n".join(chapters),
+    )
+
+
+def words_of(statement: Mapping[str, Any]) -> Words:
+    """Return the words of a statement's language; raises KeyError for one that there is not."""
+    return {name: words_in(name) for name in LANGUAGES}[statement.get("language", "en")]
+
+
+def pdf(text: str) -> bytes:
+    """A page of html() on paper, A4; raises UsageError where what makes it is not installed."""
+    instead = "or print the .html from a browser"
+    try:
+        weasyprint = import_module("weasyprint")
+    except ImportError:
+        raise UsageError(f"a .pdf needs WeasyPrint: pip install 'hushmote[pdf]', {instead}") from None
+    except OSError:  # it comes without the libraries of the system that it draws text with
+        raise UsageError(f"WeasyPrint needs Pango: apt-get install libpangoft2-1.0-0, {instead}") from None
+    made: bytes = weasyprint.HTML(string=text).write_pdf()
+    return made
+
+
+def _text(text: str) -> str:
+    """A text in HTML; what somebody has to fill in is marked."""
+    return _MARKED.sub(lambda found: f"<mark>{found[0]}</mark>", escape(visible(text)))
+
+
+def _chapter(title: str, about: str, parts: Iterable[str]) -> str:
+    inside = "\n".join(parts)
+    return f'<section class="chapter">\n<h2>{_text(title)}</h2>\n<p>{_text(about)}</p>\n{inside}\n</section>'
+
+
+def _table(table: Mapping[str, Any]) -> str:
+    rows = "\n".join(
+        f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in table["rows"]
+    )
+    head = "".join(f"<th>{_text(heading)}</th>" for heading in table["headings"])
+    note = f'<p class="note">{_text(table["note"])}</p>' if table["note"] else ""
+    return f"<h3>{_text(table['title'])}</h3>\n<table>\n<tr>{head}</tr>\n{rows}\n</table>\n{note}"
+
+
+def _registry(entries: Iterable[Mapping[str, Any]]) -> str:
+    about = (
+        "An entry of the Differential Privacy Deployments Registry for each question, by its schema. YAML "
+        "reads JSON: fill in what is marked, and propose it as deployments/NAME.yaml."
+    )
+    texts = (json.dumps(entry, indent=2, ensure_ascii=False) for entry in entries)
+    return _chapter("Registry of deployments", about, (f"<pre>{_text(text)}</pre>" for text in texts))
+
+
+def _files(files: Iterable[Mapping[str, Any]]) -> str:
+    rows = [[f["path"], f"{f['bytes']:,}", f["sha256"]] for f in files]
+    table = {
+        "title": "Files",
+        "headings": ("on the device", "bytes", "SHA-256 of the source"),
+        "rows": rows,
+        "note": "",
+    }
+    about = "Sources of what a device runs. It has them compiled, or as they are with `flash --source`."
+    return _chapter("What goes onto a device", about, (_table(table),))
+
+
+def _signature(whole: Mapping[str, Any]) -> str:
+    if "unsigned" in whole:
+        return _chapter("Signature", f"There is none: {whole['unsigned']}.", ())
+    about = (
+        "The JSON of this statement is signed; `hushmote statement verify --announce-key` checks that, and "
+        "the files. Take the key from a device of the fleet, not from here."
+    )
+    key, made = whole["announce_key"], whole["signature"]
+    rows = [["announce key of the fleet", key], ["ECDSA P-256, r and s", made]]
+    table = {"title": "Signature", "headings": ("what", "value"), "rows": rows, "note": ""}
+    return _chapter("Signature", about, (_table(table),))

@@ -1,0 +1,206 @@
+"""What papers.toml is filled in with; and a table of each number of a statement with its source."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ...server.epsilon import MICRO, nats
+from ...server.estimate.shuffled import LIMITS
+from ...server.words import label as words
+from ...server.words.answers import begun
+from ...server.words.epsilon import ALL_SEEN, belief, rounded_up
+from ...server.words.experiment import budget, mechanism
+from ...server.words.label import Phrase
+from ...server.words.numbers import chance
+from .facts import FleetFacts, FleetQuestion
+
+
+def chapters(of: FleetFacts) -> list[dict[str, Any]]:
+    """The tables for standards and law, and that of the numbers: title, about, and tables of texts."""
+    questions, made = [_of_question(of, q) for q in of.questions], []
+    fleet = _of_fleet(of, questions)
+    for chapter in _texts()["chapters"]:
+        tables: list[dict[str, Any]] = []
+        for table in chapter.pop("tables"):
+            each = table.pop("each", "") == "question"
+            values = questions if each else [fleet]
+            tables += [_filled({"note": "", **table}, fleet | one) for one in values]
+        made.append(chapter | {"tables": tables})
+    return [*made, _numbers_chapter(of)]
+
+
+def registry(of: FleetFacts) -> list[dict[str, Any]]:
+    """An entry of the Differential Privacy Deployments Registry for each question."""
+    entries, texts = [], _texts()["registry"]
+    for q in of.questions:
+        entry = _filled(texts, _of_question(of, q))
+        entry["deployment"]["privacy_loss"]["privacy_parameters"] = {"epsilon": q.epsilon}
+        if q.version.experiment.window == "all":
+            entry["deployment"]["deployment_model"]["release_type"] = "One release"
+        entries.append(entry)
+    return entries
+
+
+def _texts() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("papers.toml").read_text(encoding="utf-8"))
+
+
+def _filled(value: Any, values: Mapping[str, str]) -> Any:
+    """The same with every {name} in its texts filled in."""
+    if isinstance(value, str):
+        return value.format_map(values)
+    if isinstance(value, dict):
+        return {name: _filled(inner, values) for name, inner in value.items()}
+    return [_filled(inner, values) for inner in value] if isinstance(value, list) else value
+
+
+def _of_question(of: FleetFacts, q: FleetQuestion) -> dict[str, str]:
+    v, e = q.version, q.version.experiment
+    return {
+        "name": q.name,
+        "slug": f"{of.fleet}-{q.name}".replace("_", "-"),
+        "purpose": _english(q.purpose),
+        "owner": _english(q.owner),
+        "answer": _english(words.answer(e, v.unit)),
+        "window": _WINDOW[e.window],
+        "keep": _english(q.keep),
+        "since": str(q.since),
+        "mechanism": mechanism(e),
+        "budget": budget(e),
+        "epsilon": rounded_up(q.epsilon),
+        "told": belief(q.epsilon),
+        "counts_of_it": _of_counts(q),
+        "promised": of.promised.words,
+        "version": version("hushmote"),
+    }
+
+
+def _of_fleet(of: FleetFacts, questions: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    def each(told: str, between: str = "\n") -> str:
+        return between.join(map(told.format_map, questions))
+
+    consent = of.consent
+    obtaining = words.consent(
+        consent.given, consent.because, consent.network, consent.each, consent.button, consent.light
+    )
+    withdrawing = words.stopping(consent.button, consent.light)
+    signed = "What is asked is signed, and devices check that. " if of.keyed else ""
+    return {
+        "owners": _english(of.owners),
+        "carried": _carried(of),
+        "obtaining": " ".join(map(_english, obtaining)),
+        "withdrawing": " ".join(map(_english, withdrawing)),
+        "stop": _english(words.stop(consent.button)),
+        "confirmed": _confirmed(consent.light),
+        "kept": each("{name} {keep}"),
+        "epsilons": each("{name}: ε = {epsilon}", "; "),
+        "purposes": each("{name}: {purpose}"),
+        "answers": each("{name}: {answer}", "; "),
+        "single": each("{name}: {told}"),
+        "life": _but(of.promised.delta, belief(of.promised.epsilon, seen=ALL_SEEN)),
+        "counts": each("{name}: {counts_of_it}"),
+        "seen": _english(Phrase.of("seen")),
+        "forged": _FORGED[of.keyed],
+        "measures": f"{_MEASURES} {signed}{_carried(of)}",
+    }
+
+
+_english = words.words_in("en").write
+
+
+def _confirmed(light: bool | None) -> str:
+    """Return how a device shows that it was stopped; light: whether its firmware has one, None if unknown."""
+    place = "[For the maker: what it shows] "
+    shown = {True: "Three short flashes of its light. ", False: "", None: place}[light]
+    return f"{shown}Its `status()` says that consent is no."
+
+
+def _but(delta: float, told: str) -> str:
+    """A sentence on a promise, with the chance before it at which the promise may fail."""
+    return f"But for a chance of {chance(delta, up=True)}, {told[:1].lower()}{told[1:]}" if delta else told
+
+
+_WINDOW = {
+    "hour": "by the hour of arrival",
+    "day": "by the day of arrival",
+    "all": "in one sum",
+}
+_FORGED = {
+    True: "A report counts only with its device's key, and no more often than its budget allows.",
+    False: "Anybody can send reports to this open fleet. That costs accuracy, and no device's privacy.",
+}
+_MEASURES = (
+    "Readings are randomized on the device, before anything is sent. Each device keeps a budget for life, in "
+    "flash, that no server can raise. The store links no device to a code, a value, an address or a time."
+)
+
+
+def _carried(of: FleetFacts) -> str:
+    """How reports travel."""
+    tags = "Each report has a tag, HMAC-SHA256 by the device's key." if of.keyed else "Reports have no tag."
+    if not of.hosts:
+        return f"MQTT. [For the maker: which broker, and whether by TLS] {tags}"
+    known = "which knows each device by its certificate or password"
+    return f"MQTT over TLS 1.2 or later to {', '.join(of.hosts)}, {known}. {tags}"
+
+
+def _of_counts(q: FleetQuestion) -> str:
+    if q.epsilons is None:
+        return "No report has come yet."
+    if q.epsilons.histogram is None:
+        return begun(f"{q.epsilons.holds}.")
+    told = belief(q.epsilons.histogram, seen="the counts")
+    return f"{_but(q.epsilons.delta, told)} It holds {LIMITS}."
+
+
+# --- The numbers
+
+
+def _numbers_chapter(of: FleetFacts) -> dict[str, Any]:
+    rows = [[what, _shown(value), source] for what, value, source in _numbers(of)]
+    note = (
+        "How sure somebody gets, by the label, is e^ε / (9 + e^ε), rounded up: odds of 1 to 9 grow by e^ε at "
+        "most. For all answers of today ε is that of a report times the reports of a device's life, added up."
+    )
+    table = {"title": "Numbers", "headings": ["what", "value", "source"], "rows": rows, "note": note}
+    about = "For an auditor: read the same source, and compare."
+    return {"title": "Each number, and where it comes from", "about": about, "tables": [table]}
+
+
+def _shown(value: float | str | None) -> str:
+    if value is None:
+        return "none holds"
+    return value if isinstance(value, str) else f"{value:,.10g}"
+
+
+def _numbers(of: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]:
+    for q in of.questions:
+        e, at = q.version.experiment, f"store: experiment {q.name} {q.version.experiment.digest.hex()}"
+        yield f"{q.name}: ε of a report", q.epsilon, f"{at}, epsilon"
+        yield f"{q.name}: codes", e.code_count, f"{at}, mechanism: {mechanism(e)}"
+        yield f"{q.name}: budget of a device", budget(e), f"{at}, budget"
+        most = "the least of its budget and what the policy leaves at this ε"
+        yield f"{q.name}: reports of a device's life", q.most, most
+        yield f"{q.name}: first asked", str(q.since), f"{at}, its first serial"
+        yield f"{q.name}: last day", str(q.version.expires or "none"), f"{at}, expires"
+        yield f"{q.name}: counts are kept", _english(q.keep), f"{at}, keep"
+        yield f"{q.name}: reports counted", q.reports, "store: histogram, all versions"
+        yield f"{q.name}: devices that reported", q.devices, "store: report numbers"
+        yield f"{q.name}: reports of windows that were erased", q.erased, f"{at}, erased, all versions"
+        if q.epsilons is not None:
+            how = f"worked out from {q.epsilons.reports:,} reports, {q.epsilons.own:,} of one device at most"
+            yield (
+                f"{q.name}: ε of the counts of all ended windows that are kept",
+                q.epsilons.histogram,
+                f"{how}; {q.epsilons.holds}",
+            )
+            yield f"{q.name}: δ of the counts", q.epsilons.delta, "usual of this package"
+    p, file = of.policy, of.policy_file
+    yield "policy: Σε of a device's life", nats(p.sum), f"{file}: POLICY sum"
+    yield "policy: Σε² of a device's life", f"{Decimal(p.squares) / MICRO**2:f}", f"{file}: POLICY squares"
+    yield "policy: ε of a report", nats(p.epsilon), f"{file}: POLICY epsilon"
+    yield "ε of all reports of a device", of.promised.epsilon, "worked out from sum and squares"
+    yield "δ of all reports of a device", of.promised.delta, "worked out with it; 0 where squares is 0"

@@ -1,0 +1,386 @@
+"""A plan's answer, made once: sentences, facts, tables, JSON and the experiment's file; others render it."""
+
+import math
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..server.epsilon import MICRO
+from ..server.estimate.shuffled import LIMITS
+from ..server.plain import plain
+from ..server.words.epsilon import rounded_up
+from ..server.words.numbers import NOTHING, counted, expected, length
+from . import json_values
+from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, missing_half_width, solve
+from .expected_error import Question
+from .experiment_file import Named, file_text, nats
+from .lifetime import LifetimePlan, plan_lifetime
+from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
+from .sentences import asked, assumed, cost, mechanism, not_met, sentences, short, unit_of
+from .wish import YES_NO, Wish
+from .wished import (
+    Reading,
+    epsilon_of_report,
+    histogram_delta,
+    life_of,
+    of_unit,
+    question_of,
+    reading_of,
+    wanted_error,
+)
+
+_LIFE = ("lifetime", "delta", "horizon", "call", "limit")
+_ANSWER = "   <- the answer"
+_UNIT = "half_width_95_in_unit"
+_SEEN = {"a day": "the last day", "a week": "the last week", "30 days": "the last 30 days"}
+_SEEN |= {"all of it": "all reports"}
+_BESIDE = {
+    "a value that hardly any device holds": Question("frequency", 0.0),
+    "any one value, at its worst share": Question("frequency"),
+    "any range": Question("range"),
+    "the median": Question("quantile", 0.5),
+}
+
+
+@dataclass(frozen=True)
+class PlanTable:
+    """A table of a plan: rows of texts, the first column words, the others numbers; "> " marks the best.
+
+    notes: lines below it; a table without rows has only these.
+    """
+
+    title: str = ""
+    headings: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LastWindow:
+    """What the last days of a life show: expected reports, half-width, and what their histogram tells."""
+
+    name: str
+    reports: float
+    error: float
+    seen: HistogramEpsilon
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """The results of a wish.
+
+    reading  what devices read
+    plan     one report of each device, or how a device spends its life
+    wanted   half-width that was asked for, as Plan.error; None if none was
+    unit     part of the range or, for a quantile, share of devices for one unit; None if not known
+    """
+
+    wish: Wish
+    reading: Reading
+    plan: Plan | LifetimePlan
+    wanted: float | None
+    unit: float | None
+
+    @property
+    def error(self) -> float:
+        """Half-width of the 95 % interval, as Plan.error; for a life, over its longest window at the end."""
+        if isinstance(self.plan, Plan):
+            return self.plan.error
+        return [*self.plan.errors.values()][-1]
+
+    @property
+    def solved(self) -> str:
+        """Which of devices, epsilon, domain and error was worked out; for a life devices, or its error."""
+        if isinstance(self.plan, Plan):
+            return self.plan.solved
+        return "devices" if self.wish.devices is None else "error"
+
+    def error_with(self, devices: float) -> float:
+        """Return the half-width with another number of devices, as error."""
+        return self.error * math.sqrt(self.plan.devices / devices)
+
+    @cached_property
+    def sentences(self) -> tuple[str, str, str]:
+        """The plan's advice: what to take, how exact it is, and how private."""
+        found = self.solved == "devices"
+        return sentences(self.plan, self.wanted, self.reading.yes_no, found)
+
+    @property
+    def not_met(self) -> str:
+        """A sentence where a life is not as exact as wanted, else empty."""
+        return "" if isinstance(self.plan, Plan) else not_met(self.plan, self.wanted)
+
+    @property
+    def cost(self) -> str:
+        """A sentence on the cost of a life to a device; empty for one report."""
+        return "" if isinstance(self.plan, Plan) else cost(self.plan)
+
+    @cached_property
+    def fixed_limit(self) -> str:
+        """A sentence on what a fixed limit would save where any range is asked for, else empty."""
+        wanted = self.wanted if self.solved == "devices" else self.error
+        if self.plan.question.kind != "range" or wanted is None or wanted >= NOTHING:
+            return ""
+        if isinstance(self.plan, Plan):
+            other = Wish(values=YES_NO, epsilon=self.plan.epsilon, error=wanted, missing=self.wish.missing)
+        else:
+            spent = {name: getattr(self.wish, name) for name in _LIFE}
+            other = Wish(values=YES_NO, error=wanted, missing=self.wish.missing, **spent)
+        needed = answer(other).plan.devices
+        if needed >= self.plan.devices:
+            return ""
+        return f"Is your limit fixed? Asked as yes or no, the same takes {needed:,} devices."
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The sentences, each on its own line."""
+        take, exact, private = self.sentences
+        return (f"{take} {exact}", private) if isinstance(self.plan, Plan) else self.sentences
+
+    @cached_property
+    def seen(self) -> Mapping[str, HistogramEpsilon]:
+        """What histograms reveal: by the window of a life, and for all reports."""
+        if isinstance(self.plan, Plan):
+            return {
+                "all of it": histogram(self.plan.design, self.plan.devices, 1, histogram_delta(self.wish))
+            }
+        return lifetime_histograms(self.plan)
+
+    @cached_property
+    def windows(self) -> tuple[LastWindow, ...]:
+        """What the last reports of a life show; for one report there are none."""
+        plan = self.plan
+        if isinstance(plan, Plan):
+            return ()
+        return tuple(
+            LastWindow(
+                name, plan.devices * plan.best.per_device(days), plan.error(plan.best, days), self.seen[name]
+            )
+            for name, days in plan.windows().items()
+        )
+
+    @cached_property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Facts about the plan in a few words each: a name and a text; a long one continues under ""."""
+        about = (
+            ("asked", f"{asked(self.plan.question)} ({assumed(self.plan.question, self.plan.design)})"),
+            *self._missing,
+            ("mechanism", mechanism(self.plan.design)),
+        )
+        plan = self.plan
+        return (*_once(self, plan), *about) if isinstance(plan, Plan) else _life(self, plan, about)
+
+    @property
+    def _missing(self) -> tuple[tuple[str, str], ...]:
+        """The fact on devices without a reading; none where no reading has no index."""
+        plan = self.plan
+        if plan.design.missing is None:
+            return ()
+        reports = plan.devices
+        if not isinstance(plan, Plan):
+            reports = plan.devices * plan.best.used * plan.best.cap
+        known = short(missing_half_width(plan.design, reports), Question("frequency"))
+        share = f"{100 * plan.design.missing:.3g}% of the devices, known to {known}"
+        return (("no reading", f"{share}; errors are of the others"),)
+
+    @cached_property
+    def tables(self) -> tuple[PlanTable, ...]:
+        """Tables of what the plan shows besides, and of what it was compared with."""
+        if isinstance(self.plan, Plan):
+            return (_beside(self.plan, self.reading),)
+        return _ways(self.plan), _shows(self, self.plan)
+
+    def in_unit(self, error: float) -> dict[str, float]:
+        """Return a quantile's or a mean's half-width in the reading's unit, and half of a bin."""
+        if self.unit is None:
+            return {}
+        assert self.reading.span is not None
+        half_bin = self.reading.span / self.plan.design.domain / 2
+        return {_UNIT: error / self.unit, "half_bin_in_unit": half_bin}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        plan, said = self.plan, {"answer": list(self.lines)}
+        if isinstance(plan, Plan):
+            seen = plain(self.seen["all of it"]) | {"wanted": self.wish.histogram_epsilon}
+            return json_values.of_plan(plan) | self.in_unit(plan.error) | {"histogram": seen} | said
+        seen = [{"window": name, **plain(one)} for name, one in self.seen.items()]
+        values = json_values.of_life(plan) | {"histograms": seen}
+        if self.wanted is not None:
+            needed = {name: plan.devices_for(days, self.wanted) for name, days in plan.windows().items()}
+            values["devices_for_error"] = needed
+        return values | said
+
+    def command(self, name: str) -> str:
+        """Return the shell command for the same plan, and for NAME.toml without owner and purpose."""
+        return shlex.join(["hushmote", "plan", *self.wish.words(), "--output", f"./{name}.toml"])
+
+    def file(self, named: Named) -> str:
+        """Return the experiment file's text. Raises PlanError if the plan makes none."""
+        return file_text(self.plan, self.reading, named)
+
+
+def answer(wish: Wish, before_each: Callable[[], object] = object) -> PlanAnswer:
+    """Work out a wish; takes up to seconds with many designs.
+
+    before_each: called before each design; an exception in it ends the work. Raises PlanError, naming the
+    field to change if there is one, for a wish that contradicts itself or that nothing fulfils.
+    """
+    reading = reading_of(wish)
+    question = question_of(wish, reading)
+    unit = of_unit(reading, question)
+    error = wanted_error(wish, question, unit)
+    if wish.lifetime is None:
+        epsilon = epsilon_of_report(wish, question, reading.domain)
+        parts = {"devices": wish.devices, "epsilon": epsilon, "domain": reading.domain, "error": error}
+        return PlanAnswer(wish, reading, solve(question, **parts, before_each=before_each), error, unit)
+    spent = life_of(wish)
+    if reading.domain is None or (wish.devices is None and error is None):
+        raise PlanError("--lifetime needs --values, and --devices or --error")
+    life = plan_lifetime(question, 2 if wish.devices is None else wish.devices, reading.domain, *spent)
+    if wish.devices is None and error is not None:
+        life = life.enough(error)
+    return PlanAnswer(wish, reading, life, error, unit)
+
+
+def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
+    """Return the facts about one report from each device."""
+    seen, wanted, domain = a.seen["all of it"], a.wish.histogram_epsilon, plan.design.domain
+    largest = "" if wanted is None else f", the largest with which the histogram stays at {wanted:g};"
+    rows = {
+        "devices": ("devices", f"{plan.devices:,}", "" if plan.solved == "devices" else ", one report each"),
+        "epsilon": ("ε", f"{plan.epsilon:g}", f" of a report{largest or ','} against everybody"),
+        "seen": ("", f"{rounded_up(seen.epsilon)} of the histogram (δ = {seen.delta:g}), {LIMITS}", ""),
+        "domain": ("values", f"{domain:,}", ""),
+        "error": ("error", f"±{100 * plan.error:.3f} {unit_of(plan.question)}", ""),
+    }
+    facts = [
+        (name, f"{text}{_ANSWER if key == plan.solved else ''}{more}")
+        for key, (name, text, more) in rows.items()
+    ]
+    facts.append(("", f"half-width of the 95 % interval; standard error {100 * plan.stderr:.3f}"))
+    widths = a.in_unit(plan.error)
+    if widths:
+        dense = "" if plan.question.kind == "mean" else " where devices are as dense as stated"
+        text = f"±{widths[_UNIT]:.3g} {a.reading.unit}".rstrip()
+        facts.append(("in unit", f"{text}{dense}; half a bin is {widths['half_bin_in_unit']:.3g}"))
+    return facts
+
+
+def _half(error: float) -> str:
+    """Return a half-width for a table whose heading has its unit; a dash if it would say nothing."""
+    return "—" if error >= NOTHING else f"±{100 * error:.3g}"
+
+
+def _beside(plan: Plan, reading: Reading) -> PlanTable:
+    """Return a table of the other answers that the same reports give."""
+    wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
+    rows = [
+        (text, _half(half_width(plan.devices, plan.design, question)))
+        for text, question in _BESIDE.items()
+        if 2 < plan.design.domain <= MOST_RANGE_VALUES
+        and question != plan.question
+        and _fits(question, reading)
+        and plan.design.answers(question)
+    ]
+    notes = (wide,) if plan.error >= NOTHING else ()
+    return PlanTable("what the same reports show besides", ("asked", "error, points"), tuple(rows), notes)
+
+
+def _fits(question: Question, reading: Reading) -> bool:
+    """Return whether a question makes sense for a reading: labels have no order."""
+    return question.kind == "frequency" or not reading.labels
+
+
+def _life(
+    a: PlanAnswer, life: LifetimePlan, about: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Return the facts about a life."""
+    best, rhythm, budget = life.best, life.rhythm, life.budget
+    spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
+    calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
+    rarely = "every call" if best.every == 1 else f"one call in {best.every:,}"
+    added = "" if best.composition == "basic" else " (optimal composition)"
+    note = _ANSWER if a.solved == "devices" else ""
+    allowed = f'"sum" {best.cap * best.epsilon:,}'
+    if best.composition == "optimal":
+        allowed += f' or "squares" {best.cap * best.epsilon**2:,}'
+    return (
+        ("devices", f"{life.devices:,}{note}, {best.design.domain:,} values"),
+        ("budget", f"{spent} for life; {calls}"),
+        *about,
+        ("best", f"{counted(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"),
+        ("policy", f'must allow rule "{best.rule}", "epsilon" {best.epsilon:,}, {allowed}'),
+    )
+
+
+def _ways(life: LifetimePlan) -> PlanTable:
+    """Return a table of the ways to spend the budget that were compared, and those that no device accepts."""
+    windows = life.windows()
+
+    def count(cap: int, composition: str) -> str:
+        return f"{cap:,}{' optimal' if composition == 'optimal' else ''}"
+
+    rows = tuple(
+        (
+            f"{'>' if s is life.best else ' '} {count(s.cap, s.composition)}",
+            f"{s.epsilon / MICRO:.3g}",
+            f"{s.every:,}",
+            f"{s.used:.0%}",
+            *(_half(life.error(s, days)) for days in windows.values()),
+        )
+        for s in life.spendings
+    )
+    refused = (
+        f"  {count(r.cap, r.composition)}: ε would be {r.epsilon / MICRO:.2g}, and no device takes one below"
+        " 0.001"
+        for r in life.refused
+    )
+    optimal = "; optimal: by optimal composition at δ" if life.budget.delta else ""
+    return PlanTable(
+        f"ways to spend the budget, and their errors at the end, {unit_of(life.question)}",
+        ("reports for life", "ε each", "every", "used", *windows),
+        rows,
+        (*refused, f"  used: of a device's budget, at the end{optimal}"),
+    )
+
+
+def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
+    """Return a table of what the best way shows, at first and at the end, and what its histograms reveal."""
+    best, windows, wanted = life.best, life.windows(), a.wanted
+    questions = [q for q in life.shown().values() if q == life.question or _fits(q, a.reading)]
+    rows: list[tuple[str, ...]] = []
+    for name, days in windows.items():
+        for first in (True, False):
+            cells = [_half(life.error(best, days, q, first=first)) for q in questions]
+            needed = "" if wanted is None or first else f"{life.devices_for(days, wanted):,}"
+            place = f"{name}, {'first' if first else 'last'}"
+            reports = expected(life.devices * best.per_device(days, first))
+            rows.append((place, reports, *cells, *([] if wanted is None else [needed])))
+    errors = life.errors
+    notes: list[str] = []
+    if a.unit is not None:
+        told = ", ".join(f"{name} ±{a.in_unit(error)[_UNIT]:.3g}" for name, error in errors.items())
+        notes.append(f"  {asked(life.question)} in {a.reading.unit or 'its unit'}, last: {told}")
+    if min(errors.values()) >= NOTHING:
+        notes.append("±50 points say nothing: take more devices, a larger budget or fewer values.")
+    given = ", ".join(f"{rounded_up(one.epsilon)} of {_SEEN[name]}" for name, one in a.seen.items())
+    notes.append(f"  ε of the histogram (δ = {a.seen['all of it'].delta:g}): {given}; {LIMITS}")
+    heads = ["window", "reports", *map(_heading, questions)]
+    heads += [] if wanted is None else [f"devices for {_half(wanted)}"]
+    title = "what the best way shows, at first and at the end, points"
+    return PlanTable(title, tuple(heads), tuple(rows), tuple(notes))
+
+
+def _heading(question: Question) -> str:
+    if question.kind == "frequency":
+        return "a value" if question.share is None else f"a value at {question.share:g}"
+    if question.kind == "quantile":
+        return asked(question)
+    if question.kind == "mean":
+        return "mean, % of range"
+    if question.width or question.ranges:
+        return f"{question.width} bins" if question.width else "the ranges"
+    return "any range"

@@ -1,0 +1,326 @@
+"""From three of devices, epsilon, domain and wanted error: the fourth, and the mechanism to use.
+
+Every device reports once. The error is the half-width of the 95 % interval: 1.96 standard errors, from
+`expected_error.variance`. No formula is inverted: the number of devices follows from the variance, and
+bisection finds the others among the possible values, so the result meets the wanted error as it
+stands. Where the choice of cells makes a step, the answer is on its safe side.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..device.ldp_client import EPSILON_MAX
+from ..server.epsilon import MICRO, check_epsilon
+from ..server.errors import HushmoteError
+from ..server.estimate.statistic import normal_quantile
+from ..server.mechanisms.choose import choose
+from ..server.mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
+from .expected_error import Design, Question, missing_variance, variance, well_sampled
+
+EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
+MOST_DEVICES = 1 << 40
+_USUAL = {
+    "devices": "devices",
+    "epsilon": "epsilon (2 is a common choice)",
+    "domain": "values",
+    "error": "error (0.01 is ±1 point)",
+}
+MOST_MISSING = 0.99
+LEAST_ERROR = 1e-9  # MOST_DEVICES could at best show thousands of times as much
+_MOST_TOLD = 1 << 53  # from here on, floats cannot tell a fleet from one with a device more
+MOST_VALUES = 1 << 16  # a plan considers larger domains only if told to
+MOST_RANGE_VALUES = 1 << 12  # the same for ranges and quantiles
+_MOST_PLACES = 64  # ranges of one width for which a mechanism is chosen
+
+CONFIDENCE = 0.95
+Z = normal_quantile(CONFIDENCE)
+
+
+class PlanError(HushmoteError):
+    """A plan cannot be made; the text says what is possible. field: which one to change, or empty."""
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What n devices with one report each will show.
+
+    solved  which of devices, epsilon, domain and error was worked out
+    wanted  half-width asked for; None where it was solved
+    error   half-width of the 95 % interval, a share of devices, of a mean a part of the range
+    """
+
+    question: Question
+    devices: int
+    design: Design
+    solved: str
+    wanted: float | None
+
+    @property
+    def epsilon(self) -> float:
+        """Of a report, nats."""
+        return self.design.epsilon / MICRO
+
+    @property
+    def stderr(self) -> float:
+        """Standard error, in the unit of error."""
+        return math.sqrt(variance(self.design, self.question) / self.devices)
+
+    @property
+    def error(self) -> float:
+        """Half-width of the 95 % interval."""
+        return Z * self.stderr
+
+
+def workload_of(question: Question, domain: int) -> Workload:
+    """Return the workload of a question, for the choice of a mechanism."""
+    if question.kind == "frequency":
+        return FREQUENCIES
+    if question.kind == "quantile":
+        return PREFIXES
+    if question.kind == "mean":
+        return MEAN
+    if question.ranges:
+        return Workload.of(question.ranges)
+    if question.width:
+        places = domain - question.width + 1
+        step = -(-places // _MOST_PLACES) | 1  # odd: no step of a tree's
+        return Workload.of((low, low + question.width) for low in range(0, places, step))
+    return ALL_RANGES
+
+
+@lru_cache(maxsize=4096)
+def best_design(domain: int, epsilon: int, question: Question) -> Design:
+    """Return the design of least error for a question; epsilon in micro-nats.
+
+    The design that `choose` finds is best for a population without common values. If a value is common, or
+    half of the devices are in a range, other cells may be better, or asking for the value itself: this tries
+    both. Raises PlanError if no mechanism fits.
+    """
+    try:
+        choice = choose(
+            _indices(domain, question), epsilon, workload_of(question, domain), *_missing(question)
+        )
+        design = Design(domain, epsilon, choice, question.missing)
+    except (ValueError, WorkloadError) as e:
+        raise PlanError(str(e)) from None
+    if design.indices == 2:
+        return design
+    exact = [d for d in _flat_designs(domain, epsilon, question) if well_sampled(d, question)]
+    # Of two with equal error, the one that asks for the value itself: a tree of one level only does that.
+    return min([*exact, design], key=lambda d: float(f"{variance(d, question):.9g}"))
+
+
+def _flat_designs(domain: int, epsilon: int, question: Question) -> list[Design]:
+    """Return the best designs that ask for the value itself, for the question's share or some shares."""
+    shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
+    choices = []
+    for share in shares:
+        with contextlib.suppress(ValueError):
+            workload = Workload("frequencies", share=share)
+            choices.append(choose(_indices(domain, question), epsilon, workload, *_missing(question)))
+    return [Design(domain, epsilon, choice, question.missing) for choice in dict.fromkeys(choices)]
+
+
+def _indices(domain: int, question: Question) -> int:
+    return domain + (question.missing is not None)
+
+
+def _missing(question: Question) -> tuple[bool, ...]:
+    return (True,) if question.missing is not None else ()
+
+
+def half_width(n: float, design: Design, question: Question) -> float:
+    """Return the half-width of the 95 % interval with n reports, as Plan.error; infinite with 0."""
+    return Z * math.sqrt(variance(design, question) / n) if n > 0 else math.inf
+
+
+def missing_half_width(design: Design, n: float) -> float:
+    """Return the half-width of the 95 % interval of the share without a reading, with n reports."""
+    return Z * math.sqrt(missing_variance(design) / n) if n > 0 else math.inf
+
+
+def devices_for(design: Design, question: Question, error: float, reports_each: float = 1.0) -> int:
+    """Return the fewest devices, 2 or more, each with reports_each reports, for this half-width."""
+    n = max(2, math.ceil(variance(design, question) * (Z / error) ** 2 / reports_each))
+    if n > _MOST_TOLD:
+        return n
+    while n > 2 and half_width((n - 1) * reports_each, design, question) <= error:
+        n -= 1
+    while half_width(n * reports_each, design, question) > error:
+        n += 1
+    return n
+
+
+def solve(
+    question: Question,
+    *,
+    devices: int | None = None,
+    epsilon: int | None = None,
+    domain: int | None = None,
+    error: float | None = None,
+    before_each: Callable[[], object] = object,
+) -> Plan:
+    """Return the plan for three of the four; epsilon in micro-nats, error as Plan.error.
+
+    before_each: called before each design of a search; an exception in it ends the search.
+
+    Raises PlanError unless three are given and in range, and if the fourth does not exist.
+    """
+    given = {"devices": devices, "epsilon": epsilon, "domain": domain, "error": error}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != 1:
+        text = "give three of devices, epsilon, values and error, to get the fourth"
+        many = {3: "two of ", 4: "three of "}.get(len(missing), "")
+        wrong = f"add {many}{' or '.join(_USUAL[name] for name in missing)}"
+        raise PlanError(f"{text}: {wrong if missing else 'one must be left open'}")
+    check_sizes(question, devices, domain)
+    if epsilon is not None:
+        check_epsilon(epsilon, PlanError)
+    check_error(question, error)
+    if devices is None:
+        assert epsilon is not None
+        assert domain is not None
+        assert error is not None
+        design = best_design(domain, epsilon, question)
+        count = devices_for(design, question, error)
+        if count > MOST_DEVICES:
+            raise PlanError(
+                f"±{error:g} takes {count:.2g} devices at epsilon {epsilon / MICRO:g}: ask for less"
+            )
+        return Plan(question, count, design, "devices", error)
+    if error is None:
+        assert epsilon is not None
+        assert domain is not None
+        return Plan(question, devices, best_design(domain, epsilon, question), "error", None)
+    if epsilon is None:
+        assert domain is not None
+        return _solve_epsilon(question, devices, domain, error, before_each)
+    return _solve_domain(question, devices, epsilon, error, before_each)
+
+
+def check_sizes(question: Question, devices: int | None, domain: int | None) -> None:
+    """Raise PlanError for an unsupported fleet, domain or question; None is left open."""
+    if devices is not None and not 2 <= devices <= MOST_DEVICES:
+        raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}", "devices")
+    if question.kind == "quantile" and question.share is not None and not 0 < question.share < 1:
+        raise PlanError(f"a quantile is between 0 and 1, not {question.share:g}")
+    if question.share is not None and not 0 <= question.share <= 1:
+        raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
+    if question.spread is not None and not 0 <= question.spread <= 0.5:
+        raise PlanError(f"a standard deviation is from 0 to half of the range, not {question.spread:g} of it")
+    if question.missing is not None and not 0 <= question.missing <= MOST_MISSING:
+        raise PlanError(
+            f"the share without a reading is from 0 to {MOST_MISSING:g}, not {question.missing:g}", "missing"
+        )
+    if domain is None:
+        if question.ranges:
+            raise PlanError(
+                "a list of ranges needs its domain: leave another of the four open, or take a width"
+            )
+        return
+    if not 2 <= domain <= 1 << 24:
+        raise PlanError(f"a domain has from 2 to 16777216 values, not {domain}", "domain")
+    check_ranges(question, domain)
+
+
+def check_error(question: Question, error: float | None) -> None:
+    """Raise PlanError for an error that says nothing; None is left open."""
+    if error is not None and not LEAST_ERROR <= error < 0.5:
+        of = "a part of the range" if question.kind == "mean" else "a share of devices"
+        least = f", at least {LEAST_ERROR:g}" if 0 < error < LEAST_ERROR else ""
+        raise PlanError(
+            f"error must be {of} between 0 and 0.5{least} (0.01 is ±1 point), not {error:g}", "error"
+        )
+
+
+def check_ranges(question: Question, domain: int) -> None:
+    """Raise PlanError unless the question lies inside range(domain), and is not all of it."""
+    if question.kind != "frequency" and domain > MOST_VALUES:
+        text = f"{question.kind}s are planned over up to {MOST_VALUES} values, not {domain}"
+        raise PlanError(text, "domain")
+    if question.width is not None and not 1 <= question.width < domain:
+        raise PlanError(
+            f"a width must be from 1 to {domain - 1} of the {domain} values, not {question.width}"
+        )
+    for low, high in question.ranges:
+        if not 0 <= low < high <= domain or high - low == domain:
+            raise PlanError(f"a range lies within 0:{domain} and is not all of it, unlike {low}:{high}")
+
+
+def _solve_epsilon(
+    question: Question, devices: int, domain: int, error: float, before_each: Callable[[], object]
+) -> Plan:
+    def error_at(steps: int) -> float:
+        before_each()
+        return half_width(devices, best_design(domain, steps * EPSILON_STEP, question), question)
+
+    most = EPSILON_MAX // EPSILON_STEP
+    steps = MICRO // EPSILON_STEP
+    while steps < most and error_at(steps) > error:  # so that large alphabets are not tried in vain
+        steps = min(2 * steps, most)
+    if error_at(steps) > error:
+        best = best_design(domain, EPSILON_MAX, question)
+        raise PlanError(
+            f"no epsilon up to 16 gives ±{error:g} with {devices:,} devices: 16 leaves"
+            f" ±{half_width(devices, best, question):.2g};"
+            f" {devices_for(best, question, error):,} devices would do"
+        )
+    least = steps // 2
+    while least and error_at(least) <= error:
+        steps, least = least, least // 4
+    steps = _search(error_at, error, steps, least)
+    return Plan(question, devices, best_design(domain, steps * EPSILON_STEP, question), "epsilon", error)
+
+
+def _solve_domain(
+    question: Question, devices: int, epsilon: int, error: float, before_each: Callable[[], object]
+) -> Plan:
+    def error_at(domain: int) -> float:
+        before_each()
+        return half_width(devices, best_design(domain, epsilon, question), question)
+
+    least = 2 if question.width is None else question.width + 1
+    most = MOST_VALUES if question.kind == "frequency" else MOST_RANGE_VALUES
+    if error_at(least) > error:
+        design = best_design(least, epsilon, question)
+        raise PlanError(
+            f"not even {least} values can be known to ±{error:g} with {devices:,} devices at epsilon"
+            f" {epsilon / MICRO:g}: that gives ±{half_width(devices, design, question):.2g};"
+            f" {devices_for(design, question, error):,} devices would do"
+        )
+    good = least
+    while good < most and error_at(min(2 * good, most)) <= error:
+        good = min(2 * good, most)
+    if good < most:
+        good = _search(error_at, error, good, min(2 * good, most))
+    return Plan(question, devices, best_design(good, epsilon, question), "domain", error)
+
+
+def _search(error_at: Callable[[int], float], wanted: float, good: int, bad: int) -> int:
+    """Return a number that meets the wanted error, but whose neighbour towards bad (0: no error) does not.
+
+    Interpolates between the logarithms, and bisects if that does not narrow things down.
+    """
+    error_good, error_bad = error_at(good), error_at(bad) if bad else math.inf
+    halve = math.isinf(error_bad)
+    while abs(good - bad) > 1:
+        gap = abs(good - bad)
+        middle = (good + bad) // 2
+        if not halve and error_bad > error_good:
+            part = math.log(wanted / error_good) / math.log(error_bad / error_good)
+            middle = round(good * (bad / good) ** min(max(part, 0.0), 1.0))
+            middle = min(max(middle, min(good, bad) + 1), max(good, bad) - 1)
+        error = error_at(middle)
+        if error <= wanted:
+            good, error_good = middle, error
+        else:
+            bad, error_bad = middle, error
+        halve = abs(good - bad) > gap // 2 and not halve
+    return good

@@ -1,0 +1,320 @@
+"""How far an experiment's estimates will be off, before there is a report: exact variances, times reports.
+
+A statistic r·x is a constant plus, for each stratum of the mechanism, the mean of a weight w(code) over its
+reports (docs/mathematics.md). A stated population gives the law of the codes, and with it the variance of w:
+this includes correlations between values, common values and the sampling of the population.
+
+One number states the population: the share f of the values that are asked for. f is spread evenly over these
+values, the rest evenly over all others. Along f a variance is a concave parabola, so its worst case is
+exact too. A mean's population has a standard deviation, or is the worst of all populations.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..device.ldp_client import Experiment
+from ..server.arrays import Floats
+from ..server.estimate.reports_needed import bell
+from ..server.experiments.payload import experiment_over
+from ..server.mechanisms import Mechanism, mechanism_of
+from ..server.mechanisms.choice import Choice
+from ..server.mechanisms.workload import positions
+from . import ratio_error
+from .ratio_error import ShareCurves, share_curves, worst_mean
+from .worst_population import worst_population
+
+Kind = Literal["frequency", "range", "quantile", "mean"]
+ANSWERS: dict[Kind, str] = {
+    "frequency": "frequencies",
+    "range": "ranges",
+    "quantile": "quantiles",
+    "mean": "mean",
+}
+"""What a mechanism must answer for a kind of question."""
+
+_MAX_PAIRS = 2_000_000  # of a class of codes and a statistic; with more, sample the statistics
+_CHUNK = 1 << 21  # of them held at once
+_FEWEST = 32  # statistics in a sample, at least
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True)
+class Question:
+    """The question whose error is wanted.
+
+    kind    "frequency": of one value; "range": of a run of values; "quantile": the share below it; "mean": of
+            a number
+    share   what the value or range holds of the population, or the quantile; None: the share for which the
+            error, the mean's where a mean is asked for, is largest
+    width   ranges of this many values, wherever they lie; None, without ranges: all ranges
+    ranges  these, indices (low, high), half-open
+    spread  standard deviation of the readings that a mean is of, a part of the range: a bell around its
+            middle; None: the population for which the error is largest
+    missing  share of the devices without a reading, which has an index of its own: the question is about the
+            others. None: no reading has no index
+
+    The error is the root of the mean square over all values, ranges or places that the quantile may have; of
+    a list of ranges it is the largest. It is a share of the devices, of a mean a part of the range.
+    """
+
+    kind: Kind = "range"
+    share: float | None = None
+    width: int | None = None
+    ranges: tuple[tuple[int, int], ...] = ()
+    spread: float | None = None
+    missing: float | None = None
+
+    @property
+    def all_ranges(self) -> bool:
+        """Whether the question is about every possible range."""
+        return self.kind == "range" and self.width is None and not self.ranges
+
+
+@dataclass(frozen=True)
+class Design:
+    """A mechanism over domain values at epsilon micro-nats per report.
+
+    missing: the share of the devices without a reading, which has one more index; None where it has none.
+    """
+
+    domain: int
+    epsilon: int
+    choice: Choice
+    missing: float | None = None
+
+    @property
+    def indices(self) -> int:
+        """Number of values, and one more if no reading has an index."""
+        return self.domain + (self.missing is not None)
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """An experiment that asks about domain values with this mechanism."""
+        return experiment_over(self.indices, self.epsilon, self.choice.fields())
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The mechanism for devices and estimates."""
+        return mechanism_of(self.experiment)
+
+    @cached_property
+    def classes(self) -> int:
+        """Codes that mean different things."""
+        return self.mechanism.class_count
+
+    def answers(self, question: Question) -> bool:
+        """Return whether estimates with this mechanism answer a question."""
+        return ANSWERS[question.kind] in self.mechanism.answers
+
+
+@dataclass(frozen=True)
+class Parabola:
+    """Variances of statistics as a + b f + c f² of their share f; arrays of shape (n,)."""
+
+    a: Floats
+    b: Floats
+    c: Floats
+
+    def at(self, share: float | None) -> Floats:
+        """Variances at a share, or at each statistic's own worst one."""
+        f = self.worst_share if share is None else share
+        return self.a + f * (self.b + f * self.c)
+
+    @property
+    def worst_share(self) -> Floats:
+        """Share in 0..1 of the largest variance."""
+        safe = np.where(self.c < 0, self.c, -1.0)
+        return np.where(self.c < 0, np.clip(-self.b / (2 * safe), 0, 1), (self.b > 0).astype(float))
+
+    def mean(self) -> Parabola:
+        """Return the parabola of the mean over the statistics."""
+        return Parabola(*(np.atleast_1d(x.mean()) for x in (self.a, self.b, self.c)))
+
+    def picked(self, numbers: list[int]) -> Parabola:
+        """Return the parabolas of some of the statistics."""
+        return Parabola(self.a[numbers], self.b[numbers], self.c[numbers])
+
+
+def well_sampled(design: Design, question: Question) -> bool:
+    """Return whether variance() covers all statistics asked for, or as many as there are values."""
+    if question.kind == "mean" or _short_way(design, question) is not None:
+        return True
+    return design.classes * (len(question.ranges) or design.domain) <= _MAX_PAIRS
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places over which a question's error is a root mean square: runs of values, arrays of shape (n,).
+
+    low, high  indices, half-open
+    share      what each run holds of the population, spread evenly; the rest evenly outside
+    variance   of each run's estimate, times reports
+    """
+
+    low: npt.NDArray[np.integer]
+    high: npt.NDArray[np.integer]
+    share: float
+    variance: Floats
+
+    def population(self, domain: int, place: int) -> Floats:
+        """Return the shares of the values behind one place's variance, shape (domain,)."""
+        inside = self.statistic(domain, place)
+        held = int(self.high[place] - self.low[place])
+        return self.share * inside / held + (1 - self.share) * (1 - inside) / (domain - held)
+
+    def statistic(self, domain: int, place: int) -> Floats:
+        """Return the question at one place: a weight for each value, shape (domain,)."""
+        inside = np.zeros(domain)
+        inside[self.low[place] : self.high[place]] = 1
+        return inside
+
+
+def missing_variance(design: Design) -> float:
+    """Return the variance, times reports, of the share without a reading, where values are equally common."""
+    assert design.missing is not None
+    shares = np.append(np.full(design.domain, (1 - design.missing) / design.domain), design.missing)
+    return float(design.mechanism.variances(np.eye(design.indices, 1, -design.domain), shares)[0])
+
+
+@dataclass(frozen=True)
+class OfMean:
+    """The one population behind a mean's error, shape (domain,), and the variance there, shape (1,)."""
+
+    shares: Floats
+    variance: Floats
+
+    def population(self, domain: int, place: int) -> Floats:
+        """Shares of the values, shape (domain,)."""
+        return self.shares
+
+    def statistic(self, domain: int, place: int) -> Floats:
+        """Return each value's place in its range, shape (domain,)."""
+        return positions(domain)
+
+
+@lru_cache(maxsize=4096)
+def variance(design: Design, question: Question) -> float:
+    """Return the variance, times reports, of what is asked; population sampling included.
+
+    Exact while there are few enough pairs of a class of codes and a statistic; with more, the mean over
+    statistics uses an evenly spread sample of them.
+    """
+    short = _short_way(design, question)
+    return float(asked(design, question).variance.mean()) if short is None else short
+
+
+def _short_way(design: Design, question: Question) -> float | None:
+    if question.kind != "frequency" or design.missing is not None:
+        return None
+    return design.mechanism.frequency_variance(question.share)
+
+
+def asked(design: Design, question: Question) -> Places | OfMean:
+    """Return the places over which a question's error is a root mean square."""
+    return of_mean(design, question.spread) if question.kind == "mean" else places(design, question)
+
+
+@lru_cache(maxsize=64)
+def of_mean(design: Design, spread: float | None) -> OfMean:
+    """Return the population of a spread (a part of the range) or the worst one, and a mean's error there."""
+    where = positions(design.domain)
+    if design.missing is not None:
+        if spread is None:
+            shares, variance = worst_mean(design.mechanism, where, design.missing)
+        else:
+            shares = bell(design.domain, spread)
+            variance = ratio_error.mean_variance(design.mechanism, where, shares, design.missing)
+        return OfMean(shares, np.array([variance]))
+    if spread is None:
+        shares, variance = worst_population(design.mechanism, where)
+        return OfMean(shares, np.array([variance]))
+    shares = bell(design.domain, spread)
+    return OfMean(shares, design.mechanism.variances(where[:, None], shares))
+
+
+def places(design: Design, question: Question) -> Places:
+    """Return all places of a question, or an even sample of many; for a list of ranges the worst one."""
+    domain = design.domain
+    if question.ranges:
+        low, high = np.array(question.ranges).T
+    else:
+        low, high = _places(domain, question, max(_FEWEST, _MAX_PAIRS // design.classes))
+    index = np.arange(domain)[:, None]
+    step = max(1, _CHUNK // max(design.classes, domain))
+    asked = ((index >= low[i : i + step]) & (index < high[i : i + step]) for i in range(0, len(low), step))
+    joined: Parabola | ShareCurves
+    if design.missing is None:
+        parts = [parabola(design, one) for one in asked]
+        joined = Parabola(*(np.concatenate([getattr(p, name) for p in parts]) for name in "abc"))
+    else:
+        curves = [share_curves(design.mechanism, one.astype(float), design.missing) for one in asked]
+        joined = ShareCurves(np.concatenate([each.values for each in curves], axis=1))
+    if question.ranges:
+        worst = [int(np.argmax(joined.at(question.share)))]
+        low, high, joined = low[worst], high[worst], joined.picked(worst)
+    share = float(joined.mean().worst_share[0]) if question.share is None else question.share
+    return Places(low, high, share, joined.at(share))
+
+
+def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the ends of a question's ranges, all of them or an even sample of most, half-open."""
+    prefixes = question.kind == "quantile" or domain == 2
+    all_ranges = question.all_ranges and not prefixes
+    width = question.width if question.kind == "range" and question.width else 1
+    up_to = np.cumsum(domain + 1 - np.arange(1, domain))  # number of ranges of at most 1, 2, ... values
+    count = int(up_to[-1]) if all_ranges else domain - 1 if prefixes else domain - width + 1
+    number = np.arange(min(count, most))
+    if count > most:
+        # Multiples of the golden ratio fall evenly, and into no step with the tree's nodes.
+        number = np.unique((number * _GOLDEN % 1 * count).astype(np.int64))
+    if domain == 2:
+        return np.array([1]), np.array([2])
+    if prefixes:
+        return np.zeros_like(number), number + 1
+    if all_ranges:
+        length = np.searchsorted(up_to, number, side="right")
+        low = number - np.append(0, up_to)[length]
+        return low, low + length + 1
+    return number, number + width
+
+
+def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
+    """Return variances, times reports, of sums over values: indicators (domain, n), none empty or whole."""
+    asked = np.asarray(weights, float)
+    inside = asked.sum(axis=0)
+    outside = design.domain - inside
+    a, b, c = np.zeros((3, asked.shape[1]))
+    mechanism = design.mechanism
+    of_all = mechanism.law(np.ones((design.domain, 1)))
+    weights_of, _ = mechanism.weights(asked, mechanism.drawn)
+    for w, chance, of_asked, whole in zip(
+        weights_of, mechanism.drawn, mechanism.law(asked), of_all, strict=True
+    ):
+        if w is None:
+            continue
+        first, second = [], []
+        for law in (of_asked / inside, (whole - of_asked) / outside):
+            law *= w
+            first.append(law.sum(axis=0))
+            law *= w
+            second.append(law.sum(axis=0))
+        step = first[0] - first[1]
+        a += (second[1] - first[1] ** 2) / chance
+        b += (second[0] - second[1] - 2 * first[1] * step) / chance
+        c -= step**2 / chance
+    return Parabola(a, b, c)
+
+
+def mean_variance(design: Design, population: Floats, weights: Floats) -> float:
+    """Return the mean of the variances, times reports, of statistics in a population of shape (domain,).
+
+    weights: shape (domain, n).
+    """
+    return float(design.mechanism.variances(weights, population).mean())

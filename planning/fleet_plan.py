@@ -1,0 +1,105 @@
+"""hushmote.plan(): how many devices, which ε, how many values, what error; three of them give the fourth."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ParamSpec, get_type_hints
+
+from rich.console import RenderableType
+
+from hushmote.server.answers import facts
+from hushmote.server.answers.tables import Shown
+from hushmote.planning.answer import PlanAnswer, answer
+from hushmote.planning.devices import Plan, PlanError
+from hushmote.planning.lifetime import LifetimePlan
+from hushmote.planning.second_epsilon import HistogramEpsilon
+from hushmote.planning.sentences import mechanism
+from hushmote.planning.wish import Wish, in_python
+
+_P = ParamSpec("_P")
+
+
+@dataclass(frozen=True, repr=False)
+class FleetPlan(Shown):
+    """What a fleet will show; printed, it is what `hushmote plan` prints.
+
+    answer: its sentences, facts and tables, and the experiment's file.
+    """
+
+    answer: PlanAnswer
+
+    @property
+    def plan(self) -> Plan | LifetimePlan:
+        """With the question, the mechanism's design and the standard error; or how a life is spent."""
+        return self.answer.plan
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return self.plan.devices
+
+    @property
+    def epsilon(self) -> float:
+        """Privacy of one report, against everybody, nats."""
+        return self.plan.design.epsilon / 1e6
+
+    @property
+    def values(self) -> int:
+        """Number of values: a number's bins, labels with "other", or 2 for yes and no."""
+        return self.plan.design.domain
+
+    @property
+    def error(self) -> float:
+        """Half-width of the 95 % interval, a share of the devices, of a mean a part of the range.
+
+        Of a life it is that of the longest window at the end.
+        """
+        return self.answer.error
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism with the least error, and its parameters."""
+        return mechanism(self.plan.design)
+
+    @property
+    def histogram(self) -> HistogramEpsilon:
+        """What the histogram of all reports gives away, and against whom that holds."""
+        return self.answer.seen["all of it"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, those of `hushmote plan --json`."""
+        return self.answer.to_dict()
+
+    def __rich__(self) -> RenderableType:
+        return facts.printed(self.answer.lines, self.answer.facts, self.answer.tables)
+
+    def _repr_html_(self) -> str:
+        return facts.html(self.answer.lines, self.answer.facts)
+
+
+def _planner(wish: Callable[_P, Wish]) -> Callable[_P, FleetPlan]:
+    """A function with a wish's fields as its parameters, so that they are said once."""
+
+    @functools.wraps(wish, assigned=(), updated=())
+    def plan(*arguments: _P.args, **named: _P.kwargs) -> FleetPlan:
+        """Give three of devices, epsilon, values and error; get the fourth.
+
+        With lifetime, horizon and call in the place of epsilon: how a board best spends what it may give away
+        in its life. Raises PlanError with one line where that cannot be planned.
+        """
+        try:
+            return FleetPlan(answer(wish(*arguments, **named)))
+        except PlanError as e:
+            raise PlanError(in_python(str(e)), e.field) from None
+
+    hints = get_type_hints(Wish, include_extras=True)
+    lines = (f"    {field.name}: {in_python(hints[field.name].__metadata__[0])}" for field in fields(Wish))
+    plan.__doc__ = "\n".join([plan.__doc__ or "", *lines])
+    return plan
+
+
+plan = _planner(Wish)
+"""Plan a fleet: give three of devices, epsilon, values and error, get the fourth.
+
+The parameters are the fields of `Wish`, below.
+"""

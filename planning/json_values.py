@@ -1,0 +1,83 @@
+"""A plan's numbers as plain values, for JSON."""
+
+from typing import Any
+
+from ..server.epsilon import MICRO
+from .devices import Plan, missing_half_width
+from .expected_error import Design
+from .lifetime import LifetimePlan, Spending
+
+
+def of_plan(plan: Plan) -> dict[str, Any]:
+    """Of one report for each device."""
+    question = plan.question
+    return {
+        "solved": plan.solved,
+        "devices": plan.devices,
+        "epsilon": plan.epsilon,
+        "domain": plan.design.domain,
+        "for": question.kind,
+        "share": question.share,
+        "spread": question.spread,
+        **of_missing(plan.design, plan.devices),
+        "half_width_95": plan.error,
+        "standard_error": plan.stderr,
+        "wanted": plan.wanted,
+        **plan.design.choice.fields(),
+    }
+
+
+def of_missing(design: Design, reports: float) -> dict[str, Any]:
+    """Of the share without a reading; nothing where it has no index."""
+    if design.missing is None:
+        return {}
+    error = missing_half_width(design, reports)
+    return {"missing": design.missing, "missing_half_width_95": error}
+
+
+def of_life(life: LifetimePlan) -> dict[str, Any]:
+    """Of a life: the ways to spend it, and what the best one shows."""
+    windows, question = life.windows().values(), life.question
+
+    def spent(s: Spending) -> dict[str, Any]:
+        return {
+            "composition": s.composition,
+            "reports_per_device": s.cap,
+            "epsilon": s.epsilon / MICRO,
+            "every": s.every,
+            "budget_used": s.used,
+            **s.design.choice.fields(),
+            "windows": [
+                {
+                    "days": days,
+                    "reports_last": life.devices * s.per_device(days),
+                    "reports_first": life.devices * s.per_device(days, first=True),
+                    "half_width_95_last": life.error(s, days),
+                    "half_width_95_first": life.error(s, days, first=True),
+                }
+                for days in windows
+            ],
+        }
+
+    shown = life.shown().items()
+    return {
+        "for": question.kind,
+        "share": question.share,
+        "spread": question.spread,
+        **of_missing(life.design, life.devices * life.best.used * life.best.cap),
+        "devices": life.devices,
+        "domain": life.design.domain,
+        "lifetime_epsilon": life.budget.epsilon / MICRO,
+        "lifetime_delta": life.budget.delta,
+        "calls_per_device": life.rhythm.calls,
+        "days": life.rhythm.days,
+        "best": spent(life.best),
+        "shows": [
+            {"days": days} | {kind: life.error(life.best, days, q) for kind, q in shown} for days in windows
+        ],
+        "compared": [spent(s) for s in life.spendings],
+        "refused": [
+            {"composition": r.composition, "reports_per_device": r.cap, "epsilon": r.epsilon / MICRO}
+            for r in life.refused
+        ],
+    }

@@ -1,0 +1,311 @@
+"""What a lifetime budget buys: how many reports of which epsilon, and what the fleet shows by the day.
+
+A device calls report() on a fixed rhythm, tosses the coin of `every` at each call, and is silent for good
+once it has made as many reports as its cap allows: of n calls min(Binomial(n, 1/every), cap) become reports.
+So the first day shows most and the last day least; `every` is chosen so that the last day shows most.
+
+Few large reports beat many small ones: a report's variance grows like 1/ε² or faster, while splitting a
+budget in m gains only a factor m in reports. Better composition than adding up (Kairouz, Oh, Viswanath,
+ICML 2015) helps for many reports, which is rare.
+"""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..device.ldp_client import EPSILON_MIN
+from ..server import special
+from ..server.accounting import AccountingError, optimal_epsilon, optimal_reports
+from ..server.epsilon import MICRO, check_epsilon
+from .devices import (
+    MOST_DEVICES,
+    MOST_RANGE_VALUES,
+    PlanError,
+    Z,
+    best_design,
+    check_sizes,
+    devices_for,
+    half_width,
+)
+from .expected_error import Design, Question, variance
+from .wish import DEFAULT_LIMIT
+
+MOST_EVERY = 1 << 24
+DAY_S = 86_400
+WINDOWS = {"a day": 1.0, "a week": 7.0, "30 days": 30.0}
+FEW = (1, 2, 3, 4)
+
+Composition = Literal["basic", "optimal"]
+
+_UNITS_S = {"s": 1, "min": 60, "hour": 3600, "day": DAY_S, "week": 7 * DAY_S, "month": 30 * DAY_S}
+_UNITS_S |= {"year": 365 * DAY_S}
+_SHORT = {"h": "hour", "d": "day", "w": "week", "y": "year", "second": "s", "minute": "min"}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)?\s*([a-z]+?)s?\s*", re.ASCII)
+
+
+def parse_duration(text: str, field: str = "") -> float:
+    """Return the seconds of "10min", "hour", "2 years" or "90d"; a month has 30 days, a year 365.
+
+    field: where the text stands. Raises PlanError for any other text, and for none or more than 100 years.
+    """
+    match = _DURATION.fullmatch(text.lower())
+    unit = match and _SHORT.get(match[2], match[2])
+    if not match or unit not in _UNITS_S:
+        raise PlanError(f"a time reads 10min, hour, 1d, 26 weeks or 2y, not {text!r}", field)
+    seconds = float(match[1] or 1) * _UNITS_S[unit]
+    if not 0 < seconds <= 100 * _UNITS_S["year"]:
+        raise PlanError(f"a time must be above 0 and up to 100 years, not {text!r}", field)
+    return seconds
+
+
+def reports_made(calls: npt.ArrayLike, every: npt.ArrayLike, cap: int) -> npt.NDArray[np.float64]:
+    """Return a device's expected reports, mean min(Binomial(calls, 1/every), cap); calls >= 0, cap >= 1."""
+    n, p = np.broadcast_arrays(np.asarray(calls, float), 1 / np.asarray(every, float))
+    below = n * p * _at_most(n - 1, p, cap - 2)  # the mean below the cap
+    return below + cap * (1 - _at_most(n, p, cap - 1))
+
+
+def _at_most(n: npt.NDArray[np.float64], p: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.float64]:
+    """Probability that Binomial(n, p) is at most k."""
+    if k < 0:
+        return np.zeros_like(n)
+    chance = special.betainc(np.maximum(n - k, 1.0), k + 1.0, 1 - p)
+    return np.where(n <= k, 1.0, chance)
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """How often a device calls report(), and for how long."""
+
+    call_s: float
+    horizon_s: float
+
+    @property
+    def calls(self) -> int:
+        """Calls of one board over the horizon."""
+        return int(self.horizon_s / self.call_s)
+
+    @property
+    def days(self) -> float:
+        """The horizon."""
+        return self.horizon_s / DAY_S
+
+    def calls_in(self, days: float) -> float:
+        """Return calls of one device in some days; below 1 for rarer calls, each device at its own time."""
+        return days * DAY_S / self.call_s
+
+    def in_window(self, days: float, every: int, cap: int, end: int | None = None) -> float:
+        """Expected reports of one board in a number of days, of which call number end is the last.
+
+        end: default the last call of the horizon.
+        """
+        end = self.calls if end is None else end
+        calls = self.calls_in(days)
+        whole = min(max(1, round(calls)), end)
+        made = reports_made(np.array([end, end - whole]), every, cap)
+        return float(made[0] - made[1]) * min(calls, end) / whole
+
+
+@dataclass(frozen=True)
+class LifetimeBudget:
+    """A device's budget for its life: epsilon in micro-nats, and delta, 0 for pure epsilon."""
+
+    epsilon: int
+    delta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Spending:
+    """One way to spend a budget.
+
+    cap         reports that a board makes at most
+    epsilon     of each, micro-nats
+    every       one call in `every` makes a report
+    design      mechanism for the question
+    """
+
+    composition: Composition
+    cap: int
+    epsilon: int
+    every: int
+    rhythm: Rhythm
+    design: Design
+
+    @property
+    def rule(self) -> str:
+        """The board's budget rule that holds the budget."""
+        return "sum" if self.composition == "basic" else "count"
+
+    @cached_property
+    def used(self) -> float:
+        """Expected share of the cap that a board has used at the end."""
+        return float(reports_made(self.rhythm.calls, self.every, self.cap)) / self.cap
+
+    def per_device(self, days: float, first: bool = False) -> float:
+        """Expected reports of one board in the last days of the horizon, or its first."""
+        end = min(max(1, round(self.rhythm.calls_in(days))), self.rhythm.calls) if first else None
+        return self.rhythm.in_window(days, self.every, self.cap, end)
+
+
+@dataclass(frozen=True)
+class RefusedSpending:
+    """A way to spend the budget that no device accepts: its epsilon, micro-nats, is below 0.001."""
+
+    composition: Composition
+    cap: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class LifetimePlan:
+    """Ways to spend a budget, and the one with the least error on the last day."""
+
+    question: Question
+    devices: int
+    budget: LifetimeBudget
+    rhythm: Rhythm
+    spendings: tuple[Spending, ...]
+    refused: tuple[RefusedSpending, ...]
+
+    @cached_property
+    def best(self) -> Spending:
+        """Least half-width on the last day; of two within 1 % the one by basic composition."""
+        least = min(self.error(s, 1) for s in self.spendings)
+        near = [s for s in self.spendings if self.error(s, 1) <= 1.01 * least]
+        return min(near, key=lambda s: (s.composition != "basic", self.error(s, 1)))
+
+    @property
+    def design(self) -> Design:
+        """The best spending's."""
+        return self.best.design
+
+    def devices_for(self, days: float, error: float) -> int:
+        """Fewest devices with which the last days meet an error."""
+        return devices_for(self.best.design, self.question, error, self.best.per_device(days))
+
+    def enough(self, error: float) -> "LifetimePlan":
+        """Return the same with the fewest devices whose longest window at the end meets an error.
+
+        How a device spends its life does not depend on their number. Raises PlanError if it takes more
+        devices than are allowed.
+        """
+        longest = [*self.windows().values()][-1]
+        needed = variance(self.design, self.question) * (Z / error) ** 2
+        if needed > self.best.per_device(longest) * MOST_DEVICES:
+            raise PlanError(
+                f"±{error:g} takes more than {MOST_DEVICES:,} devices: ask for less, or allow more"
+            )
+        return replace(self, devices=self.devices_for(longest, error))
+
+    def error(
+        self, spending: Spending, days: float, question: Question | None = None, first: bool = False
+    ) -> float:
+        """Half-width of the 95 % interval of the last (or first) days, as Plan.error."""
+        reports = self.devices * spending.per_device(days, first)
+        return half_width(reports, spending.design, question or self.question)
+
+    def windows(self) -> dict[str, float]:
+        """Names and days of the windows that fit into the horizon; all of it if none does."""
+        fitting = {name: days for name, days in WINDOWS.items() if days <= self.rhythm.days}
+        return fitting or {"all of it": self.rhythm.days}
+
+    @cached_property
+    def errors(self) -> dict[str, float]:
+        """The best spending's half-widths over the last windows, by their names; the longest is last."""
+        return {name: self.error(self.best, days) for name, days in self.windows().items()}
+
+    @cached_property
+    def all_reports(self) -> float:
+        """The best spending's half-width of all reports of the horizon together."""
+        return half_width(self.devices * self.best.used * self.best.cap, self.design, self.question)
+
+    def shown(self) -> dict[str, Question]:
+        """Questions that a plan shows the errors of: the one it was made for, and those beside it."""
+        kinds: dict[str, Question] = {"frequency": Question("frequency")}
+        if 2 < self.best.design.domain <= MOST_RANGE_VALUES:
+            kinds |= {"range": Question("range"), "quantile": Question("quantile", 0.5)}
+        kinds = {kind: q for kind, q in kinds.items() if self.best.design.answers(q)}
+        kinds[self.question.kind] = self.question
+        return kinds
+
+
+def choose_every(rhythm: Rhythm, cap: int) -> int:
+    """Return in how many calls one should make a report, so that the last day has most reports."""
+    calls = rhythm.calls
+    if cap >= calls:
+        return 1
+    fewest = max(1.0, calls / (cap + 10 * math.sqrt(cap) + 10))
+    most = min(2.0 * calls, MOST_EVERY)
+    tried = np.unique(np.geomspace(min(fewest, most), most, 4000).astype(np.int64))
+    before = calls - min(max(1, round(rhythm.calls_in(1))), calls)
+    last_day = reports_made(calls, tried, cap) - reports_made(before, tried, cap)
+    return int(tried[np.argmax(last_day)])
+
+
+def plan_lifetime(
+    question: Question,
+    devices: int,
+    domain: int,
+    budget: LifetimeBudget,
+    rhythm: Rhythm,
+    limit: int = DEFAULT_LIMIT,
+) -> LifetimePlan:
+    """Compare the ways to spend a budget; limit: the most that one report may cost, micro-nats.
+
+    The ways: one to four reports, or as few as the limit allows if that is more, one a day and one a call; by
+    adding up, and with a delta also by optimal composition. Raises PlanError for numbers out of range, and
+    if no way exists.
+    """
+    check_sizes(question, devices, domain)
+    if not EPSILON_MIN <= budget.epsilon <= 1000 * MICRO:
+        text = f"a lifetime epsilon must be from 0.001 to 1000, not {budget.epsilon / MICRO:g}"
+        raise PlanError(text, "lifetime")
+    if not 0 <= budget.delta < 1:
+        raise PlanError(f"a lifetime delta must be from 0 to below 1 (1e-6, say), not {budget.delta:g}")
+    check_epsilon(limit, PlanError, "the most that one report may cost")
+    if not rhythm.calls:
+        raise PlanError("the horizon holds no call: take a longer one, or call report() more often")
+    if rhythm.calls > 2 * MOST_EVERY:
+        raise PlanError(
+            f"{rhythm.calls:,} calls are more than a coin of 1 in {MOST_EVERY:,} can spread: let devices call"
+            f" report() every {math.ceil(rhythm.horizon_s / (2 * MOST_EVERY))} seconds or more rarely"
+        )
+    spendings: list[Spending] = []
+    refused: list[RefusedSpending] = []
+    for composition, cap, epsilon in _ways(budget, rhythm, limit):
+        if epsilon < EPSILON_MIN:
+            exact = budget.epsilon / cap if composition == "basic" else epsilon
+            refused.append(RefusedSpending(composition, cap, exact))
+            continue
+        design = best_design(domain, min(epsilon, limit), question)
+        every = choose_every(rhythm, cap)
+        spendings.append(Spending(composition, cap, min(epsilon, limit), every, rhythm, design))
+    if not spendings:
+        raise PlanError("no report fits: its ε would be below 0.001")
+    return LifetimePlan(question, devices, budget, rhythm, tuple(spendings), tuple(refused))
+
+
+def _ways(budget: LifetimeBudget, rhythm: Rhythm, limit: int) -> list[tuple[Composition, int, int]]:
+    """Return composition, reports and epsilon of each way, micro-nats rounded down."""
+    within = -(-budget.epsilon // limit)  # reports that cost the limit each
+    daily = int(rhythm.days) if rhythm.calls_in(1) >= 1 else rhythm.calls
+    few = {*FEW, within, max(1, budget.epsilon // limit)}
+    caps = sorted(m for m in {*few, daily, rhythm.calls} if 1 <= m <= rhythm.calls)
+    ways: list[tuple[Composition, int, int]] = [("basic", m, budget.epsilon // m) for m in caps]
+    if not budget.delta:
+        return ways
+    nats = budget.epsilon / MICRO
+    try:
+        by_limit = optimal_reports(limit / MICRO, nats, budget.delta)
+        for m in sorted({m for m in (by_limit, daily, rhythm.calls) if max(FEW) < m <= rhythm.calls}):
+            epsilon = int(optimal_epsilon(m, nats, budget.delta) * MICRO)
+            if epsilon > budget.epsilon // m:
+                ways.append(("optimal", m, epsilon))
+    except AccountingError as e:
+        raise PlanError(str(e)) from None
+    return ways

@@ -1,0 +1,297 @@
+"""Empirical privacy audit: a lower bound of ε from counts of a randomizer's outputs on two inputs.
+
+An ε-LDP randomizer gives no event a probability more than e^ε times higher under one input than under
+another. So counts of an event under two inputs, each with its Clopper-Pearson bound, bound ε from below:
+ln(lower bound of one / upper bound of the other). An audit can show that a randomizer is *not* ε-LDP; that
+it is, only the enumeration of its branches shows.
+
+The event is chosen before the counts that are tested: once from the exact channel (the codes that are
+likelier under one input), once from the first half of the draws, for a randomizer that is not what it says.
+Clopper, Pearson, "The use of confidence or fiducial limits", Biometrika 1934; Ding, Wang, Wang, Zhang,
+Kifer, "Detecting Violations of Differential Privacy", CCS 2018, for the choice of events on held-out draws.
+"""
+
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import Experiment
+from ...server import special
+from ...server.arrays import Floats
+from ...server.errors import HushmoteError
+from ...server.mechanisms import mechanism_of
+from ...server.mechanisms.own import own_code
+from ...server.wire.experiments import parse_experiment
+
+Tally = Mapping[int, int]
+Tallied = tuple[Tally, Tally]  # of the first input and of the second
+
+SILENCE = -1  # the "code" of a call that made no report
+_BOUNDS = 4  # two directions, two ways to choose the event
+_MOST_VALUES = 1 << 24
+_ROUNDING = 1e-12  # of floats in an exact ε
+_LEAST_EXPECTED = 20  # draws in a cell of the comparison with the exact channel
+
+
+class AuditError(HushmoteError):
+    """An audit that cannot be made or did not run; the text says why."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is audited: an experiment without its budget, by randomize() alone or by the whole of report().
+
+    payload    JSON for the runtime: budget unlimited; every at most 2 with report(), 1 with randomize()
+    readings   the two most distinguishable inputs, as the application would give them
+    indices    where they fall
+    """
+
+    experiment: Experiment
+    payload: bytes
+    whole: bool
+    readings: tuple[Any, Any]
+    indices: tuple[int, int]
+
+    @property
+    def path(self) -> str:
+        """The function whose outputs are counted."""
+        return "report()" if self.whole else "randomize()"
+
+    @property
+    def nominal(self) -> float:
+        """ε of one report in nats, as the experiment says."""
+        return self.experiment.epsilon / 1e6
+
+
+def subject(payload: bytes, whole: bool) -> Subject:
+    """Two inputs of an experiment that differ on every level, and its audit's payload.
+
+    payload: the experiment's JSON. Raises ExperimentRefused for anything else, AuditError where it has too
+    many values for the exact chances of its codes.
+    """
+    every = min(parse_experiment(payload).every, 2) if whole else 1
+    fields = json.loads(payload) | {"budget": {"rule": "unlimited"}, "every": every}
+    free = json.dumps(fields, separators=(",", ":")).encode()
+    experiment = parse_experiment(free)
+    if experiment.domain > _MOST_VALUES:
+        raise AuditError(
+            f"{experiment.name} has {experiment.domain:,} values, and an audit works with up to "
+            f"{_MOST_VALUES:,}: audit the same mechanism with fewer slots or prefixes"
+        )
+    readings = _ends(experiment)
+    first, last = map(experiment.bucket, readings)
+    assert first is not None
+    assert last is not None
+    return Subject(experiment, free, whole, readings, (first, last))
+
+
+def _ends(reading: Any) -> tuple[Any, Any]:
+    """Two readings that are as far apart as they can be: of an experiment, or of a part of a pair's."""
+    if reading.type == "bool":
+        return False, True
+    if reading.type == "choice":
+        other = "other"
+        while other in reading.labels:
+            other += "_"
+        return reading.labels[0], other
+    if reading.type == "pair":
+        parts = [_ends(part) for part in reading.parts]
+        return tuple(first for first, _ in parts), tuple(last for _, last in parts)
+    if reading.type == "text":
+        return "0", next(text for text in map(str, itertools.count(1)) if _apart(reading, "0", text))
+    # Beyond the ends, in integers: the same on boards with single-precision floats.
+    return reading.low // 1000 - 1, reading.high // 1000 + 1
+
+
+def _apart(reading: Any, one: str, other: str) -> bool:
+    """Whether two texts have other slots on every level."""
+    a, b = reading.bucket(one), reading.bucket(other)
+    for _ in range(max(1, len(reading.prefixes))):
+        if a % reading.slots == b % reading.slots:
+            return False
+        a, b = a // reading.slots, b // reading.slots
+    return True
+
+
+def exact_epsilon(experiment: Experiment) -> float:
+    """The ε in nats that the thresholds really give: the largest log ratio over codes and pairs of inputs."""
+    mechanism = mechanism_of(experiment)
+    with own_code(experiment.mechanism, "law"):
+        return math.log(mechanism.odds)
+
+
+def channel(experiment: Experiment, index: int) -> Floats:
+    """Probability of every code for an index, shape (code_count,), from the experiment's numbers alone."""
+    mechanism = mechanism_of(experiment)
+    with own_code(experiment.mechanism, "law"):
+        return mechanism.code_law(np.eye(1, experiment.domain, index)[0])
+
+
+def lower_bound(
+    hits: npt.ArrayLike, misses: npt.ArrayLike, draws: tuple[int, int], alpha: float
+) -> npt.NDArray[Any]:
+    """ln(lower bound of the first probability / upper bound of the second), not below 0; shape as hits.
+
+    hits, misses: how often an event came under the input that it favours and under the other, out of
+    draws[0] and draws[1]. Each Clopper-Pearson bound errs with probability alpha at most.
+    """
+    x, y = np.asarray(hits, float), np.asarray(misses, float)
+    n, m = draws
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(x > 0, special.betaincinv(x, n - x + 1, alpha), 0.0)
+        high = np.where(y < m, special.betainccinv(y + 1, m - y, alpha), 1.0)
+        return np.maximum(np.log(low / high), 0.0)
+
+
+def learn_event(favoured: Tally, other: Tally, draws: tuple[int, int], alpha: float) -> frozenset[int]:
+    """The codes whose union gives the best lower bound on these counts, likeliest ratio first."""
+    codes = list(favoured)
+    if not codes:
+        return frozenset()
+    x = np.array([favoured[code] for code in codes], float)
+    y = np.array([other.get(code, 0) for code in codes], float)
+    order = np.lexsort((-x, -np.log((x + 0.5) / (y + 0.5))))
+    bounds = lower_bound(np.cumsum(x[order]), np.cumsum(y[order]), draws, alpha)
+    return frozenset(codes[i] for i in order[: int(np.argmax(bounds)) + 1])
+
+
+def favoured_codes(favoured: Floats, other: Floats) -> npt.NDArray[np.bool_]:
+    """Which codes are likelier under one input; those alike but for rounding would only dilute the event."""
+    return favoured > other * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
+class AuditFinding:
+    """What an audit found of one subject on one runtime; ε in nats.
+
+    draws     of each input
+    exact     what the mechanism's own law gives, over all inputs and codes
+    lower     lower bound of ε, the best of the others: from the exact channel's event, from a learned one
+    fit       p-value of the counts under the exact channel (chi-square over cells that expect 20 draws): a
+              small one says that the randomizer is another one than it says, private or not
+    """
+
+    name: str
+    mechanism: str
+    path: str
+    runtime: str
+    indices: tuple[int, int]
+    draws: int
+    nominal: float
+    exact: float
+    lower_exact_event: float
+    lower_learned_event: float
+    fit: float
+
+    @property
+    def lower(self) -> float:
+        return max(self.lower_exact_event, self.lower_learned_event)
+
+    @property
+    def private(self) -> bool:
+        """Whether neither the counts nor the exact channel are above the nominal ε; True is no proof."""
+        return self.lower <= self.nominal and self.lawful
+
+    @property
+    def lawful(self) -> bool:
+        """Whether the exact channel keeps the nominal ε, but for the rounding of floats."""
+        return self.exact <= self.nominal * (1 + _ROUNDING)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "experiment": self.name,
+            "mechanism": self.mechanism,
+            "path": self.path,
+            "runtime": self.runtime,
+            "indices": list(self.indices),
+            "draws_per_input": self.draws,
+            "nominal": self.nominal,
+            "exact": self.exact if math.isfinite(self.exact) else None,
+            "lower_bound": self.lower,
+            "lower_bound_exact_event": self.lower_exact_event,
+            "lower_bound_learned_event": self.lower_learned_event,
+            "fit_p_value": self.fit,
+            "private": self.private,
+        }
+
+
+def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error: float) -> AuditFinding:
+    """What two halves of tallies say, each one tally for each input.
+
+    error: probability that the lower bound is above the true ε, at most; shared among the four bounds made
+    (two directions, two events) and the two Clopper-Pearson bounds in each. The exact channel's event is
+    tested on all draws, the learned one on the second half alone.
+    """
+    alpha = error / (2 * _BOUNDS)
+    experiment = audited.experiment
+    training, held_out = halves
+    both = (Counter(training[0]) + Counter(held_out[0]), Counter(training[1]) + Counter(held_out[1]))
+    chances = (channel(experiment, audited.indices[0]), channel(experiment, audited.indices[1]))
+    known = learned = 0.0
+    for first, second in ((0, 1), (1, 0)):
+        likelier = favoured_codes(chances[first], chances[second])
+        exact = frozenset(c for c in {*both[0], *both[1]} if 0 <= c < experiment.code_count and likelier[c])
+        known = max(known, _bound(exact, both[first], both[second], alpha))
+        draws = sum(training[first].values()), sum(training[second].values())
+        event = learn_event(training[first], training[second], draws, alpha)
+        learned = max(learned, _bound(event, held_out[first], held_out[second], alpha))
+    return AuditFinding(
+        name=experiment.name,
+        mechanism=experiment.mechanism,
+        path=audited.path,
+        runtime=runtime,
+        indices=audited.indices,
+        draws=sum(both[0].values()),
+        nominal=audited.nominal,
+        exact=exact_epsilon(experiment),
+        lower_exact_event=known,
+        lower_learned_event=learned,
+        fit=_fit(experiment, chances, both),
+    )
+
+
+def _bound(event: frozenset[int], favoured: Tally, other: Tally, alpha: float) -> float:
+    hits = sum(favoured.get(code, 0) for code in event)
+    misses = sum(other.get(code, 0) for code in event)
+    return float(lower_bound(hits, misses, (sum(favoured.values()), sum(other.values())), alpha))
+
+
+def _fit(experiment: Experiment, chances: tuple[Floats, Floats], both: Tallied) -> float:
+    """p-value of Pearson's chi-square over neighbouring codes merged until each cell expects 20 draws."""
+    statistic, freedom = 0.0, 0
+    for chance, tally in zip(chances, both, strict=True):
+        draws = sum(tally.values())
+        # Silence first, then the codes; what has no chance at all must not occur.
+        expected = draws * np.concatenate([[1 - 1 / experiment.every], chance / experiment.every])
+        counts = np.zeros(len(expected))
+        for code, count in tally.items():
+            if not (SILENCE <= code < experiment.code_count and expected[code + 1] > 0):
+                return 0.0
+            counts[code + 1] = count
+        got, want = _merge(counts, expected)
+        statistic += float(((got - want) ** 2 / want).sum())
+        freedom += len(want) - 1
+    return float(special.chdtrc(freedom, statistic)) if freedom else 1.0
+
+
+def _merge(counts: Floats, expected: Floats) -> tuple[Floats, Floats]:
+    """Sums over runs of neighbouring cells, each run expecting at least 20 draws."""
+    coarse = np.floor((np.cumsum(expected) - expected) / _LEAST_EXPECTED)
+    starts = np.flatnonzero(np.diff(coarse, prepend=-1.0))
+    begins, total = [0], 0.0
+    for start, size in zip(starts, np.add.reduceat(expected, starts), strict=True):
+        if total >= _LEAST_EXPECTED:
+            begins.append(int(start))
+            total = 0.0
+        total += size
+    if total < _LEAST_EXPECTED and len(begins) > 1:
+        begins.pop()
+    return np.add.reduceat(counts, begins), np.add.reduceat(expected, begins)

@@ -1,0 +1,267 @@
+"""What an attacker can believe about a board's value after its reports: posteriors, and ε from a risk.
+
+An attacker holds a prior π over the values and sees codes. By the mechanism's law, one report moves the
+belief in a value v to π_v Pr[code | v] / Σ π_u Pr[code | u]. Where codes support values, and are R times
+likelier for those than for others, that is π_v R / (1 + (R - 1) π(S)), worst where the supported set S is
+lightest. Under any ε-LDP mechanism it stays below π e^ε / (1 - π + π e^ε); so does the belief in a set of
+values. Direct answers (rr, grr) reach that bound, hashed ones do not.
+
+ε of an Experiment is in whole micro-nats; priors and posteriors are probabilities.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, Experiment, ExperimentRefused
+from ...server.accounting.theorem import below, exact_arithmetic, largest
+from ...server.arrays import Floats
+from ...server.epsilon import MICRO
+from ...server.errors import HushmoteError
+from ...server.experiments.payload import NoMechanism, at_epsilon
+from ...server.mechanisms import mechanism_of
+
+_ROUNDING = 1e-12  # relative; what sums of a prior may be off by
+
+
+class DisclosureError(HushmoteError):
+    """A risk, prior or release that makes no sense; the text says what was wrong and what would be right."""
+
+
+@dataclass(frozen=True)
+class Risk:
+    """How far a belief may rise: to `most`, a probability, or to `factor` times what it was before.
+
+    Exactly one of the two is given. DisclosureError where most is outside (0, 1) or factor is not above 1.
+    """
+
+    most: Fraction | None = None
+    factor: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if (self.most is None) == (self.factor is None):
+            raise DisclosureError("a risk is either a probability or a factor, one of the two")
+        if self.most is not None and not 0 < self.most < 1:
+            raise DisclosureError(f"a risk is a probability between 0 and 1 (1/4, say), not {self.most}")
+        if self.factor is not None and not self.factor > 1:
+            raise DisclosureError(f"a factor is a number above 1 (2: at most doubles), not {self.factor}")
+
+    def ceiling(self, prior: float) -> Fraction:
+        """The highest belief that the risk allows in what had this prior; 1 or more: any."""
+        if self.most is not None:
+            return self.most
+        assert self.factor is not None
+        return self.factor * Fraction(prior)
+
+    def __str__(self) -> str:
+        if self.most is not None:
+            return f"at most {self.most}" if self.most.denominator < 1000 else f"at most {float(self.most):g}"
+        assert self.factor is not None
+        return f"at most {float(self.factor):g} times as likely as before"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an attacker would like to know: that the value is one of members, distinct indices."""
+
+    name: str
+    members: tuple[int, ...]
+
+    def prior(self, prior: Floats) -> float:
+        """The belief before any report."""
+        return min(1.0, math.fsum(prior[list(self.members)]))
+
+
+def uniform(domain: int) -> Floats:
+    """The prior of someone who knows nothing, shape (domain,). DisclosureError for fewer than 2 values."""
+    if domain < 2:
+        raise DisclosureError(f"there must be at least 2 values to tell apart, not {domain}")
+    return np.full(domain, 1 / domain)
+
+
+def checked_prior(prior: npt.ArrayLike, domain: int) -> Floats:
+    """Return a prior over the values, shape (domain,), that sums to 1.
+
+    DisclosureError where it has another shape, a negative or infinite number, or another sum (by more than
+    1e-9).
+    """
+    uniform(domain)
+    given = np.asarray(prior, dtype=np.float64)
+    if given.shape != (domain,):
+        raise DisclosureError(f"the prior has {given.size} numbers, there are {domain} values")
+    if not (np.isfinite(given).all() and (given >= 0).all()):
+        raise DisclosureError("a prior's probabilities are 0 or more, each of them")
+    total = math.fsum(given)
+    if abs(total - 1) > 1e-9:
+        raise DisclosureError(
+            f"the prior sums to {total:.9g}, not 1; weights:w0:w1:... are made to sum to 1 for you"
+        )
+    return given / total
+
+
+# --- One report -----------------------------------------------------------------------------------
+
+
+def posterior_bound(prior: float, epsilon: float) -> float:
+    """The most that anyone can believe after reports that are epsilon-LDP together: π e^ε/(1 - π + π e^ε).
+
+    prior: in [0, 1]; epsilon: nats, >= 0, may be infinite.
+    """
+    if prior == 0:
+        return 0.0
+    return 1 / (1 + (1 - prior) / prior * math.exp(-epsilon))
+
+
+def worst_posteriors(experiment: Experiment, prior: Floats) -> Floats:
+    """The most that one report can make anyone believe in each value, shape (domain,); exact.
+
+    The maximum over all codes; for hh over all levels that are ever drawn.
+    """
+    return np.minimum(prior * mechanism_of(experiment).lift(prior), 1.0)
+
+
+def worst_posterior(experiment: Experiment, prior: Floats, target: Target) -> float:
+    """The most that one report can make anyone believe in a set of values; exact: the maximum over codes."""
+    inside = np.zeros(experiment.domain)
+    inside[list(target.members)] = prior[list(target.members)]
+    worst = target.prior(prior)
+    mechanism = mechanism_of(experiment)
+    laws = mechanism.law(np.stack([prior, inside], axis=1))
+    for chance, law in zip(mechanism.drawn, laws, strict=True):
+        if chance:
+            worst = max(worst, float((law[:, 1] / law[:, 0]).max()))
+    return min(worst, 1.0)
+
+
+# --- ε from a risk --------------------------------------------------------------------------------
+
+
+def loss_allowed(prior: float, ceiling: Fraction) -> Decimal | None:
+    """The nats that take a belief from its prior to its ceiling: ln(c(1 - π)/(π(1 - c))), a little below.
+
+    None where nothing can take it there: the prior is 0 or 1, or the ceiling 1 or more. DisclosureError where
+    the prior is at the ceiling or above: no ε brings it down.
+    """
+    if ceiling >= 1 or prior <= 0:
+        return None
+    with exact_arithmetic():
+        before = Fraction(prior)
+        if before >= ceiling:
+            raise DisclosureError(
+                f"before any report the belief is {prior:.6g} already, and {float(ceiling):.6g} "
+                "is the most allowed: no ε can do that"
+            )
+        odds = ceiling * (1 - before) / (before * (1 - ceiling))
+        return below((Decimal(odds.numerator) / Decimal(odds.denominator)).ln())
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a risk allows: total in micro-nats, rounded down (None: any), and the target that sets the limit.
+
+    prior, ceiling: of that target, before and after.
+    """
+
+    total: int | None
+    target: str
+    prior: float
+    ceiling: float
+
+
+def allowed_loss(prior: Floats, targets: Sequence[Target], risk: Risk) -> Allowed:
+    """The largest ε of everything a board ever says that keeps all targets within the risk.
+
+    For any mechanism: from the bound. DisclosureError, with the target's name, where a prior is above the
+    risk already.
+    """
+    tightest = Allowed(None, "", 0.0, 1.0)
+    for target in targets:
+        before = target.prior(prior)
+        ceiling = risk.ceiling(before)
+        try:
+            loss = loss_allowed(before, ceiling)
+        except DisclosureError as e:
+            raise DisclosureError(f"{target.name}: {e}") from None
+        if loss is None:
+            continue
+        total = int(loss * MICRO)
+        if tightest.total is None or total < tightest.total:
+            tightest = Allowed(total, target.name, before, float(ceiling))
+    return tightest
+
+
+def singles(prior: Floats, names: list[str]) -> list[Target]:
+    """Each value by itself, but those of equal priors only once: they have the same limit."""
+    _, first = np.unique(prior, return_index=True)
+    return [Target(names[i], (i,)) for i in np.sort(first).tolist()]
+
+
+def within(
+    experiment: Experiment, prior: Floats, targets: Sequence[Target] | None, risk: Risk, slack: float = 0.0
+) -> bool:
+    """Whether no code of one report takes any target above the risk; targets None: every value by itself.
+
+    slack: relative; how much below the ceiling a belief has to stay.
+    """
+    keep = 1 - slack
+    if targets is None:
+        after = worst_posteriors(experiment, prior)
+        if risk.most is not None:
+            return bool(after.max() <= float(risk.most) * keep)
+        assert risk.factor is not None
+        ceilings = float(risk.factor) * prior
+        return bool(((after <= ceilings * keep) | (ceilings >= 1)).all())
+    for target in targets:
+        ceiling = float(risk.ceiling(target.prior(prior)))
+        if ceiling < 1 and worst_posterior(experiment, prior, target) > ceiling * keep:
+            return False
+    return True
+
+
+ByEpsilon = Callable[[int], Experiment]
+"""An experiment at an ε in micro-nats; raises ExperimentRefused or NoMechanism where there is none."""
+
+
+def largest_epsilon(
+    mechanism: ByEpsilon, prior: Floats, targets: Sequence[Target] | None, risk: Risk
+) -> int | None:
+    """The largest ε in micro-nats at which one report keeps the risk, from the mechanism's exact posteriors.
+
+    By bisection over the ε that an experiment may have, 1,000 to 16,000,000; rounded down. None where not
+    even the smallest does. Where a mechanism's cells change with ε, it is one that keeps the risk and whose
+    successor in the bisection does not.
+    """
+
+    def fits(epsilon: int) -> bool:
+        try:
+            return within(mechanism(epsilon), prior, targets, risk, _ROUNDING)
+        except (ExperimentRefused, NoMechanism):
+            return epsilon < MICRO  # too little ε for the cells: look higher
+
+    epsilon = EPSILON_MIN - 1 + largest(lambda n: fits(EPSILON_MIN - 1 + n), EPSILON_MAX - EPSILON_MIN + 1)
+    if epsilon < EPSILON_MIN:
+        return None
+    try:
+        mechanism(epsilon)
+    except (ExperimentRefused, NoMechanism):
+        return None
+    return epsilon
+
+
+def fixed(experiment: Experiment) -> ByEpsilon:
+    """The experiment's mechanism with its own cells, at any ε."""
+    return partial(at_epsilon, experiment)
+
+
+def fraction(text: str, what: str) -> Fraction:
+    """Return the number in "0.25", "1/4" or "1e-6", exactly; DisclosureError otherwise."""
+    try:
+        return Fraction(text.strip())
+    except (ValueError, ZeroDivisionError):
+        raise DisclosureError(f"{what} is a number such as 0.25 or 1/4, not {text}") from None

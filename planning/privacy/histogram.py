@@ -1,0 +1,174 @@
+"""What who sees histograms only may come to believe, and which ε of a report keeps a wanted ε of a histogram.
+
+The ε of a histogram holds against whoever sees histograms only; not against the broker, the aggregator's
+operator or the database's journal: they see each board's own reports.
+
+A histogram is (E, δ)-DP, which does not bound the odds by itself. As for `optimal` in many_reports: the loss
+stays below t, for every t > E, except with probability η where δ = η (1 - e^(E - t)).
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...device.ldp_client import Experiment, ExperimentRefused
+from ...server.accounting.errors import positive, probability, whole
+from ...server.epsilon import MICRO
+from ...server.estimate.shuffled import LIMITS, histogram_epsilon, local_epsilon_for
+from ...server.experiments.payload import NoMechanism
+from ...server.mechanisms import MECHANISMS, mechanism_of
+from ...server.mechanisms.choose import designs
+from ...server.mechanisms.workload import ALL_RANGES, FREQUENCIES
+from .beliefs import ByEpsilon, DisclosureError, posterior_bound
+from .questions import Belief, chosen
+
+_MARGINS = (0.05, 0.1, 0.2, 0.4)  # of ε: between E and t; the best is broad
+
+
+@dataclass(frozen=True)
+class HistogramRow:
+    """ε of a report by a mechanism, and ε of the histogram of all of them, both in nats.
+
+    Both are None where no ε that an experiment may have keeps what was wanted.
+    """
+
+    mechanism: str
+    described: str
+    local: float | None
+    histogram: float | None
+
+
+def for_histogram(
+    domain: int, devices: int, epsilon: float, delta: float, own: int = 1
+) -> list[HistogramRow]:
+    """The largest ε of a report, by mechanism, whose histogram is (epsilon, delta)-DP for every board.
+
+    devices: honest boards, each with `own` reports in it. epsilon: nats, > 0. Rounded down, within a
+    thousandth. DisclosureError or AccountingError where a number makes no sense.
+    """
+    positive("ε of the histogram", epsilon)
+    return [
+        _row(name, at, largest_local(at, devices * own, epsilon, delta, own), devices, delta, own)
+        for name, at in _mechanisms(domain, devices, delta, own)
+    ]
+
+
+def for_reports(domain: int, devices: int, epsilon: int, delta: float, own: int = 1) -> list[HistogramRow]:
+    """ε of the histogram where a report has epsilon micro-nats; otherwise as for_histogram()."""
+    return [
+        _row(name, at, epsilon, devices, delta, own) for name, at in _mechanisms(domain, devices, delta, own)
+    ]
+
+
+def largest_local(at: ByEpsilon, reports: int, epsilon: float, delta: float, own: int) -> int | None:
+    """local_epsilon_for() of a mechanism that may not fit."""
+    return local_epsilon_for(lambda micro: _fitting(at, micro), reports, epsilon, delta, own)
+
+
+def _fitting(at: ByEpsilon, micro: int) -> Experiment | None:
+    try:
+        return at(micro)
+    except (ExperimentRefused, NoMechanism):
+        return None
+
+
+def _mechanisms(domain: int, devices: int, delta: float, own: int) -> list[tuple[str, ByEpsilon]]:
+    if not 2 <= domain <= 1 << 24:
+        raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
+    whole("the number of devices", devices)
+    whole("the number of reports of each", own)
+    probability("delta", delta)
+    return [(name, chosen(domain, name)) for name in MECHANISMS if _is_for(domain, name)]
+
+
+def _is_for(domain: int, name: str) -> bool:
+    """Whether a mechanism is one for single values or ranges of a domain."""
+    for workload in (FREQUENCIES, ALL_RANGES):
+        with contextlib.suppress(ValueError):
+            return bool(designs(domain, MICRO, workload, name))
+    return False
+
+
+def _row(name: str, at: ByEpsilon, epsilon: int | None, devices: int, delta: float, own: int) -> HistogramRow:
+    experiment = None if epsilon is None else _fitting(at, epsilon)
+    if experiment is None:
+        return HistogramRow(name, name, None, None)
+    return HistogramRow(
+        name,
+        mechanism_of(experiment).words(),
+        experiment.epsilon / MICRO,
+        histogram_epsilon(experiment, devices * own, delta, own),
+    )
+
+
+# --- Beliefs ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HistogramView:
+    """What an attacker who sees only the histogram believes, to the limits that the module names.
+
+    reports: in the histogram, `own` of them the board's. epsilon: of the histogram at delta, nats. loss:
+    nats that the belief moves by at most, except with probability delta. beliefs: each value's name, its
+    prior, and the belief that it then stays below. local: ε of a report that would keep a risk against
+    whoever sees the histogram alone; None where no risk was given, or no such ε is known.
+    """
+
+    reports: int
+    own: int
+    delta: float
+    epsilon: float
+    loss: float
+    local: float | None
+    beliefs: tuple[tuple[str, float, float], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        named = [{"name": n, "prior": p, "posterior": q} for n, p, q in self.beliefs]
+        return asdict(self) | {"beliefs": named, "holds": LIMITS}
+
+
+def histogram_view(
+    experiment: Experiment,
+    beliefs: Sequence[Belief],
+    reports: int,
+    own: int,
+    delta: float,
+    risk: tuple[ByEpsilon, float] | None = None,
+) -> HistogramView:
+    """What the histogram of `reports` reports, `own` of them one board's, makes anyone believe about it.
+
+    delta: in [0, 1), the chance of more. risk: a mechanism at any ε, and the nats that a risk allows; then
+    it says which ε of a report keeps that risk. AccountingError or DisclosureError where a number makes no
+    sense.
+    """
+    whole("the number of reports in the histogram", reports)
+    if own > reports:
+        raise DisclosureError(f"a histogram of {reports:,} reports does not hold {own:,} of one board")
+
+    def at(fails: float) -> float:
+        return histogram_epsilon(experiment, reports, fails, own)
+
+    loss = likely_loss(at, delta)
+    after = tuple((b.name, b.prior, posterior_bound(b.prior, loss)) for b in beliefs)
+    local = None if risk is None else _local_for_loss(*risk, reports, delta, own)
+    return HistogramView(reports, own, delta, at(delta), loss, local, after)
+
+
+def _local_for_loss(at: ByEpsilon, loss: float, reports: int, delta: float, own: int) -> float | None:
+    """ε of a report, nats, whose histogram keeps the loss but for delta; not the very largest."""
+    margin = loss / 5 if delta else 0.0
+    micro = largest_local(at, reports, loss - margin, -delta * math.expm1(-margin), own)
+    return None if micro is None else micro / MICRO
+
+
+def likely_loss(at: Callable[[float], float], delta: float) -> float:
+    """The nats that a loss passes with probability at most delta, where (at(δ), δ)-DP holds for all δ."""
+    certain = at(0.0)
+    if not delta:
+        return certain
+    epsilon = at(delta)
+    margins = [share * epsilon for share in _MARGINS]
+    return min(certain, *(at(-delta * math.expm1(-x)) + x for x in margins))

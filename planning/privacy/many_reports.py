@@ -1,0 +1,230 @@
+"""What many reports of a board make an attacker believe: totals from a risk, and posteriors from a total.
+
+What a composition theorem means for a posterior. Let A be a set of courses of readings, π its prior, L the
+loss: how much likelier (in logarithm) all reports are where A is true than where it is not. The belief in A
+after the reports is π e^L / (1 - π + π e^L). Under "A" and under "not A", each next report is drawn from some
+mixture of the mechanism's rows, and the two mixtures are within e^ε of each other; so every theorem on
+reports of a chosen ε holds for this pair, and for any prior.
+
+* E-LDP: L <= E always.
+* zcdp, rogers and advanced bound the loss itself: where A is true, L > E with probability at most δ.
+* (E, δ)-LDP alone does *not* say that. Let B be where L > t. From Pr_A[B] <= e^E Pr_notA[B] + δ and
+  Pr_notA[B] < e^-t Pr_A[B] follows Pr_A[B] <= δ/(1 - e^(E - t)) for t > E, and no better. So `optimal` keeps
+  L <= t except with probability η where it holds for some E < t with δ = η (1 - e^(E - t)).
+* majority bounds no belief at all: only how often a vote guesses one fixed bit.
+
+Probabilities are those of a board in A, over its coins (and over the prior within A). Of a board that is not
+in A they are e^-t times less, on average.
+"""
+
+import decimal
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...server import special
+from ...server.accounting import (
+    THEOREMS,
+    Advanced,
+    History,
+    Kind,
+    Majority,
+    Optimal,
+    RogersFilter,
+    Theorem,
+    ZcdpFilter,
+    choose,
+    optimal_total,
+)
+from ...server.accounting.errors import probability, whole
+from ...server.accounting.majority import MOST_TOTAL
+from ...server.arrays import Floats
+from ...server.epsilon import MICRO
+from .beliefs import DisclosureError
+
+_BOUND_LOSS = (ZcdpFilter, RogersFilter, Advanced)
+MOST_ROWS = 300_000
+"""Outcomes of repeated reports that are enumerated at most."""
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    """A theorem, and what it takes to keep a belief under its ceiling.
+
+    total, delta: what the experiment's budget has to say; nats (None: no total). epsilon: nats, of each of
+    the reports (None: any). fails: the chance that the belief in what is true passes its ceiling; None
+    where the theorem says nothing about beliefs.
+    """
+
+    theorem: str
+    kind: Kind
+    total: float | None
+    delta: float
+    epsilon: float | None
+    fails: float | None
+    words: str
+
+
+def budget_rows(total: int, reports: int, fails: float) -> list[BudgetRow]:
+    """What each theorem allows n reports while a loss stays within total (micro-nats, >= 1).
+
+    fails: in [0, 1), the chance that it does not; at 0 only what never fails. Rounded down.
+    """
+    n, eta = whole("the number of reports", reports), probability("delta", fails)
+    nats = total / MICRO
+    words = "the belief never passes its ceiling, whatever is seen and however readings change"
+    rows = [BudgetRow("basic", Kind.PURE, nats, 0.0, total // n / MICRO, 0.0, words)]
+    for cls in THEOREMS.values():
+        if cls in _BOUND_LOSS and eta:
+            rows.append(_bounded(choose(cls.name, nats, eta), n, eta))
+        elif cls is Optimal and eta:
+            rows.append(_optimal(nats, n, eta))
+        elif cls is Majority and nats <= MOST_TOTAL:
+            rows.append(_majority(nats, n))
+    words = "bounds no belief: every further report adds its ε to the loss, for life"
+    return [*rows, BudgetRow("none", Kind.NOTHING, None, 0.0, None, None, words)]
+
+
+def _bounded(theorem: Theorem, n: int, eta: float) -> BudgetRow:
+    words = f"where it is true, the belief passes its ceiling with probability at most {eta:g}"
+    epsilon = (theorem.most_epsilon(n) or 0) / MICRO
+    return BudgetRow(theorem.name, theorem.kind, theorem.total, eta, epsilon, eta, words)
+
+
+def _optimal(nats: float, n: int, eta: float) -> BudgetRow:
+    """The best E < t for δ = η (1 - e^(E - t)); or E = t and δ = 0, where few reports are best."""
+    best = Optimal(nats, 0.0)
+    most = best.most_epsilon(n) or 0
+    for margin in _margins(nats):
+        total = math.floor((nats - margin) * MICRO)
+        if not total:
+            continue
+        theorem = Optimal(total / MICRO, _as_written(-eta * math.expm1(-margin)))
+        epsilon = theorem.most_epsilon(n) or 0
+        if epsilon > most:
+            best, most = theorem, epsilon
+    words = f"where it is true, the belief passes its ceiling with probability at most {eta:g}"
+    if best.delta == 0:
+        words = "the belief never passes its ceiling"
+    kind, fails = (best.kind, eta) if best.delta else (Kind.PURE, 0.0)
+    return BudgetRow("optimal", kind, best.total, best.delta, most / MICRO, fails, words)
+
+
+def _as_written(delta: float) -> float:
+    """A delta of three digits, rounded down: what is printed can be written into an experiment's budget."""
+    return float(decimal.Context(prec=3, rounding=decimal.ROUND_FLOOR).create_decimal(repr(delta)))
+
+
+def _majority(nats: float, n: int) -> BudgetRow:
+    share = special.expit(nats)
+    words = (
+        f"bounds no belief: only a majority vote on one fixed bit is right at most {share:.4g} of the time"
+    )
+    epsilon = (Majority(nats).most_epsilon(n) or 0) / MICRO
+    return BudgetRow("majority", Kind.ONE_BIT, nats, 0.0, epsilon, None, words)
+
+
+@dataclass(frozen=True)
+class LossRow:
+    """What n reports lose at most, in nats, except with probability fails; never more than basic says."""
+
+    theorem: str
+    kind: Kind
+    loss: float
+    fails: float
+
+
+def loss_rows(epsilon: int, reports: int, fails: float) -> list[LossRow]:
+    """What n reports of epsilon micro-nats each may lose under each theorem that bounds a loss.
+
+    fails: in [0, 1), the chance of more, where A is true; at 0 only what never fails. Rounded up.
+    """
+    history, eta = History.equal(epsilon, reports), probability("delta", fails)
+    certain = history.sum / MICRO
+    rows = [LossRow("basic", Kind.PURE, certain, 0.0)]
+    if not eta:
+        return rows
+    for cls in THEOREMS.values():
+        if cls in _BOUND_LOSS and cls is not RogersFilter:  # whose loss depends on the total to keep
+            loss = cls(1.0, eta).spent(history).epsilon
+        elif cls is Optimal:
+            loss = _optimal_loss(epsilon, reports, eta)
+        else:
+            continue
+        rows.append(LossRow(cls.name, cls.kind, min(loss, certain), eta if loss < certain else 0.0))
+    return rows
+
+
+def _optimal_loss(epsilon: int, n: int, eta: float) -> float:
+    """The least E + x with δ(E) <= η (1 - e^-x): L stays below it except with probability η."""
+    most = epsilon * n / MICRO
+    losses = (optimal_total(epsilon / MICRO, n, -eta * math.expm1(-x)) + x for x in _margins(most))
+    return min(losses) * (1 + 1e-12)
+
+
+def _margins(total: float) -> list[float]:
+    """Nats between E and t at which (E, δ) is tried for `optimal`; the best is broad."""
+    return np.geomspace(1e-3 * min(1.0, total), min(0.95 * total, 3.0), 24).tolist()
+
+
+# --- The same value again and again ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Exact beliefs after n direct reports (rr, grr) of one value that never changes.
+
+    worst: highest belief in each value over all outcomes, shape (domain,). passes: chance, where the value
+    is true, that the belief in it passes its ceiling, shape (domain,). mean: the belief in the true value on
+    average over prior and coins. guess: how often the attacker's best guess is right.
+    """
+
+    worst: Floats
+    passes: Floats
+    mean: float
+    guess: float
+
+
+def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats) -> Repeated:
+    """Enumerate all outcomes of n direct reports of one fixed value.
+
+    prior, ceilings: shape (domain,). odds: p/lie of one report, > 1. DisclosureError where there are more
+    than MOST_ROWS outcomes, or too many numbers in them.
+    """
+    domain, n = len(prior), whole("the number of reports", reports)
+    outcomes = math.comb(n + domain - 1, domain - 1)  # their order aside
+    if outcomes > MOST_ROWS or outcomes * domain > 10 * MOST_ROWS:
+        raise DisclosureError(
+            f"{n:,} reports over {domain} values have {outcomes:.3g} outcomes, and {MOST_ROWS:,} are "
+            "enumerated at most: only the theorems' bounds are given"
+        )
+    counts = _compositions(n, domain)
+    lie = 1 / (odds + domain - 1)
+    log_odds = math.log(odds)
+    ways = special.gammaln(n + 1) - special.gammaln(counts + 1).sum(axis=1) + n * math.log(lie)
+    with np.errstate(divide="ignore"):
+        joint = counts * log_odds + np.log(prior)
+    beliefs = np.exp(joint - special.logsumexp(joint, axis=1, keepdims=True))
+    likely = np.exp(ways[:, None] + counts * log_odds)  # of the outcome, given each value
+    likely /= likely.sum(axis=0)
+    passed = beliefs > ceilings * (1 + 1e-12)
+    weighted = likely * prior
+    return Repeated(
+        beliefs.max(axis=0),
+        (likely * passed).sum(axis=0),
+        float((weighted * beliefs).sum()),
+        float(weighted.max(axis=1).sum()),
+    )
+
+
+def _compositions(n: int, parts: int) -> np.ndarray:
+    """All ways to write n as an ordered sum of parts, whole numbers >= 0, one in each row."""
+    rows, left = np.zeros((1, 0), np.int64), np.array([n])
+    for _ in range(parts - 1):
+        repeats = left + 1
+        ends = np.cumsum(repeats)
+        part = np.arange(ends[-1]) - np.repeat(ends - repeats, repeats)
+        rows = np.column_stack([np.repeat(rows, repeats, axis=0), part])
+        left = np.repeat(left, repeats) - part
+    return np.column_stack([rows, left])

@@ -1,0 +1,307 @@
+"""A disclosure question about a fleet from end to end: from a risk to an ε, or from an ε to beliefs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, Experiment
+from ...server.arrays import Floats
+from ...server.epsilon import MICRO
+from ...server.experiments.payload import MECHANISM_NAMES, chosen_fields, experiment_over, mechanism_fields
+from ...server.experiments.units import index_names, parse_range
+from ...server.mechanisms import mechanism_of
+from ...server.mechanisms.workload import FREQUENCIES
+from . import beliefs as disclosure
+from .beliefs import Allowed, ByEpsilon, DisclosureError, Risk, Target
+from .many_reports import BudgetRow, LossRow, Repeated, budget_rows, loss_rows, repeated_reports
+
+MOST_VALUES = 12
+"""Kinds of values that are listed; those in most danger come first."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a board may hold: an experiment, or (bare) a number of values without any meaning."""
+
+    experiment: Experiment
+    bare: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """What each index is called. Raises UnitsError for a text, which no list of values holds."""
+        if self.bare:
+            return [f"value {i}" for i in range(self.experiment.domain)]
+        return index_names(self.experiment)
+
+    def target(self, text: str) -> Target:
+        """A set of values: low:high (a number's units, or indices), a label, or several with commas.
+
+        Raises UnitsError or DisclosureError for any other text.
+        """
+        if self.experiment.type == "number" and not self.bare:
+            asked = parse_range(self.experiment, text)
+            return Target(asked.text, tuple(range(asked.low, asked.high)))
+        members: list[int] = []
+        for part in text.split(","):
+            if self.bare:
+                members += self._bare(part)
+            else:
+                label = parse_range(self.experiment, part.strip())
+                members += range(label.low, label.high)
+        return Target(self._name(text) if self.bare else text, tuple(dict.fromkeys(members)))
+
+    def _name(self, text: str) -> str:
+        low, colon, high = text.partition(":")
+        if not colon or "," in text:
+            return f"value {text}"
+        return f"values {int(low or 0)} to {int(high or self.experiment.domain) - 1}"
+
+    def _bare(self, text: str) -> range:
+        low, colon, high = text.partition(":")
+        domain = self.experiment.domain
+        try:
+            start = int(low or 0)
+            end = int(high or domain) if colon else start + 1
+        except ValueError:
+            start = end = -1
+        if not 0 <= start < end <= domain:
+            raise DisclosureError(f"values are 0 to {domain - 1}, or low:high up to {domain}, not {text}")
+        return range(start, end)
+
+
+def bare_values(domain: int) -> Values:
+    """Values without a meaning. DisclosureError for fewer than 2 or more than 2**24."""
+    if not 2 <= domain <= 1 << 24:
+        raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
+    return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)
+
+
+def chosen(domain: int, name: str) -> ByEpsilon:
+    """The mechanism that the variance formulas choose for a domain, anew at every ε.
+
+    auto: the best for single frequencies; hh: for ranges. NoMechanism where there is none.
+    """
+
+    def at(epsilon: int) -> Experiment:
+        return experiment_over(domain, epsilon, chosen_fields(domain, epsilon, FREQUENCIES, name))
+
+    if name not in MECHANISM_NAMES:
+        raise DisclosureError(f"no mechanism {name}: there are {', '.join(MECHANISM_NAMES)}")
+    if name == "rr" and domain != 2:
+        raise DisclosureError(f"rr is for 2 values, not {domain}: take auto")
+    return at
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """What an attacker may see, knows, and would like to know.
+
+    at       the mechanism at any ε
+    prior    of the values, shape (domain,)
+    targets  what the attacker is after; None: each value by itself
+    reports  how many a board makes in its life; None: only one is asked about
+    fails    chance in [0, 1) that theorems with a δ may use
+    """
+
+    values: Values
+    at: ByEpsilon
+    prior: Floats
+    targets: tuple[Target, ...] | None = None
+    reports: int | None = None
+    fails: float = 0.0
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What an attacker believes: before, after the worst single report (exact), and at most for any ε-LDP.
+
+    alike: how many other values have the same numbers.
+    """
+
+    name: str
+    prior: float
+    posterior: float
+    bound: float
+    alike: int = 0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The ε that keep a risk. epsilon is in nats, None: any (or, exact, none that an experiment can have).
+
+    allowed: the bound for any mechanism, for all that a board ever says. exact: of one report of `mechanism`;
+    changes: whether a little above it another mechanism is chosen.
+    beliefs: at `exact`, those in most danger first. rows: each theorem's ε for the reports; passes:
+    beside it the exact chance that the belief in a constant true value passes its ceiling, None where it is
+    not known, and `refused` says why.
+    """
+
+    risk: Risk
+    allowed: Allowed
+    exact: float | None
+    changes: bool
+    mechanism: Experiment | None
+    beliefs: tuple[Belief, ...]
+    reports: int | None
+    rows: tuple[BudgetRow, ...]
+    passes: tuple[float | None, ...]
+    refused: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        total = self.allowed.total
+        rows = [asdict(row) | {"exact_chance": p} for row, p in zip(self.rows, self.passes, strict=True)]
+        return {
+            "risk": str(self.risk),
+            "tightest": {
+                "target": self.allowed.target,
+                "prior": self.allowed.prior,
+                "posterior": self.allowed.ceiling,
+            },
+            "epsilon_any_mechanism": None if total is None else total / MICRO,
+            "epsilon_one_report": self.exact,
+            "mechanism": self.mechanism and _describe(self.mechanism),
+            "mechanism_changes_above": self.changes,
+            "beliefs": [asdict(b) for b in self.beliefs],
+            "reports": self.reports,
+            "theorems": rows,
+            "exact_chance_refused": self.refused,
+        }
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What reports of a given ε make an attacker believe.
+
+    beliefs: after one report, those in most danger first. rows: what the reports lose under each theorem,
+    and posteriors: the belief in the first of them below which it then stays. repeated: exact, where one
+    value never changes and reports are direct; else `refused` says why not.
+    """
+
+    experiment: Experiment
+    beliefs: tuple[Belief, ...]
+    reports: int | None
+    rows: tuple[LossRow, ...]
+    posteriors: tuple[float, ...]
+    repeated: Repeated | None
+    refused: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        repeated = None
+        if self.repeated:
+            repeated = {
+                "worst_beliefs": self.repeated.worst.tolist(),
+                "mean_belief_in_the_truth": self.repeated.mean,
+                "best_guess_right": self.repeated.guess,
+            }
+        rows = [asdict(row) | {"posterior": p} for row, p in zip(self.rows, self.posteriors, strict=True)]
+        return {
+            "mechanism": _describe(self.experiment),
+            "epsilon": self.experiment.epsilon / MICRO,
+            "beliefs": [asdict(b) for b in self.beliefs],
+            "reports": self.reports,
+            "theorems": rows,
+            "repeated": repeated,
+            "repeated_refused": self.refused,
+        }
+
+
+def _describe(experiment: Experiment) -> dict[str, Any]:
+    return {
+        "mechanism": experiment.mechanism,
+        "domain": experiment.domain,
+        "cells": [level.g for level in experiment.levels],
+    }
+
+
+def from_risk(attacker: Attacker, risk: Risk) -> Chosen:
+    """The largest ε that keep a risk.
+
+    DisclosureError where a prior is above the risk already.
+    """
+    prior, targets, reports = attacker.prior, attacker.targets, attacker.reports
+    asked = disclosure.singles(prior, attacker.values.names) if targets is None else targets
+    allowed = disclosure.allowed_loss(prior, asked, risk)
+    largest = disclosure.largest_epsilon(attacker.at, prior, targets, risk)
+    at = attacker.at(largest) if largest else None
+    beliefs = _beliefs(at, attacker) if at else ()
+    rows: list[BudgetRow] = []
+    passes: list[float | None] = []
+    refused = ""
+    if reports is not None and allowed.total:
+        rows = budget_rows(allowed.total, reports, attacker.fails)
+        passes, refused = _passes(at, attacker, risk, reports, rows)
+    exact = None if largest is None else largest / MICRO
+    changes = at is not None and _describe(attacker.at(min(at.epsilon + 1, EPSILON_MAX))) != _describe(at)
+    return Chosen(risk, allowed, exact, changes, at, beliefs, reports, tuple(rows), tuple(passes), refused)
+
+
+def from_epsilon(attacker: Attacker, epsilon: int) -> Seen:
+    """What one report of epsilon micro-nats, and as many as a board makes, make an attacker believe."""
+    experiment, reports = attacker.at(epsilon), attacker.reports
+    beliefs = _beliefs(experiment, attacker)
+    rows: list[LossRow] = []
+    repeated, refused = None, ""
+    if reports is not None:
+        rows = loss_rows(experiment.epsilon, reports, attacker.fails)
+        try:
+            repeated = _repeat(experiment, attacker.prior, reports, np.ones(len(attacker.prior)))
+        except DisclosureError as e:
+            refused = str(e)
+    first = beliefs[0].prior if beliefs else 0.0
+    posteriors = tuple(disclosure.posterior_bound(first, row.loss) for row in rows)
+    return Seen(experiment, beliefs, reports, tuple(rows), posteriors, repeated, refused)
+
+
+def _beliefs(experiment: Experiment, attacker: Attacker) -> tuple[Belief, ...]:
+    prior, epsilon = attacker.prior, experiment.epsilon / MICRO
+    if attacker.targets is not None:
+        shown = [
+            (t.name, t.prior(prior), disclosure.worst_posterior(experiment, prior, t))
+            for t in attacker.targets
+        ]
+        others = [0] * len(shown)
+    else:
+        after, names = disclosure.worst_posteriors(experiment, prior), attacker.values.names
+        pairs = np.stack([prior, after], axis=1).round(12)
+        _, first, alike = np.unique(pairs, axis=0, return_index=True, return_counts=True)
+        worst = np.lexsort((first, -after[first].round(12)))[:MOST_VALUES]
+        shown = [(names[i], float(prior[i]), float(after[i])) for i in first[worst].tolist()]
+        others = (alike[worst] - 1).tolist()
+    return tuple(
+        Belief(name, p, after, disclosure.posterior_bound(p, epsilon), n)
+        for (name, p, after), n in zip(shown, others, strict=True)
+    )
+
+
+def _repeat(experiment: Experiment, prior: Floats, reports: int, ceilings: Floats) -> Repeated:
+    mechanism = mechanism_of(experiment)
+    if not mechanism.direct:
+        raise DisclosureError(
+            f"{experiment.mechanism} draws a new hash or level for every report: outcomes are too many to "
+            "enumerate, only the theorems' bounds are given"
+        )
+    return repeated_reports(prior, mechanism.odds, reports, ceilings)
+
+
+def _passes(
+    at: Experiment | None, attacker: Attacker, risk: Risk, reports: int, rows: Sequence[BudgetRow]
+) -> tuple[list[float | None], str]:
+    """The exact chance of each row that the belief in a constant true value passes its ceiling: the worst."""
+    chances: list[float | None] = [None] * len(rows)
+    if at is None or attacker.targets is not None:
+        return chances, "it is for single values, ask without --about" if at else ""
+    prior, mechanism = attacker.prior, disclosure.fixed(at)
+    ceilings = np.array([min(1.0, float(risk.ceiling(float(p)))) for p in prior])
+    for i, row in enumerate(rows):
+        if row.epsilon is None or not EPSILON_MIN <= round(row.epsilon * MICRO) <= EPSILON_MAX:
+            continue
+        try:
+            repeated = _repeat(mechanism(round(row.epsilon * MICRO)), prior, reports, ceilings)
+        except DisclosureError as e:
+            return [None] * len(rows), str(e)
+        chances[i] = min(1.0, float(repeated.passes.max()))
+    return chances, ""

@@ -1,0 +1,79 @@
+"""What a plan's histograms reveal about one device, and the ε of a report that keeps a wanted ε for them.
+
+The ε of a report holds against everybody. That of a histogram holds only against people who see only
+histograms; not against the broker, the aggregator's operator or the database's journal.
+"""
+
+from dataclasses import dataclass
+
+from ..device.ldp_client import EPSILON_MAX
+from ..server.accounting import AccountingError
+from ..server.accounting.shuffle import USUAL_HISTOGRAM_DELTA
+from ..server.accounting.theorem import largest
+from ..server.estimate.shuffled import LIMITS, histogram_epsilon
+from .devices import EPSILON_STEP, PlanError, best_design
+from .expected_error import Design, Question
+from .lifetime import LifetimePlan
+
+
+@dataclass(frozen=True)
+class HistogramEpsilon:
+    """A histogram of these reports, at most own_reports of one board, is (epsilon, delta)-DP; nats.
+
+    holds: against whom.
+    """
+
+    reports: int
+    own_reports: int
+    epsilon: float
+    delta: float
+    holds: str = LIMITS
+
+
+def histogram(
+    design: Design, reports: float, own: int = 1, delta: float = USUAL_HISTOGRAM_DELTA
+) -> HistogramEpsilon:
+    """Return what a histogram of an expected number of reports reveals; delta from 0 to below 1.
+
+    Raises PlanError for another delta.
+    """
+    whole = max(1, int(reports))
+    try:
+        epsilon = histogram_epsilon(design.experiment, whole, delta, own)
+    except AccountingError as e:
+        raise PlanError(str(e)) from None
+    return HistogramEpsilon(whole, own, epsilon, delta)
+
+
+def lifetime_histograms(life: LifetimePlan) -> dict[str, HistogramEpsilon]:
+    """Return by name: each window at the end of the horizon, and all reports, with the most of one device."""
+    best, rhythm = life.best, life.rhythm
+    result: dict[str, HistogramEpsilon] = {}
+    for name, days in life.windows().items():
+        own = min(best.cap, max(1, round(rhythm.calls_in(days))))
+        result[name] = histogram(best.design, life.devices * best.per_device(days), own)
+    result["all of it"] = histogram(best.design, life.devices * best.used * best.cap, best.cap)
+    return result
+
+
+def epsilon_for_histogram(
+    question: Question, devices: int, domain: int, wanted: float, delta: float = USUAL_HISTOGRAM_DELTA
+) -> int:
+    """Return the largest ε of a report, in steps of 0.001, that keeps a histogram at a wanted ε.
+
+    wanted: nats, > 0. Returns micro-nats; the largest allowed if even that keeps it. One report each, with
+    the best mechanism for the question. Raises PlanError if not even 0.001 does.
+    """
+    if not wanted > 0:
+        raise PlanError(f"the ε of a histogram must be above 0, not {wanted:g}")
+
+    def keeps(steps: int) -> bool:
+        design = best_design(domain, steps * EPSILON_STEP, question)
+        return histogram(design, devices, 1, delta).epsilon <= wanted
+
+    if not keeps(1):
+        raise PlanError(
+            f"no ε of a report keeps the histogram of {devices:,} at ε = {wanted:g} with δ = {delta:g}: take"
+            " more devices"
+        )
+    return largest(keeps, EPSILON_MAX // EPSILON_STEP) * EPSILON_STEP

@@ -1,0 +1,143 @@
+"""A plan in words: its question and mechanism; what to take, how exact, how private, what it costs."""
+
+from ..server.epsilon import MICRO, nats
+from ..server.words.epsilon import ALL_SEEN, ITS_REPORT, belief
+from ..server.words.numbers import NOTHING, counted, length, points
+from .devices import Plan
+from .expected_error import Design, Question
+from .lifetime import LifetimePlan
+
+
+def mechanism(design: Design) -> str:
+    """Return a mechanism and its numbers in a few words."""
+    weights = dict(design.choice.parameters).get("weights", ())
+    return design.mechanism.words() + (f", weights {' '.join(map(str, weights))}" if weights else "")
+
+
+def asked(question: Question) -> str:
+    """Return what the error is about."""
+    if question.kind == "frequency":
+        return "share of one value"
+    if question.kind == "quantile":
+        return "median" if question.share == 0.5 else f"{question.share:g} quantile"
+    if question.kind == "mean":
+        return "mean"
+    if question.ranges:
+        text = ", ".join(f"{low}:{high}" for low, high in question.ranges[:3])
+        many = ", ..." if len(question.ranges) > 3 else ""
+        return f"share of bins {text}{many}"
+    return f"share of {question.width} neighbouring bins" if question.width else "share of any range of bins"
+
+
+def assumed(question: Question, design: Design) -> str:
+    """Return which population, and which mean, the error is for."""
+    if question.kind == "quantile":
+        return "mean over where it may lie; share of devices below it"
+    if question.kind == "mean":
+        if question.spread is None:
+            return "whatever the readings are: the worst case"
+        return f"of readings with a standard deviation of {question.spread:.3g} of the range"
+    held = f"holding {question.share:.3g} of the devices" if question.share is not None else None
+    if question.all_ranges and design.domain > 2:
+        return f"root mean square over all of them, {held or 'at the worst share'}"
+    if question.ranges and len(question.ranges) > 1:
+        return f"the largest of them, {held or 'each at its worst share'}"
+    return held or "whatever it holds: the worst case"
+
+
+def sentences(
+    plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False, found: bool = False
+) -> tuple[str, str, str]:
+    """What to take, how exact that is, and how private.
+
+    error: wanted half-width, as Plan.error. found: whether a life's devices were worked out.
+    """
+    what = "share of yes" if yes_no else asked(plan.question)
+    if isinstance(plan, Plan):
+        return _take(plan), _known(plan, what), belief(plan.epsilon)
+    best = plan.best
+    rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
+    take = f"Take {plan.devices:,} devices. " if found else ""
+    spends = f"{take}Let a device make {counted(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
+    return spends, _exactness(plan, error, what), _privacy(plan)
+
+
+def _take(plan: Plan) -> str:
+    epsilon, devices = f"{plan.epsilon:g}", f"{plan.devices:,}"
+    from_all = f"one report of ε = {epsilon} from each of {devices} devices"
+    return {
+        "devices": f"Take {devices} devices, each with one report of ε = {epsilon}.",
+        "epsilon": f"Take ε = {epsilon} for one report of each of {devices} devices.",
+        "domain": f"Tell {plan.design.domain:,} values apart, with {from_all}.",
+        "error": f"Take {from_all}.",
+    }[plan.solved]
+
+
+def _known(plan: Plan, what: str) -> str:
+    if plan.error >= NOTHING:
+        return f"The {what} is not known then: take more devices, a larger ε or fewer values."
+    return f"The {what} is then known to {_within(plan.error, plan.question)}."
+
+
+def _privacy(life: LifetimePlan) -> str:
+    """Say what all reports of a device reveal at most, and against whom that holds."""
+    best, budget = life.best, life.budget
+    if best.composition == "basic":
+        return belief(best.cap * best.epsilon / MICRO, seen=ITS_REPORT if best.cap == 1 else ALL_SEEN)
+    together = f"All reports of a device together are ({budget.epsilon / MICRO:g}, {budget.delta:g})-LDP."
+    return f"{together} Of one report: {belief(best.epsilon / MICRO)}"
+
+
+def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
+    """Say what the last windows and all reports show, and how many devices it takes if that is not enough."""
+    shown = life.errors
+    everything = life.all_reports
+    useful = [f"{short(half, life.question)} over {name}" for name, half in shown.items() if half < NOTHING]
+    if everything >= NOTHING:
+        return f"The {what} is not known at all: take more devices, or allow more."
+    text = f"The {what} is then known to {_within(everything, life.question)}"
+    text += f", with all reports of {length(life.rhythm.horizon_s)}"
+    if "all of it" not in shown:
+        few = f"{list(shown)[-1]} has too few reports to show it"
+        text += f"; at the end, {', '.join(useful) or few}"
+    text += "."
+    if error is None:
+        return text
+    meets = next((name for name, half in shown.items() if half <= error), None)
+    met = f"{short(error, life.question)} are met from {meets} of reports on."
+    return f"{text} {not_met(life, error) or met}"
+
+
+def not_met(life: LifetimePlan, error: float | None) -> str:
+    """Say that no window at the end is as exact as wanted; empty if one is."""
+    if error is None or min(life.errors.values()) <= error:
+        return ""
+    longest, days = [*life.windows().items()][-1]
+    needed = life.devices_for(days, error)
+    return f"{short(error, life.question)} are not met by {longest} alone: that takes {needed:,} devices."
+
+
+def cost(life: LifetimePlan) -> str:
+    """Say what a device sends in its life, and how its reports are spread."""
+    best, size = life.best, 9 + life.design.experiment.code_bytes
+    text = f"a device sends {counted(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
+    text += f" in {length(life.rhythm.horizon_s)}"
+    if best.every == 1:
+        return f"{text}, one at every look, and is silent then."
+    coin = f"each look makes a report with 1 chance in {best.every:,}"
+    return f"{text}: {coin}, and {best.used:.0%} of all these reports are made by the end."
+
+
+def unit_of(question: Question) -> str:
+    """The quantity that a half-width in hundredths belongs to."""
+    return "% of the range" if question.kind == "mean" else "points"
+
+
+def _within(error: float, question: Question) -> str:
+    """A half-width that says something, as of the 95 % interval of a share, or of a mean."""
+    return f"{points(error, unit_of(question))}, 95 times in 100"
+
+
+def short(error: float, question: Question) -> str:
+    """The same, once it is known what it is of."""
+    return points(error, "%" if question.kind == "mean" else "points")

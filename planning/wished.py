@@ -1,0 +1,223 @@
+"""What a wish means: what boards read, what is asked of them, and what it may cost."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..server.accounting.shuffle import USUAL_HISTOGRAM_DELTA
+from ..server.epsilon import MICRO
+from .devices import LEAST_ERROR, PlanError, check_error, check_sizes
+from .expected_error import ANSWERS, Kind, Question
+from .lifetime import LifetimeBudget, Rhythm, parse_duration
+from .second_epsilon import epsilon_for_histogram
+from .wish import DEFAULT_LIMIT, OTHER_NAMES, YES_NO, Wish
+
+_KINDS: dict[str, Kind] = {name: kind for kind, word in ANSWERS.items() for name in (kind, word)}
+_ONLY_OF: dict[str, Kind] = {"deviation": "mean", "ranges": "range", "quantile": "quantile"}
+_NO_SHARE = {
+    "quantile": "a quantile's share is its own: say --quantile 0.9, not --share",
+    "mean": "a mean has no share: say --deviation, or nothing for the worst case",
+}
+_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_AMOUNT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reading is: yes or no, one of labels, or a number from low to high in bins; None: not said."""
+
+    yes_no: bool = False
+    labels: tuple[str, ...] = ()
+    bins: int | None = None
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+
+    @property
+    def domain(self) -> int | None:
+        """Number of values, or None where it is left open."""
+        if self.yes_no:
+            return 2
+        return len(self.labels) + 1 if self.labels else self.bins
+
+    @property
+    def span(self) -> float | None:
+        """From the least reading to the largest, in the unit."""
+        return None if self.low is None or self.high is None else self.high - self.low
+
+
+def reading_of(wish: Wish) -> Reading:
+    """What boards read; raises PlanError where a wish contradicts itself."""
+    low, high = wish.low, wish.high
+    reading = _values(wish.values)
+    if (low is None) != (high is None):
+        raise PlanError("--low and --high go together", "low")
+    if low is not None and high is not None:
+        if reading.yes_no or reading.labels:
+            raise PlanError("--low and --high are for a number, whose --values are its bins")
+        if not finite("--low", low) < finite("--high", high):
+            raise PlanError(f"--low must be below --high, unlike {low:g} and {high:g}", "high")
+    return replace(reading, low=low, high=high, unit=wish.unit)
+
+
+def _values(said: int | str | Sequence[str] | None) -> Reading:
+    """The readings that --values names."""
+    if isinstance(said, str):
+        text = said.strip()
+        if text.lower() == YES_NO:
+            return Reading(yes_no=True)
+        said = int(text) if _WHOLE.fullmatch(text) else text.split(",")
+    if said is None or isinstance(said, int):
+        return Reading(bins=said)
+    labels = tuple(label.strip() for label in said)
+    if not labels or "" in labels or len(set(labels)) < len(labels):
+        raise PlanError(f"labels read a,b,c: different, none empty, not {','.join(labels)!r}", "values")
+    if len(labels) == 1 and (labels[0].lower() == YES_NO or _WHOLE.fullmatch(labels[0])):
+        raise PlanError(f"a label alone is no number and not {YES_NO}, unlike {labels[0]}", "values")
+    if "other" in labels:
+        raise PlanError("the label other is always there, as the last one: leave it out", "values")
+    return Reading(labels=labels)
+
+
+def question_of(wish: Wish, reading: Reading) -> Question:
+    """What is asked of the readings; raises PlanError where it cannot be."""
+    single = reading.yes_no or bool(reading.labels)
+    usual = "quantile" if wish.quantile is not None else "frequency" if single else "range"
+    kind = _KINDS.get(wish.statistics or usual)
+    if kind is None:
+        known = "frequencies, ranges, quantiles and mean"
+        raise PlanError(f"--statistics is one of {known}, not {wish.statistics}")
+    for name, only in _ONLY_OF.items():
+        if getattr(wish, name) is not None and kind != only:
+            raise PlanError(f"{OTHER_NAMES.get(name, f'--{name}')} is for a {only}, not for a {kind}")
+    if single and kind != "frequency":
+        raise PlanError(f"a {kind} is asked of a number; labels and yes or no have frequencies")
+    if wish.share is not None and kind in _NO_SHARE:
+        raise PlanError(_NO_SHARE[kind])
+    share = wish.share
+    if kind == "quantile":
+        share = 0.5 if wish.quantile is None else wish.quantile
+    check_sizes(Question("frequency"), wish.devices, reading.domain)
+    spread = None if wish.deviation is None else wish.deviation / (reading.span or 1.0)
+    width, ranges = _places(wish.ranges or (), reading)
+    question = Question(kind, share, width, ranges, spread, wish.missing)
+    check_sizes(question, wish.devices, reading.domain)
+    return question
+
+
+def _places(texts: Sequence[str], reading: Reading) -> tuple[int | None, tuple[tuple[int, int], ...]]:
+    """A number of neighbouring bins, or half-open indices of ranges."""
+    widths = [text for text in texts if _WHOLE.fullmatch(text.strip())]
+    if len(widths) == len(texts) == 1:
+        return int(widths[0]), ()
+    if widths:
+        raise PlanError("ranges of n bins, wherever they lie, and stated ones do not go together")
+    return None, tuple(_indices(text, reading) for text in texts)
+
+
+def _indices(text: str, reading: Reading) -> tuple[int, int]:
+    """Half-open indices of "low:high": in the reading's unit where its range is known, else in bins."""
+    if reading.bins is None:
+        raise PlanError("--range needs --values: leave another of the four open, or take a number of bins")
+    low_text, colon, high_text = text.partition(":")
+    low, high = (0.0, float(reading.bins)) if reading.low is None else (reading.low, reading.high or 0.0)
+    try:
+        ends = float(low_text) if low_text else low, float(high_text) if high_text else high
+    except ValueError:
+        ends = (math.nan,)
+    if not colon or not all(map(math.isfinite, ends)):
+        raise PlanError(f"a range reads low:high, for example 20:25 or 8:, not {text}")
+    places = [(end - low) / (high - low) * reading.bins for end in ends]
+    first, last = (round(min(max(place, 0), reading.bins)) for place in places)
+    if first >= last:
+        raise PlanError(
+            f"{text} lies within half a bin, outside {low:g} to {high:g}, or is the wrong way round"
+        )
+    return first, last
+
+
+def of_unit(reading: Reading, question: Question) -> float | None:
+    """The part of the range that a unit is, and of a quantile the share of devices there, spread evenly.
+
+    None where it is not known.
+    """
+    return 1 / reading.span if question.kind in ("quantile", "mean") and reading.span else None
+
+
+def wanted_error(wish: Wish, question: Question, unit: float | None) -> float | None:
+    """The wanted error as a share of devices, of a mean a part of the range; raises PlanError."""
+    error, in_unit = wish.error, ""
+    if isinstance(error, str):
+        match = _AMOUNT.fullmatch(error)
+        if not match or match[2].startswith(","):
+            raise PlanError(f"an error is a number, such as 0.01, or 0.5°C: not {error!r}", "error")
+        error, in_unit = float(match[1]), match[2]
+    if not in_unit:
+        check_error(question, error)
+        return error
+    assert error is not None
+    if in_unit in ("%", "point", "points") and unit is None:
+        raise PlanError(f"±{error:g} points is --error {error / 100:g}", "error")
+    if in_unit != wish.unit or unit is None:
+        raise PlanError(
+            f"--error {wish.error} is for a mean or a quantile with --low, --high and --unit {in_unit}",
+            "error",
+        )
+    part = error * unit
+    if not LEAST_ERROR <= part < 0.5:
+        of = "range" if question.kind == "mean" else "fleet"
+        raise PlanError(f"--error {wish.error} is {part:.3g} of the {of}, not between 0 and 0.5", "error")
+    return part
+
+
+def epsilon_of_report(wish: Wish, question: Question, domain: int | None) -> int | None:
+    """Micro-nats of --epsilon, or of what --histogram-epsilon allows; raises PlanError."""
+    for name in ("horizon", "call", "limit", "delta"):
+        given = getattr(wish, name) is not None
+        if given and not (name == "delta" and wish.histogram_epsilon is not None):
+            raise PlanError(f"--{name} goes with --lifetime, the budget of a device's whole life")
+    if wish.histogram_epsilon is None:
+        return micro("epsilon", wish.epsilon)
+    if wish.epsilon is not None:
+        raise PlanError("--histogram-epsilon finds the ε of a report: leave --epsilon out")
+    if wish.devices is None or domain is None or wish.error is not None:
+        raise PlanError(
+            "--histogram-epsilon needs --devices and --values, and no error:"
+            " what ε a report may have depends on how many there are, and the error follows"
+        )
+    wanted = finite("histogram-epsilon", wish.histogram_epsilon)
+    return epsilon_for_histogram(question, wish.devices, domain, wanted, histogram_delta(wish))
+
+
+def histogram_delta(wish: Wish) -> float:
+    """δ of the histograms' ε."""
+    if wish.histogram_epsilon is None or wish.delta is None:
+        return USUAL_HISTOGRAM_DELTA
+    return finite("delta", wish.delta)
+
+
+def life_of(wish: Wish) -> tuple[LifetimeBudget, Rhythm, int]:
+    """Budget, rhythm, and the most micro-nats of one report; raises PlanError."""
+    if wish.epsilon is not None:
+        raise PlanError("--lifetime finds the ε of a report itself: leave --epsilon out, or take --limit")
+    if wish.histogram_epsilon is not None:
+        raise PlanError("--histogram-epsilon is for one report of each device: leave --lifetime out")
+    if wish.horizon is None or wish.call is None:
+        raise PlanError("--lifetime needs --horizon and --call, for example --horizon 2y --call 10min")
+    budget = LifetimeBudget(micro("lifetime", wish.lifetime) or 0, finite("delta", wish.delta or 0.0))
+    rhythm = Rhythm(parse_duration(wish.call, "call"), parse_duration(wish.horizon, "horizon"))
+    most = micro("limit", wish.limit)
+    return budget, rhythm, DEFAULT_LIMIT if most is None else most
+
+
+def finite(name: str, value: float) -> float:
+    """The value; raises PlanError for infinities and nan."""
+    if not math.isfinite(value):
+        raise PlanError(f"{name} must be a number, not {value}", name)
+    return value
+
+
+def micro(name: str, nats: float | None) -> int | None:
+    """Micro-nats of nats, rounded; raises PlanError for infinities and nan."""
+    return None if nats is None else round(finite(name, nats * MICRO))

@@ -1,0 +1,60 @@
+"""The population for which an estimate errs most, and how much: of any linear statistic, under any mechanism.
+
+A variance is a concave function of the shares: linear where weights are squared, less a square for each
+stratum. So steps that move shares from the value that adds least to the one that adds most climb to its top,
+and how far off that still is at most is known at each step. Lacoste-Julien, Jaggi, "On the global linear
+convergence of Frank-Wolfe optimization variants", NeurIPS 2015 (pairwise steps).
+"""
+
+import numpy as np
+
+from ..server.arrays import Floats
+from ..server.mechanisms import Mechanism
+
+_STEPS = 20_000
+_STILL = 1e-7  # of the variance: what it may be off by
+
+
+def worst_population(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, float]:
+    """Shares of the values, shape (domain,), and the variance there, times reports, rounded up.
+
+    statistic: a weight for each value, shape (domain,).
+    """
+    return climb(*moments(mechanism, statistic))
+
+
+def moments(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, Floats]:
+    """Return for each value the mean square of the weight and, of each stratum, its mean; see climb()."""
+    weights_of, _ = mechanism.weights(statistic[:, None], mechanism.drawn)
+    squares, means = np.zeros(mechanism.domain), []
+    for number, (weights, chance) in enumerate(zip(weights_of, mechanism.drawn, strict=True)):
+        if weights is not None:
+            numbers = [np.zeros(len(size)) for size in mechanism.class_sizes]
+            numbers[number] = weights[:, 0] ** 2
+            squares += mechanism.law_transposed(numbers) / chance
+            numbers[number] = weights[:, 0]
+            means.append(mechanism.law_transposed(numbers) / np.sqrt(chance))
+    return squares, np.array(means)
+
+
+def climb(squares: Floats, means: Floats) -> tuple[Floats, float]:
+    """The top of squares · f - Σ (means · f)² over shares f, and its height and what may be lacking."""
+    shares = np.zeros(len(squares))
+    shares[int(np.argmax(squares))] = 1.0
+    height = lacking = 0.0
+    for _ in range(_STEPS):
+        at = means @ shares
+        slope = squares - 2 * (at @ means)
+        height = float(squares @ shares - at @ at)
+        best = int(np.argmax(slope))
+        lacking = float(slope[best] - slope @ shares)
+        if lacking <= _STILL * height:
+            break
+        held = np.flatnonzero(shares)
+        worst = int(held[np.argmin(slope[held])])
+        curve = 2 * float(np.square(means[:, best] - means[:, worst]).sum())
+        rise = float(slope[best] - slope[worst])
+        moved = min(float(shares[worst]), rise / curve) if curve else float(shares[worst])
+        shares[best] += moved
+        shares[worst] -= moved
+    return shares, height + lacking

@@ -1,0 +1,186 @@
+"""ESPHome, where it is set up: host firmware from a YAML file, and a Home Assistant that talks to it.
+
+    make esphome    # PyPI's esphome in .rig/esphome; HUSHMOTE_ESPHOME names another Python that has it
+
+`esphome compile` would fetch PlatformIO's platform for the host from the network; the sources that it
+generates build with plain gcc and g++ as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import WAIT_S, until
+
+ROOT = Path(__file__).parents[1]
+COMPONENTS = ROOT / "clients" / "esphome" / "components"
+_PYTHON = Path(os.environ.get("HUSHMOTE_ESPHOME", ROOT / ".rig" / "esphome" / "bin" / "python"))
+_OBJECTS = _PYTHON.parent.parent / "objects"
+_LIBRARY = Path("/usr/include/mosquitto.h")
+needs_esphome = pytest.mark.skipif(not _PYTHON.exists(), reason="ESPHome is not set up: `make esphome`")
+needs_esphome_build = pytest.mark.skipif(
+    not (shutil.which("g++") and _LIBRARY.exists()), reason="g++ or libmosquitto-dev is not there"
+)
+
+
+def esphome(*arguments: str, folder: Path, status: int = 0) -> str:
+    """Run the command in a folder; returns what it printed."""
+    done = subprocess.run(
+        [_PYTHON, "-m", "esphome", *arguments],
+        cwd=folder,
+        env=os.environ | {"HOME": str(folder), "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == status, said
+    return said
+
+
+def build(folder: Path, name: str) -> Path:
+    """The host firmware of folder/name.yaml, which has that name too. Objects are kept from run to run."""
+    esphome("compile", "--only-generate", f"{name}.yaml", folder=folder)
+    base = folder / ".esphome" / "build" / name
+    sources = base / "src"
+    found = re.search(
+        r"\[env:.*?build_flags =\n((?: +[^\n]*\n)+)", (base / "platformio.ini").read_text(), re.DOTALL
+    )
+    assert found
+    flags = found[1].split()
+    libraries = [flag for flag in flags if flag.startswith("-l")]
+    headers = hashlib.sha256(" ".join(flags).encode())
+    for path in sorted(sources.rglob("*.h")):
+        if path.name != "build_info_data.h":  # it has the time
+            headers.update(path.read_bytes())
+    _OBJECTS.mkdir(exist_ok=True)
+
+    def built(path: Path) -> str:
+        key = headers.copy()
+        key.update(str(path.relative_to(sources)).encode() + path.read_bytes())
+        target = _OBJECTS / f"{key.hexdigest()}.o"
+        if not target.exists():
+            in_c = path.suffix == ".c"
+            kept = [
+                flag for flag in flags if flag not in libraries and not (in_c and flag.startswith("-std"))
+            ]
+            made = base / f"{target.stem}.o"
+            command = ["gcc" if in_c else "g++", *kept, f"-I{sources}", "-c", str(path), "-o", str(made)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            shutil.move(made, target)
+        return str(target)
+
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(built, [p for p in sorted(sources.rglob("*")) if p.suffix in (".c", ".cpp")]))
+    subprocess.run(["g++", "-o", str(folder / name), *objects, *libraries], check=True)
+    return folder / name
+
+
+_PERSON = """
+import asyncio, json, sys
+from aioesphomeapi import APIClient, APIConnectionError
+
+async def main(port):
+    client = APIClient("127.0.0.1", port, None)
+    while True:
+        try:
+            await client.connect(login=True)
+            break
+        except APIConnectionError:
+            await asyncio.sleep(0.05)
+    entities, _ = await client.list_entities_services()
+    names = {entity.key: entity.name for entity in entities}
+    keys = {name: key for key, name in names.items()}
+    def show(state):
+        value = getattr(state, "state", None)
+        print(json.dumps([names[state.key], None if value != value else value]), flush=True)
+    client.subscribe_states(show)
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        what, value = json.loads(line)
+        if value is None:
+            client.button_command(keys[what])
+        else:
+            client.switch_command(keys[what], value)
+
+asyncio.run(main(int(sys.argv[1])))
+"""
+
+
+class Device:
+    """A host firmware as a process, its flash in a folder, and somebody at Home Assistant.
+
+    shown: an entity's name -> its states so far.
+    """
+
+    def __init__(self, firmware: Path, flash: Path, api_port: int) -> None:
+        self._log = flash / "log"
+        flash.mkdir(exist_ok=True)
+        env = {"HOME": str(flash), "PATH": os.environ["PATH"]}
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(["stdbuf", "-oL", firmware], env=env, stdout=log, stderr=log)
+        self._person = subprocess.Popen(
+            [_PYTHON, "-c", _PERSON, str(api_port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.shown: dict[str, list[Any]] = {}
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._person.stdout
+        for line in self._person.stdout:
+            name, state = json.loads(line)
+            self.shown.setdefault(name, []).append(state)
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def press(self, button: str) -> None:
+        self._say([button, None])
+
+    def turn(self, switch: str, on: bool) -> None:
+        self._say([switch, on])
+
+    def _say(self, command: Sequence[Any]) -> None:
+        assert self._person.stdin
+        self._person.stdin.write(json.dumps(command) + "\n")
+        self._person.stdin.flush()
+
+    def last(self, name: str) -> Any:
+        return self.shown.get(name, [None])[-1]
+
+    def wait(self, name: str, state: Any) -> None:
+        until(
+            lambda: self.last(name) == state,
+            lambda: f"{name}: {self.shown.get(name)}, not {state}\n{self.log()}",
+        )
+
+    def lives(self, name: str, states: int) -> None:
+        """Wait for so many further states: as many seconds of the device's own."""
+        before = len(self.shown.get(name, ()))
+        until(lambda: len(self.shown.get(name, ())) >= before + states, self.log)
+
+    def kill(self) -> None:
+        self._person.kill()
+        self._process.kill()
+        self._person.wait(WAIT_S)
+        self._process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()

@@ -1,0 +1,75 @@
+"""Who may use the door."""
+
+import pytest
+
+from hushmote.fleet.door.access import LOOPBACK, Access
+from hushmote.server.service.tokens import Tokens
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("localhost:9418", True),
+        ("127.0.0.1", True),
+        ("[::1]:9418", True),
+        ("LOCALHOST", True),
+        ("evil.example", False),
+        ("localhost.evil.example:9418", False),
+        ("evil@localhost.evil.example", False),
+        ("[::1", False),
+        ("", False),
+    ],
+)
+def test_on_loopback_only_its_own_names_are_answered(host, allowed):
+    assert Access(hosts=LOOPBACK).host_allowed({"host": host}) is allowed
+    assert Access().host_allowed({"host": host})
+    assert not Access(hosts=frozenset()).host_allowed({"host": host})
+
+
+@pytest.mark.parametrize(
+    ("origin", "allowed"),
+    [
+        (None, True),
+        ("http://127.0.0.1:9418", True),
+        ("https://127.0.0.1:9418", True),  # a proxy speaks TLS for us
+        ("https://board.example", True),
+        ("https://board.example:444", False),
+        ("http://board.example", False),
+        ("https://evil.example", False),
+        ("null", False),
+        ("", False),
+    ],
+)
+def test_web_pages_are_those_of_its_own_host_and_of_origins_that_were_named(origin, allowed):
+    access = Access(origins=frozenset({"https://board.example"}))
+    headers = {"host": "127.0.0.1:9418"} | ({} if origin is None else {"origin": origin})
+    assert access.origin_allowed(headers) is allowed
+
+
+@pytest.mark.parametrize(
+    ("sent", "right"),
+    [
+        ("Bearer 0123456789abcdef", True),
+        ("bearer  0123456789abcdef ", True),
+        ("Bearer 0123456789abcdeF", False),
+        ("Bearer", False),
+        ("Basic 0123456789abcdef", False),
+        ("0123456789abcdef", False),
+        ("Bearer \xff\xfe", False),
+        ("", False),
+    ],
+)
+def test_a_token_is_right_or_not(sent, right):
+    access = Access(Tokens({"lora": "0123456789abcdef"}))
+    assert access.token_right({"authorization": sent}) is right
+    assert not access.token_right({})
+    assert Access().token_right({})
+    assert "0123456789abcdef" not in repr(access)
+
+
+def test_an_address_is_the_connections_own_unless_a_proxy_is_trusted():
+    forwarded = ["192.0.2.66", "192.0.2.1, 198.51.100.9"]
+    assert Access().address(("10.0.0.1", 5), forwarded) == "10.0.0.1"
+    assert Access(trust_proxy=True).address(("10.0.0.1", 5), forwarded) == "198.51.100.9"
+    assert Access(trust_proxy=True).address(("10.0.0.1", 5), []) == "10.0.0.1"
+    assert Access().address(None, []) == ""

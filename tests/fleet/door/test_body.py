@@ -1,0 +1,92 @@
+"""What a body may be: raw bytes, and documents as LoRaWAN servers send them."""
+
+import base64
+
+import pytest
+from boards import KEY, experiment, reports
+from lorawan import chirpstack, encoded, kind, things_stack
+
+from hushmote.fleet.door.body import BodyRefused, NoPayload, check, uplink
+
+EXPERIMENT = experiment()
+PLAIN = reports("d1", EXPERIMENT, 1)[0]
+KEYED = reports("d1", EXPERIMENT, 1, key=KEY)[0]
+LARGEST = reports("d1", experiment(name="big", bins=70_000, high=70_000_000), 1, key=KEY)[0]
+
+
+@pytest.mark.parametrize("payload", [PLAIN, KEYED, LARGEST], ids=["plain", "keyed", "largest"])
+def test_what_boards_send_has_the_form_of_a_report(payload):
+    assert 10 <= len(payload) <= 20
+    assert check(payload) == payload
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (b"", "empty"),
+        (b"x", "format version 7"),
+        (PLAIN[:9], "9 bytes do not hold"),
+        (PLAIN + bytes(3), "do not hold a code"),
+        (b"\x20" + PLAIN[1:], "format version 2"),
+        (b"\x18" + PLAIN[1:], "unknown flags 0x8"),
+        (PLAIN[:5] + bytes(4) + PLAIN[9:], "its number is 0"),
+    ],
+    ids=kind,
+)
+def test_what_is_no_report_is_refused_with_what_would_be_right(payload, why):
+    with pytest.raises(BodyRefused, match=why) as caught:
+        check(payload)
+    assert "\n" not in str(caught.value)
+    assert "must be its 10 to 20 bytes" in str(caught.value) or "has number 1" in str(caught.value)
+
+
+def test_uplinks_of_both_lorawan_servers_are_read():
+    assert uplink(encoded(things_stack(PLAIN))) == ("d1", PLAIN)
+    assert uplink(encoded(chirpstack(KEYED, "kitchen"))) == ("kitchen", KEYED)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        things_stack(None),  # empty fields are left out
+        {"end_device_ids": {"device_id": "d1"}, "join_accept": {"session_key_id": "AX"}},
+        chirpstack(b""),
+        {"deviceInfo": {"deviceName": "d1"}, "margin": 10, "batteryLevel": 50},
+    ],
+)
+def test_a_document_that_carries_nothing_of_the_devices_is_known_as_such(document):
+    with pytest.raises(NoPayload):
+        uplink(encoded(document))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"{",
+        b"[" * 60_000,
+        b'{"deviceInfo": ' + b"9" * 5000 + b"}",
+        b'{"deviceInfo": NaN}',
+        b'{"deviceInfo": {}, "rxInfo": [{"snr": Infinity}]}',
+        b'{"end_device_ids": {}, "margin": -Infinity}',
+        b"null",
+        b"[]",
+        b'"x"',
+        encoded({"data": base64.b64encode(PLAIN).decode()}),
+        encoded({"deviceInfo": {}, "data": "no base64"}),
+        encoded({"deviceInfo": {}, "data": 7}),
+        encoded({"deviceInfo": {}, "data": ["EA=="]}),
+        encoded({"end_device_ids": 7, "uplink_message": {"frm_payload": {"a": 1}}}),
+    ],
+    ids=kind,
+)
+def test_other_json_is_refused_in_one_line(content):
+    with pytest.raises(BodyRefused) as caught:
+        uplink(content)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [None, 7, ["d1"], {"a": 1}])
+def test_a_device_without_a_name_has_none(name):
+    assert uplink(encoded(things_stack(PLAIN) | {"end_device_ids": {"device_id": name}}))[0] is None

@@ -1,0 +1,64 @@
+"""What the door keeps of what a broker retains."""
+
+import pytest
+
+from hushmote.fleet.door import retained as module
+from hushmote.fleet.door.retained import Retained, filters
+from hushmote.server.wire.topics import NameRefused
+
+
+def test_experiments_and_results_are_kept_by_fleet_and_name_until_they_are_cleared():
+    retained = Retained(None)
+    retained.take("hushmote/v1/home/experiment/temp", b"{}")
+    retained.take("hushmote/v1/home/experiment/door", b"{}\0")
+    retained.take("hushmote/v1/lab/result/temp", b"[]")
+    assert retained.experiments("home") == ["door", "temp"]
+    assert retained.get("experiment", "home", "door") == b"{}\0"
+    assert retained.get("result", "lab", "temp") == b"[]"
+    assert retained.get("result", "home", "temp") is None
+    assert "home" in retained.known
+    assert "lab" not in retained.known  # a result alone makes no fleet
+    for name in ("temp", "door"):
+        retained.take(f"hushmote/v1/home/experiment/{name}", b"")
+    assert retained.experiments("home") == []
+    assert "home" not in retained.known
+
+
+def test_a_signed_withdrawal_is_handed_out_but_not_listed():
+    retained = Retained(None)
+    retained.take("hushmote/v1/home/experiment/temp", b"\0" + bytes(68))
+    assert retained.experiments("home") == []
+    assert retained.get("experiment", "home", "temp") == b"\0" + bytes(68)
+    assert "home" in retained.known
+
+
+def test_a_fleet_that_was_named_is_known_without_an_experiment():
+    assert "home" in Retained(["home"]).known
+    assert "lab" not in Retained(["home"]).known
+
+
+def test_what_is_not_ours_or_too_long_or_too_much_is_left_out():
+    retained = Retained(None)
+    for topic in (
+        "hushmote/v1/Home/experiment/a",
+        "hushmote/v1/h/experiment/a/b",
+        "x",
+        "hushmote/v1/h/report/a",
+    ):
+        retained.take(topic, b"{}")
+    assert "h" not in retained.known
+    retained.take("hushmote/v1/h/experiment/a", b"{}")
+    retained.take("hushmote/v1/h/experiment/a", bytes(2049))  # what was there is replaced at the broker, too
+    assert retained.get("experiment", "h", "a") is None
+    for i in range(module._MOST_NAMES + 10):
+        retained.take(f"hushmote/v1/h/experiment/e{i}", b"{}")
+    assert len(retained.experiments("h")) == module._MOST_NAMES
+    retained.take("hushmote/v1/h/experiment/e0", b"[]")  # one that is there can change
+    assert retained.get("experiment", "h", "e0") == b"[]"
+
+
+def test_filters_are_of_all_fleets_or_of_those_named():
+    assert filters(None) == ["hushmote/v1/+/experiment/+", "hushmote/v1/+/result/+"]
+    assert filters(["a", "b"])[2:] == ["hushmote/v1/b/experiment/+", "hushmote/v1/b/result/+"]
+    with pytest.raises(NameRefused):
+        filters(["#"])

@@ -1,0 +1,228 @@
+"""Certificates: what is in them, how long they hold, and that OpenSSL agrees."""
+
+import datetime
+import ipaddress
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
+from running import HANGS_S
+
+from hushmote.fleet.provisioning import authority
+from hushmote.fleet.provisioning import journal as issued
+from hushmote.fleet.provisioning.authority import AuthorityError
+
+NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
+ROOT = authority.new_authority("home", NOW)
+DAY = datetime.timedelta(days=1)
+
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+
+
+def pem(*certificates: x509.Certificate) -> bytes:
+    return b"".join(c.public_bytes(Encoding.PEM) for c in certificates)
+
+
+def verify(folder: Path, leaf: authority.Issued, *trusted: x509.Certificate, purpose: str, more: tuple = ()):
+    """What `openssl verify` says, with what a strict reading of RFC 5280 asks for."""
+    (folder / "ca.pem").write_bytes(pem(*trusted))
+    (folder / "leaf.pem").write_bytes(pem(leaf.certificate))
+    (folder / "chain.pem").write_bytes(pem(*leaf.chain) or pem(leaf.certificate))
+    command = ["openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", str(folder / "ca.pem")]
+    command += ["-attime", str(int((NOW + DAY).timestamp())), "-untrusted", str(folder / "chain.pem"), *more]
+    return subprocess.run(
+        [*command, str(folder / "leaf.pem")], capture_output=True, text=True, timeout=HANGS_S, check=False
+    )
+
+
+@needs_openssl
+def test_certificates_pass_a_strict_check_for_their_purpose_and_no_other(tmp_path: Path):
+    broker = authority.issue_broker(ROOT, ["broker.example", "10.0.0.5"], NOW)
+    board = authority.issue_client(ROOT, "k3f9", NOW, 30)
+    right = [(broker, "sslserver"), (board, "sslclient")]
+    wrong = [(broker, "sslclient"), (board, "sslserver")]
+    for leaf, purpose in right:
+        assert verify(tmp_path, leaf, ROOT.certificate, purpose=purpose).returncode == 0
+    for leaf, purpose in wrong:
+        assert "purpose" in verify(tmp_path, leaf, ROOT.certificate, purpose=purpose).stderr
+
+
+@needs_openssl
+def test_who_trusts_only_the_old_root_trusts_what_the_new_one_signs_when_it_is_cross_signed(tmp_path: Path):
+    new = authority.new_authority("home", NOW)
+    broker = authority.issue_broker(new, ["broker.example"], NOW)
+    crossed = authority.Issued(broker.certificate, broker.key, (authority.cross_sign(ROOT, new, NOW),))
+    for trusted in (ROOT.certificate, new.certificate):
+        assert verify(tmp_path, crossed, trusted, purpose="sslserver").returncode == 0
+    assert verify(tmp_path, broker, ROOT.certificate, purpose="sslserver").returncode != 0
+
+
+@needs_openssl
+def test_a_cross_signed_root_cannot_vouch_for_a_third(tmp_path: Path):
+    second, third = (authority.new_authority("home", NOW) for _ in range(2))
+    chain = (authority.cross_sign(second, third, NOW), authority.cross_sign(ROOT, second, NOW))
+    broker = authority.issue_broker(third, ["broker.example"], NOW)
+    crossed = authority.Issued(broker.certificate, broker.key, chain)
+    assert "path length" in verify(tmp_path, crossed, ROOT.certificate, purpose="sslserver").stderr
+
+
+@needs_openssl
+def test_a_revoked_certificate_is_on_the_list_of_its_root(tmp_path: Path):
+    board, other = (authority.issue_client(ROOT, name, NOW, 30) for name in ("k3f9", "k3f8"))
+    crl = authority.revocation_list(ROOT, [(board.certificate.serial_number, NOW)], NOW)
+    (tmp_path / "crl.pem").write_bytes(crl)
+    more = ("-crl_check", "-CRLfile", str(tmp_path / "crl.pem"))
+    said = verify(tmp_path, board, ROOT.certificate, purpose="sslclient", more=more)
+    assert "certificate revoked" in said.stderr
+    said = verify(tmp_path, other, ROOT.certificate, purpose="sslclient", more=more)
+    assert said.returncode == 0, said.stderr
+
+
+def test_a_list_holds_as_long_as_its_root_because_a_list_that_ends_locks_everybody_out():
+    crl = x509.load_pem_x509_crl(authority.revocation_list(ROOT, [], NOW))
+    assert crl.next_update_utc == ROOT.until
+    assert len(crl) == 0
+
+
+def test_keys_are_p_256_and_signatures_sha_256():
+    for made in (ROOT, authority.issue_client(ROOT, "k3f9", NOW, 30)):
+        assert isinstance(made.key.curve, ec.SECP256R1)
+        algorithm = made.certificate.signature_hash_algorithm
+        assert algorithm is not None
+        assert algorithm.name == "sha256"
+
+
+def test_the_brokers_names_are_dns_names_and_addresses():
+    hosts = ["broker.example", "10.0.0.5", "fd00::5", "localhost"]
+    certificate = authority.issue_broker(ROOT, hosts, NOW).certificate
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["broker.example", "localhost"]
+    assert names.get_values_for_type(x509.IPAddress) == [
+        ipaddress.ip_address(a) for a in ("10.0.0.5", "fd00::5")
+    ]
+
+
+@pytest.mark.parametrize(
+    "host", ["", "a b", "*.example", "broker:8883", "Broker.example", "-a", "a-", "a..b", "ä.de", "a" * 64]
+)
+def test_what_is_neither_name_nor_address_is_refused(host: str):
+    with pytest.raises(AuthorityError, match="DNS name in small letters or an IP address"):
+        authority.issue_broker(ROOT, [host], NOW)
+
+
+def test_a_broker_without_a_name_is_refused():
+    with pytest.raises(AuthorityError, match="--host"):
+        authority.issue_broker(ROOT, [], NOW)
+
+
+@pytest.mark.parametrize("name", ["", "+", "#", "a/b", "a\n", "ä", "a" * 65])
+def test_names_that_could_mean_more_than_a_client_are_refused(name: str):
+    with pytest.raises(AuthorityError):
+        authority.issue_client(ROOT, name, NOW, 30)
+
+
+def test_no_certificate_outlives_its_root_and_a_slow_clock_takes_a_new_one():
+    board = authority.issue_client(ROOT, "k3f9", NOW, 100_000)
+    assert board.until == ROOT.until
+    assert authority.issue_client(ROOT, "k3f9", NOW, 30).until == NOW + 30 * DAY
+    assert board.certificate.not_valid_before_utc == NOW - DAY
+    with pytest.raises(AuthorityError, match="rotate the ca"):
+        authority.issue_client(ROOT, "k3f9", ROOT.until, 30)
+    with pytest.raises(AuthorityError, match="at least 1 day"):
+        authority.issue_client(ROOT, "k3f9", NOW, 0)
+
+
+def test_clients_and_brokers_cannot_sign():
+    for made in (authority.issue_broker(ROOT, ["b"], NOW), authority.issue_client(ROOT, "k3f9", NOW, 30)):
+        basic = made.certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        assert basic.critical
+        assert not basic.value.ca
+        usage = made.certificate.extensions.get_extension_for_oid(ExtensionOID.KEY_USAGE)
+        assert usage.critical
+        assert not usage.value.key_cert_sign  # pyright: ignore[reportAttributeAccessIssue]
+    extended = authority.issue_client(ROOT, "k3f9", NOW, 30).certificate.extensions.get_extension_for_class(
+        x509.ExtendedKeyUsage
+    )
+    assert list(extended.value) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+
+
+def test_two_roots_of_a_fleet_have_different_names_and_serials_do_not_repeat():
+    roots = [authority.new_authority("home", NOW) for _ in range(20)]
+    # 32 random bits each: two of 20 alike less than once in 2 x 10^7 runs, so only most must differ.
+    assert len({r.name for r in roots}) >= 18
+    serials = {authority.issue_client(ROOT, "k3f9", NOW, 1).certificate.serial_number for _ in range(20)}
+    assert len(serials) == 20  # 159 random bits
+
+
+def test_a_file_is_read_back_and_its_key_is_not_shown():
+    made = authority.Issued(ROOT.certificate, ROOT.key, (authority.cross_sign(ROOT, ROOT, NOW),))
+    found = authority.parse(made.to_pem(), "x")
+    assert found.certificate == made.certificate
+    assert found.chain == made.chain
+    assert "key" not in repr(made)
+
+
+def test_a_passphrase_protects_the_key():
+    text = ROOT.to_pem(b"correct horse")
+    assert authority.needs_passphrase(text)
+    assert authority.parse(text, "x", b"correct horse").certificate == ROOT.certificate
+    with pytest.raises(AuthorityError, match="not the passphrase"):
+        authority.parse(text, "x", b"wrong horse")
+    with pytest.raises(AuthorityError, match="HUSHMOTE_CA_PASSPHRASE"):
+        authority.parse(text, "x")
+
+
+def test_files_that_are_not_ours_are_refused_in_one_line():
+    other = authority.new_authority("away", NOW)
+    mixed = pem(other.certificate) + ROOT.to_pem().split(b"-----BEGIN CERT")[0]
+    for text in (b"", b"rubbish", pem(ROOT.certificate), mixed, ROOT.to_pem()[:200]):
+        with pytest.raises(AuthorityError) as caught:
+            authority.parse(text, "ca.key")
+        assert "\n" not in str(caught.value)
+
+
+def test_a_boards_fields_are_read_back_and_are_a_pair():
+    board, other = (authority.issue_client(ROOT, name, NOW, 30) for name in ("k3f9", "k3f8"))
+    certificate, key = board.board_fields()
+    assert authority.parse_board_fields(certificate, key).name == "k3f9"
+    with pytest.raises(ValueError, match="not the P-256 key"):
+        authority.parse_board_fields(certificate, other.board_fields()[1])
+    for bad in ("", "?", "AAAA", key):
+        with pytest.raises(ValueError, match="must be base64 of DER, as `hushmote provision` wrote them"):
+            authority.parse_board_fields(bad, key)
+
+
+# --- The journal of what was issued -------------------------------------------------------------------
+
+
+def test_the_journal_knows_what_is_valid_ended_withdrawn_and_revoked():
+    boards = [authority.issue_client(ROOT, name, NOW, 30) for name in ("a", "a", "b", "c")]
+    serials = [f"{b.certificate.serial_number:x}" for b in boards]
+    lines = [issued.certificate_line(b, "device", ROOT) for b in boards]
+    lines.append(issued.login_line("d", ROOT.certificate))
+    lines.append(issued.line(withdraw=serials[0], at=NOW.isoformat()))
+    lines.append(issued.line(revoke="b", at=NOW.isoformat()))
+    journal = issued.parse(b"".join(lines), "x")
+    assert [c.serial for c in journal.valid("device", NOW)] == [serials[1], serials[3], None]
+    assert [c.serial for c in journal.valid("device", NOW + 31 * DAY)] == [None]
+    assert journal.revoked == {"b": NOW}
+    assert {c.authority for c in journal.credentials} == {ROOT.name}
+
+
+def test_a_revoked_board_stays_revoked_whatever_a_later_line_says():
+    line = issued.certificate_line(authority.issue_client(ROOT, "b", NOW, 30), "device", ROOT)
+    journal = issued.parse(line + issued.line(revoke="b", at=NOW.isoformat()) + line, "x")
+    assert [c.revoked for c in journal.credentials] == [NOW, None]
+    assert "b" in journal.revoked
+
+
+@pytest.mark.parametrize("line", [b"{", b"[]", b"{}", b'{"name": 1}', b'{"revoke": "a"}', b"\xff"])
+def test_a_damaged_line_is_named(line: bytes):
+    good = issued.line(revoke="b", at=NOW.isoformat())
+    with pytest.raises(issued.JournalError, match="ca is damaged in line 2"):
+        issued.parse(good + line, "ca")

@@ -1,0 +1,504 @@
+"""`hushmote flash` with the real mpremote, against real MicroPython on a pty with a real littlefs.
+
+Which MicroPython: the first of firmware_tests/runtimes.py that has what a board has. Wi-Fi, the temperature
+sensor and deep sleep are the rig's; everything else is what a board would run.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import paho.mqtt.client as paho
+import pytest
+from experiments import experiment_json, number_json
+from flashing import FLEET, MASTER, ROOT, WIFI, Bench, give_up_at_the_cut, on_board
+from paho.mqtt.enums import CallbackAPIVersion
+from running import HANGS_S
+
+from hushmote.device import ldp_client
+from hushmote.fleet.provisioning import flash as flash_module
+from hushmote.fleet.provisioning import umqtt as umqtt_simple
+from hushmote.fleet.provisioning import usb as board_module
+from hushmote.fleet.provisioning.flash import flash
+from hushmote.fleet.provisioning.settings import load_settings, mark_ledger
+from hushmote.fleet.provisioning.usb import Board, FlashError, architecture, check_board, compile_mpy
+from hushmote.server.wire import keys, report, topics
+from hushmote.server.wire.board_files import shipped
+from hushmote.simulator.broker import MosquittoBroker
+
+FINE = Board(
+    name="b", version=(1, 24, 0), mpy=0x1306, free_bytes=1, files={}, device_id=None,
+    ledger=False, entropy=True, umqtt=True, network=True, fat=False,
+)  # fmt: skip
+
+
+def ledger(files: dict[str, str]) -> dict[str, str]:
+    return {path: data for path, data in files.items() if path.startswith("/ldp/")}
+
+
+# --- What goes well -------------------------------------------------------------------------------
+
+
+def test_a_fresh_board_gets_everything_and_a_ledger(flashed_once: Bench):
+    done, files = flashed_once.done, flashed_once.contents()
+    assert done is not None
+    assert done.ledger == "made"
+    assert done.unchanged == ()
+    assert set(done.copied) | {"/ldp/ledger0", "/ldp/ledger1"} == set(files)
+    assert bytes.fromhex(files["/main.py"]) == (ROOT / "device" / "main.py").read_bytes()
+    on_the_board = json.loads(bytes.fromhex(files["/settings.json"]))
+    assert on_the_board["key"] == keys.device_key(MASTER, FLEET, "board1").hex()
+    assert "ledger_made" not in on_the_board
+    assert load_settings(flashed_once.settings).ledger_made
+    for data in ledger(files).values():
+        record = bytes.fromhex(data)
+        # An empty ledger by its format: no entries, nothing spent, a CRC-32 that fits.
+        assert record[:2] == b"\x50\0"  # a yes
+        assert record[22:36] == bytes(14)
+        assert struct.unpack(">I", record[-4:])[0] == zlib.crc32(record[:-4])
+    assert flashed_once.lines[0].endswith("MicroPython " + done.firmware)
+    assert "ledger: made, empty" in flashed_once.lines
+
+
+def test_flashing_again_leaves_the_ledger_as_it_was_and_removes_stale_copies(used: Bench):
+    experiment = experiment_json(name="room_temp", window="all")
+    script = (
+        "import ldp_client, json, main\n"
+        "c = main.make_client(dict(main.load_settings(), announce_key=None))\n"
+        f"c.enroll({experiment!r})\n"
+        "print(len(c.report('room_temp', True)), c.status()['sum'])"
+    )
+    with used.board() as board:
+        assert on_board(board, script) == "18 1000000"
+        before = used.contents()
+        on_board(board, "with open('/ldp_client.py', 'w') as f: f.write('raise SystemExit')")
+        again = used.flash(board)
+        assert "--yes is for a ledger that is made: this board keeps the answer that it has" in used.lines
+        assert used.contents() == before
+        assert again.ledger == "kept"
+        assert again.copied == ()
+        # A new application and .py instead of .mpy change everything but the ledger.
+        application = used.folder / "other.py"
+        application.write_text("print('mine')\n")
+        changed = used.flash(board, main=application, source=True)
+        after = used.contents()
+        assert ledger(after) == ledger(before)
+        assert len(ledger(before)) == 2
+        modules = {f"/lib/{m}.py" for m in flash_module.MODULES if m != "async_reporter"}
+        assert set(changed.copied) == {*modules, "/lib/umqtt/simple.py", "/main.py"}
+        assert "/lib/ldp_client.mpy" not in after  # the stale one
+        assert bytes.fromhex(after["/lib/ldp_client.py"]) == (ROOT / "device/ldp_client.py").read_bytes()
+        assert on_board(board, "import ldp_client; print(ldp_client.__file__)") == "/lib/ldp_client.py"
+
+
+def test_a_running_application_is_interrupted_and_replaced(used: Bench):
+    endless = used.folder / "endless.py"
+    endless.write_text("import time\nprint('endless runs')\nwhile True:\n    time.sleep(1)\n")
+    short = used.folder / "short.py"
+    short.write_text("print('short runs')\n")
+    with used.board() as board:
+        used.flash(board, main=endless, reset=True)
+        assert board.wait_for(b"endless runs", HANGS_S)
+        used.flash(board, main=short, reset=True)
+        assert board.wait_for(b"short runs", HANGS_S)
+
+
+def test_the_manifest_freezes_modules_that_exist(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT / "device")  # as whatever runs a manifest does
+    calls: list[tuple[Any, ...]] = []
+
+    def record(*args: Any, **options: Any) -> None:
+        calls.append(args)
+
+    source = (ROOT / "device" / "manifest.py").read_text()
+    exec(source, {"include": record, "require": record, "module": record, "options": mock.MagicMock()})
+    frozen = [a[0] for a in calls if a[0].endswith(".py") and "$" not in a[0]]
+    further = [path.name for path in shipped().values()]
+    assert sorted(frozen) == sorted([*(f"{m}.py" for m in flash_module.MODULES), *further])
+    assert all((ROOT / "device" / name).exists() for name in frozen)
+
+
+# --- What goes wrong: one line, and the board as it was -----------------------------------------
+
+
+def test_a_port_that_is_not_there_is_named(bench: Bench):
+    with pytest.raises(FlashError, match="no such port: /dev/ttyNONE"):
+        flash("/dev/ttyNONE", bench.settings)
+
+
+def test_a_port_that_does_not_answer_is_said(bench: Bench):
+    host, port = os.openpty()
+    try:
+        with pytest.raises(FlashError, match=r"no MicroPython answers at .*reset button"):
+            flash(os.ttyname(port), bench.settings, timeout_s=1)
+    finally:
+        os.close(host)
+        os.close(port)
+
+
+def test_missing_settings_are_said_before_the_board_is_touched(bench: Bench):
+    with bench.board() as board:
+        line = bench.fails(board, bench.folder / "none.settings.json")
+        assert line.endswith("make them with `hushmote provision`")
+        assert "wifi_ssid is empty" in bench.fails(board, bench.new_settings("empty", wifi_ssid=""))
+        assert b"raw REPL" not in board.output
+
+
+def test_a_bit_flipped_on_the_way_is_noticed(used: Bench):
+    before = used.contents()
+    other = used.folder / "other.py"
+    other.write_text("print('\N{SNOWMAN}' * 3)\n" * 20)
+    # The application's snowmen travel as \\xNN; nothing else that is sent does.
+    with used.board(noise=20) as board:
+        line = used.fails(board, main=other)
+        assert "other.py" not in line
+        assert line.startswith("main.py reads back differently")
+        assert used.contents() == before
+        used.flash(board, main=other)  # the noise is over
+        assert bytes.fromhex(used.contents()["/main.py"]) == other.read_bytes()
+
+
+def test_a_power_cut_while_copying_leaves_the_board_as_it_was(used: Bench, monkeypatch: pytest.MonkeyPatch):
+    before = used.contents()
+    with used.board(brownout_bytes=30_000) as board:
+        give_up_at_the_cut(board, monkeypatch)
+        line = used.fails(board, source=True)
+        assert line.startswith("copying failed")
+        assert line.endswith("the board's files are unchanged")
+        # The power was gone: the folder for new files may be left, if the board was not back in time for it
+        # to be removed. Nothing that the board uses is in it, and the next flash removes it.
+        after = used.contents()
+        assert {name: data for name, data in after.items() if not name.startswith("/hushmote.new/")} == before
+        used.flash(board, source=True)
+        assert "/lib/ldp_client.py" in used.contents()
+        assert not any(name.startswith("/hushmote.new/") for name in used.contents())
+        assert ledger(used.contents()) == ledger(before)
+
+
+def test_a_power_cut_at_a_first_flash_makes_no_ledger_and_wastes_no_id(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    with bench.board(brownout_bytes=20_000) as board:
+        give_up_at_the_cut(board, monkeypatch)
+        assert bench.fails(board).startswith("copying failed")
+        assert ledger(bench.contents()) == {}
+        assert not load_settings(bench.settings).ledger_made
+        assert bench.flash(board).ledger == "made"
+
+
+def test_a_small_file_system_is_said_before_anything_is_copied_and_where_it_fills_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    with bench.board(flash_bytes=64 * 1024) as board:
+        assert re.search(r"has \d+ KB free and \d+ KB are needed", bench.fails(board))
+        assert bench.contents() == {}
+        monkeypatch.setattr(flash_module, "_SPARE_BYTES", -1_000_000)
+        assert "file system is full" in bench.fails(board, source=True)
+        assert bench.contents() == {}
+    assert not load_settings(bench.settings).ledger_made
+
+
+def test_an_application_with_a_syntax_error_never_reaches_its_place(bench: Bench):
+    broken = bench.folder / "broken.py"
+    broken.write_text("def f(:\n")
+    with bench.board() as board:
+        assert "SyntaxError" in bench.fails(board, main=broken)
+        assert bench.contents() == {}
+
+
+def test_the_firmware_of_a_plain_pico_is_said_before_anything_is_copied(bench: Bench):
+    with bench.board(wifi="") as board:
+        line = bench.fails(board)
+        assert line.startswith("this firmware has no Wi-Fi, which the example application needs")
+        assert bench.contents() == {}
+        own = bench.folder / "own.py"
+        own.write_text("print('over a modem')\n")
+        assert bench.flash(board, main=own).ledger == "made"
+
+
+def test_the_asyncio_reporter_comes_with_an_application_that_names_it(bench: Bench):
+    own = bench.folder / "own.py"
+    own.write_text("import async_reporter\n")
+    settings = load_settings(bench.settings)
+    board = dataclasses.replace(FINE, files={f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
+    for main, comes in ((own, True), (None, False)):
+        wanted = flash_module._wanted_files(board, settings, flash_module.Load(main=main), {})
+        assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
+
+
+def test_umqtt_is_bundled_and_known_by_its_hash(tmp_path: Path):
+    content = umqtt_simple.bundled()
+    assert content.endswith(b"\n__version__ = '1.8.0'\n")
+    assert hashlib.sha256(content).hexdigest() == umqtt_simple.SHA256
+    licence = umqtt_simple.PATH.with_name("LICENSE").read_text()
+    assert licence.startswith(
+        "The MIT License (MIT)\n\nCopyright (c) 2013, 2014 micropython-lib contributors\n"
+    )
+    altered = tmp_path / "simple.py"
+    altered.write_bytes(content.replace(b"qos=0", b"qos=1", 1))
+    with pytest.raises(FlashError, match=r"simple\.py is not umqtt.simple 1\.8\.0: install Hushmote again"):
+        umqtt_simple.bundled(altered)
+    with pytest.raises(FlashError, match=r"^cannot read .*none: No such file"):
+        umqtt_simple.bundled(tmp_path / "none")
+
+
+def test_a_board_without_umqtt_gets_one_without_a_network(used: Bench, monkeypatch: pytest.MonkeyPatch):
+    # Whatever would be downloaded goes through a proxy that is not there.
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    own = used.folder / "umqtt" / "simple.py"
+    own.parent.mkdir()
+    own.write_text("class MQTTClient:\n    pass\n")
+    version = "import umqtt.simple as u; print(u.__file__, getattr(u, '__version__', None))"
+    with used.board() as board:
+        # One of one's own takes its place, and its place only.
+        for further, comes in (([str(own)], "None"), ([], "1.8.0")):
+            assert used.flash(board, further=further).copied == ("/lib/umqtt/simple.mpy",)
+            assert on_board(board, version) == f"/lib/umqtt/simple.mpy {comes}"
+
+
+def test_missing_tools_are_said_with_the_command_that_brings_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(board_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(FlashError, match=r"pip install 'hushmote\[flash\]'"):
+        flash("/dev/ttyNONE", bench.settings)
+    with pytest.raises(FlashError, match=r"hushmote\[flash\]'.*--source"):
+        compile_mpy(ROOT / "device" / "ldp_client.py", 6, "ldp_client.py")
+
+
+def test_other_boards_are_refused():
+    check_board(FINE, wifi=True)
+    check_board(dataclasses.replace(FINE, network=False), wifi=False)
+    for change, reason in (
+        ({"version": ()}, "install MicroPython"),
+        ({"version": (1, 22, 2)}, "^the board has MicroPython 1.22.2: install 1.23 or later on it first$"),
+        ({"free_bytes": None}, "no file system"),
+        ({"entropy": False}, "os.urandom"),
+        ({"network": False}, "no Wi-Fi.*Pico W, not Pico.*--main"),
+    ):
+        with pytest.raises(FlashError, match=reason):
+            check_board(dataclasses.replace(FINE, **change), wifi=True)
+
+
+# --- The ledger is nobody's to overwrite -----------------------------------------------------------
+
+
+def test_settings_that_made_a_ledger_make_no_second_one(used: Bench):
+    (used.folder / "board.img").unlink()
+    with used.board() as blank:
+        assert "have made a ledger on a board already" in used.fails(blank)
+        assert used.contents() == {}
+
+
+def test_a_damaged_ledger_is_kept_as_it_is_and_a_lost_one_is_not_silently_replaced(used: Bench):
+    with used.board() as board:
+        on_board(board, "for n in '01': open('/ldp/ledger' + n, 'wb').close()")
+        damaged = ledger(used.contents())
+        assert used.flash(board).ledger == "kept"
+        assert ledger(used.contents()) == damaged
+        on_board(board, "import os\nfor n in os.listdir('/ldp'): os.remove('/ldp/' + n)")
+        assert "its ledger is gone" in used.fails(board)
+        assert ledger(used.contents()) == {}
+        assert "its ledger is gone" in used.fails(board, used.new_settings("board2"))
+
+
+def test_the_board_itself_refuses_to_overwrite_a_ledger(used: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(flash_module, "check_ledger", lambda *args: True)
+    before = ledger(used.contents())
+    mark_ledger(used.settings, load_settings(used.settings), False)
+    with used.board() as board:
+        assert "could not make its ledger (LedgerExists" in used.fails(board)
+    assert ledger(used.contents()) == before
+    assert not load_settings(used.settings).ledger_made  # they have made none, and can still be used
+
+
+def test_what_a_power_cut_in_the_very_first_ledger_write_leaves_is_no_ledger(bench: Bench):
+    with bench.board() as board:
+        on_board(board, "import os\nos.mkdir('/ldp')\nopen('/ldp/ledger0', 'w').close()")
+        assert bench.flash(board).ledger == "made"
+    assert all(len(data) == 80 for data in ledger(bench.contents()).values())  # 40 bytes in hex
+
+
+def test_settings_of_another_board_are_refused_and_provisioning_again_says_what_it_does(used: Bench):
+    new = used.new_settings("board2")
+    with used.board() as board:
+        all_files = used.contents()
+        before = ledger(all_files)
+        assert "this board is board1 and the settings are board2's" in used.fails(board, new)
+        assert "new device id" in used.fails(board, provision_again=True)
+        assert used.contents() == all_files
+        assert used.flash(board, new, provision_again=True).ledger == "made again"
+        assert "privacy bound" in used.lines[-1]
+        after = ledger(used.contents())
+        assert all(after[path] != before[path] for path in before)
+        assert "new device id" in used.fails(board, new, provision_again=True)
+
+
+# --- The application ---------------------------------------------------------------------------------
+
+
+def quick(bench: Bench, **changes: str) -> Path:
+    """The example application without its ten seconds for ctrl-C."""
+    source = (ROOT / "device" / "main.py").read_text()
+    for name, value in {"START_DELAY_S": "0", "START_SPREAD_S": "1", **changes}.items():
+        source, count = re.subn(rf"(?m)^{name} = \d+", f"{name} = {value}", source)
+        assert count == 1
+    path = bench.folder / "quick.py"
+    path.write_text(source)
+    return path
+
+
+def test_from_a_blank_board_to_reports_that_verify(bench: Bench):
+    budget = {"rule": "sum", "cap": 2_000_000}
+    payload = number_json(4, name="room_temp", high=40_000, budget=budget, window="all")
+    experiment = ldp_client.Experiment.parse(payload)
+    topic = topics.experiment_topic(FLEET, "room_temp")
+    signed = keys.sign_experiment(MASTER, topic, payload, serial=1)
+    received: list[bytes] = []
+    with MosquittoBroker() as broker:
+        listener = paho.Client(CallbackAPIVersion.VERSION2)
+        listener.on_message = lambda client, data, message: received.append(bytes(message.payload))
+        listener.connect("127.0.0.1", broker.port)
+        listener.subscribe(topics.report_topic(FLEET, "board1"), 1)
+        listener.publish(topic, signed, qos=1, retain=True)
+        listener.loop_start()
+        settings = bench.new_settings("board9")
+        settings.unlink()
+        bench.settings.unlink()
+        bench.settings = bench.new_settings("board1", mqtt_port=broker.port)
+        # Three wake-ups, an hour of sleep between them lasting 0.4 s; the budget is for two reports.
+        with bench.board(wifi=WIFI, sleep_scale=1e-4) as board:
+            bench.flash(board, main=quick(bench), reset=True)
+            spent = board.wait_for(b"silent: its budget is spent, after 2 reports\r\n", HANGS_S)
+            text = board.output.decode(errors="replace")
+        listener.loop_stop()
+        listener.disconnect()
+    assert spent, text[-2000:]
+    assert "room_temp: 1 reports made, 1 left" in text
+    assert board.sleeps_ms[0] > 3_500_000
+    decoded = [report.decode(r) for r in received]
+    assert sorted({r.number for r in decoded}) == [1, 2]
+    key = keys.device_key(MASTER, FLEET, "board1")
+    for r in decoded:
+        assert r.digest == experiment.digest
+        assert report.verify(r, key, "board1", experiment.sha256)
+        assert not report.verify(r, key[::-1], "board1", experiment.sha256)
+
+
+def test_a_board_opens_no_connection_before_somebody_at_its_prompt_says_yes(bench: Bench):
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        bench.settings.unlink()
+        bench.settings = bench.new_settings("board1", mqtt_port=broker.getsockname()[1])
+        with bench.board(wifi=WIFI, sleep_scale=1e-4) as board:
+            bench.flash(board, yes=False, main=quick(bench), reset=True)
+            silent = b"silent, as nobody has said yes yet; with a yes it answers room_temp: yes() says it\r\n"
+            assert board.wait_for(silent, HANGS_S), board.output[-2000:]
+            assert bench.lines[-2] == (
+                "silent until somebody at the board says yes: its button, held 3 s, or yes() at its prompt"
+            )
+            broker.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                broker.accept()
+            say_yes = ["resume", "exec", "yes()", "+", "reset"]
+            subprocess.run([sys.executable, "-m", "mpremote", "connect", board.port, *say_yes], check=True)
+            broker.settimeout(60)
+            broker.accept()[0].close()
+
+
+WIRINGS = [
+    ("SETTINGS = '/none.json'", "no /none.json: run `hushmote provision`, then `hushmote flash`"),
+    ("SETTINGS = '/main.py'", "/main.py is damaged: run `hushmote flash` again"),
+    ("settings['mqtt_host'] = ''", "mqtt_host is empty: fill it in and run `hushmote flash` again"),
+    ("settings['key'] = 'abc'", "key must be 64 hex digits: flash the settings of `hushmote provision`"),
+    ("LEDGER = '/none'", "locked: no ledger; provision this board (`hushmote flash`)"),
+    ("POLICY['sum'] = 1.5", "policy: int sum, squares, epsilon; tuple rules, experiments; no more"),
+    ("ldp_client.os = NoEntropy", "no os.urandom in this firmware"),
+    ("ldp_client.os = StuckEntropy", "os.urandom is stuck: power-cycle the board"),
+    ("network = None", "this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)"),
+    ("READINGS = {}", "no sensor for room_temp: write a function that reads yours into READINGS"),
+    ("settings['wifi_ssid'] = 'other'", "Wi-Fi other: not found (boards hear 2.4 GHz only): see wifi_ssid"),
+    ("settings['wifi_password'] = 'no'", "Wi-Fi home: wrong password, or a weak signal: see wifi_password"),
+    ("set_clock()", "the clock is at 2000 and no time server answered: allow NTP"),
+    ("vfs.umount('/')", "no file system: erase the flash, install MicroPython again, then `hushmote flash`"),
+]
+
+_WIRE = """
+import json, os, time, vfs
+import main
+from main import POLICY, ldp_client, machine
+class NoEntropy: pass
+class StuckEntropy:
+    def urandom(n): return bytes(n)
+class Clock:
+    gmtime = lambda: (2000, 1, 1)
+    time = time.time
+    sleep = lambda s: None
+def sleep(ms): raise SystemExit
+def set_clock():
+    import station
+    station.time = Clock
+    raise main.Outage(station.set_clock(main.look_up))
+class Awake:
+    deepsleep = sleep
+    reset_cause = lambda: 4
+    DEEPSLEEP_RESET = 4
+    ADC = machine.ADC
+with open('/settings.json') as f: right = json.load(f)
+for line in LINES:
+    names = ('SETTINGS', 'LEDGER', 'POLICY', 'READINGS', 'Application', 'network', 'machine')
+    names = {n: getattr(main, n) for n in names}
+    client_os = ldp_client.os
+    main.POLICY = dict(POLICY)
+    main.time = Clock
+    main.machine = Awake
+    settings = dict(right)
+    if line.startswith('settings'):
+        exec(line)
+        main.SETTINGS = '/edited.json'
+        with open('/edited.json', 'w') as f: json.dump(settings, f)
+    elif line == 'set_clock()': main.Application = set_clock
+    elif line.startswith('vfs'): exec(line)
+    else: exec('main.' + line)
+    try: main.main()
+    except (SystemExit, AttributeError): pass
+    print('--')
+    for n, v in names.items(): setattr(main, n, v)
+    ldp_client.os = client_os
+"""
+
+
+def test_wrong_wiring_gives_one_line_that_says_what_to_do(used: Bench):
+    with used.board(wifi=WIFI) as board:
+        said = on_board(board, f"LINES = {[w for w, _ in WIRINGS]!r}\n" + _WIRE)
+    answers = [part.strip() for part in said.split("--\n")]
+    answers[-1] = answers[-1].removesuffix("--").strip()
+    assert [a.split("; next try in")[0] for a in answers] == ["hushmote: " + says for _, says in WIRINGS]
+    assert all("\n" not in a for a in answers)
+
+
+# --- Parts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mpy", "name"),
+    [(0x0706, "x86"), (0x1306, "armv6m"), (0x2B06, "xtensawin"), (0x0006, None), (0xFF06, None)],
+)
+def test_the_architecture_is_read_from_the_boards_own_number(mpy: int, name: str | None):
+    # RP2040: armv6m is 4, 4 << 10 = 0x1000 with the sub-version 3 << 8; ESP32: xtensawin is 10.
+    assert architecture(mpy) == name
+
+
+def test_a_firmware_that_loads_other_compiled_files_is_told_of_source():
+    with pytest.raises(FlashError, match="--source"):
+        compile_mpy(ROOT / "device" / "ldp_client.py", 5, "ldp_client.py")

@@ -1,0 +1,169 @@
+"""Master keys and the signing key are kept safe or refused, and are never part of a message."""
+
+import os
+
+import pytest
+from boards import FLEET_KEYS, MASTER, SIGNING
+
+from hushmote.fleet.provisioning.master_key import (
+    create_keys,
+    load_keys,
+    load_signing_key,
+    load_unsigned,
+    to_text,
+)
+from hushmote.server.wire.keys import FleetKeys, MasterKeyError
+
+SIGNING_LINE = "signing:" + SIGNING.hex()
+
+
+def write(path, text):
+    path.touch(0o600)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+class TestSeparateFiles:
+    """One file counts and cannot sign, the other signs and cannot count."""
+
+    @pytest.fixture
+    def files(self, tmp_path):
+        made = create_keys(tmp_path / "master.key", tmp_path / "signing.key")
+        return tmp_path / "master.key", tmp_path / "signing.key", made
+
+    def test_counting_file_cannot_sign(self, files):
+        counting, _, made = files
+        loaded = load_keys(counting)
+        assert loaded == FleetKeys(made.masters, announce=made.announce_key)
+        assert made.signing.hex() not in counting.read_text()
+        with pytest.raises(MasterKeyError, match=r"master\.key holds no signing key: give the file that has"):
+            load_signing_key(counting)
+
+    def test_signing_file_cannot_check_tags(self, files):
+        _, signing, made = files
+        assert load_signing_key(signing) == made.signing
+        assert signing.read_text() == f"signing:{made.signing.hex()}\n"
+        with pytest.raises(MasterKeyError, match=r"signing\.key holds a signing key alone: give the file of"):
+            load_keys(signing)
+
+    def test_both_together_are_the_keys_that_were_made(self, files):
+        counting, signing, made = files
+        assert load_keys(counting, signing=signing) == made
+        assert {path.stat().st_mode & 0o777 for path in (counting, signing)} == {0o600}
+
+    def test_rejects_signing_key_of_another_server(self, files, tmp_path):
+        create_keys(tmp_path / "b.key", tmp_path / "b.signing.key")
+        with pytest.raises(MasterKeyError, match="is not the signing key that belongs to") as caught:
+            load_keys(files[0], signing=tmp_path / "b.signing.key")
+        assert "\n" not in str(caught.value)
+
+    def test_makes_neither_where_one_exists(self, files, tmp_path):
+        with pytest.raises(MasterKeyError, match="exists"):
+            create_keys(tmp_path / "new.key", files[1])
+        with pytest.raises(MasterKeyError, match="exists"):
+            create_keys(files[0], tmp_path / "new.key")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["master.key", "signing.key"]
+
+    @pytest.mark.parametrize("announce", ["", "00" * 63, "0g" * 64])
+    def test_rejects_malformed_announce_key_unquoted(self, announce, tmp_path):
+        path = write(tmp_path / "master.key", f"{MASTER.hex()}\nannounce:{announce}\n")
+        with pytest.raises(MasterKeyError, match="128 hex digits after announce:") as caught:
+            load_keys(path)
+        assert not announce or announce not in str(caught.value)
+
+    def test_the_environment_may_hold_keys_that_only_count(self):
+        announce = FLEET_KEYS.announce_key
+        environ = {"HUSHMOTE_MASTER_KEY": f"{MASTER.hex()},announce:{announce.hex()}"}
+        assert load_keys(None, environ) == FleetKeys((MASTER,), announce=announce)
+
+    def test_a_combined_file_from_before_loads_and_signs(self, tmp_path):
+        path = write(tmp_path / "master.key", f"{MASTER.hex()}\n{SIGNING_LINE}\n")
+        assert load_keys(path) == FLEET_KEYS
+        assert load_signing_key(path) == SIGNING
+
+
+def test_new_keys_are_read_back_and_only_their_owner_can_read_them(tmp_path):
+    path = tmp_path / "master.key"
+    made = create_keys(path)
+    assert load_keys(path) == made
+    assert len(made.announce_key) == 64
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(MasterKeyError, match="exists"):
+        create_keys(path)
+    assert load_keys(path) == made
+    other = create_keys(tmp_path / "other.key")
+    assert len({*made.masters, made.signing, *other.masters, other.signing}) == 4
+    with pytest.raises(MasterKeyError, match="cannot write"):
+        create_keys(tmp_path / "nowhere" / "master.key")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o601])
+def test_a_key_file_that_others_can_open_is_refused(tmp_path, mode):
+    path = tmp_path / "master.key"
+    create_keys(path)
+    path.chmod(mode)
+    with pytest.raises(MasterKeyError, match="chmod 600"):
+        load_keys(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "00" * 31, "00" * 33, "0g" * 32, "00" * 32 + "\n" + "00" * 32, "é" * 64]
+)
+@pytest.mark.parametrize("more", ["", "\n" + SIGNING_LINE])
+def test_anything_but_64_hex_digits_is_refused_without_being_shown(tmp_path, text, more):
+    path = write(tmp_path / "master.key", text + more)
+    with pytest.raises(MasterKeyError, match="64 hex digits") as caught:
+        load_keys(path)
+    assert not text or text not in str(caught.value)
+    assert SIGNING.hex() not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("signing", ["", "00" * 32, "ff" * 32, "11" * 31, "11" * 33, "1g" * 32])
+def test_a_signing_key_that_is_none_is_refused_without_being_shown(tmp_path, signing):
+    path = write(tmp_path / "master.key", f"{MASTER.hex()}\nsigning:{signing}\n")
+    with pytest.raises(MasterKeyError, match="a P-256 key of exactly 64 hex digits after signing:") as caught:
+        load_keys(path)
+    assert not signing or signing not in str(caught.value)
+
+
+def test_keys_of_before_there_was_a_signing_key_are_one_line_that_says_how_to_get_one(tmp_path):
+    path = write(tmp_path / "master.key", MASTER.hex() + "\n")
+    assert load_unsigned(path) == (MASTER,)
+    with pytest.raises(MasterKeyError, match=r"or signing key.* `hushmote provision upgrade`") as caught:
+        load_keys(path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(MasterKeyError, match="put a comma, signing: and 64 random hex digits after"):
+        load_keys(None, {"HUSHMOTE_MASTER_KEY": MASTER.hex()})
+    path.write_text(to_text(FLEET_KEYS))
+    assert load_unsigned(path) is None
+
+
+def test_the_environment_is_used_where_no_file_is_named(tmp_path):
+    environ = {"HUSHMOTE_MASTER_KEY": f"{MASTER.hex()},{SIGNING_LINE}"}
+    assert load_keys(None, environ) == FLEET_KEYS
+    assert load_keys(None, {"HUSHMOTE_MASTER_KEY": to_text(FLEET_KEYS)}) == FLEET_KEYS
+    assert load_keys(None, {}) is None
+    with pytest.raises(MasterKeyError, match="HUSHMOTE_MASTER_KEY"):
+        load_keys(None, {"HUSHMOTE_MASTER_KEY": "secret"})
+    with pytest.raises(MasterKeyError, match="No such file"):
+        load_keys(tmp_path / "absent", environ)
+
+
+def test_during_a_rotation_a_file_holds_several_master_keys_in_their_order(tmp_path):
+    made = tuple(bytes([i]) * 32 for i in range(5))
+    path = write(tmp_path / "master.key", to_text(FleetKeys(made[:4], SIGNING)))
+    assert load_keys(path) == FleetKeys(made[:4], SIGNING)
+    path.write_text(to_text(FleetKeys(made, SIGNING)))
+    with pytest.raises(MasterKeyError, match="at most 4"):
+        load_keys(path)
+
+
+def test_the_environment_holds_several_master_keys_with_commas_between():
+    text = f"{MASTER.hex()},{MASTER[::-1].hex()},{SIGNING_LINE}"
+    environ = {"HUSHMOTE_MASTER_KEY": text}
+    assert load_keys(None, environ) == FleetKeys((MASTER, MASTER[::-1]), SIGNING)
+    with pytest.raises(MasterKeyError, match="64 hex digits") as caught:
+        load_keys(None, {"HUSHMOTE_MASTER_KEY": text[:-1]})
+    assert text[:10] not in str(caught.value)

@@ -1,0 +1,80 @@
+"""`mpremote mip install` of what `make mip` writes: the real mpremote, an HTTP server, a board on a pty."""
+
+import functools
+import hashlib
+import http.server
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flashing import ROOT, Bench, on_board
+from running import HANGS_S
+
+from hushmote.fleet.provisioning import flash, mip, umqtt, usb
+from hushmote.server.wire.board_files import shipped
+
+
+def test_the_package_has_every_module_compiled_and_comes_out_the_same_each_time(tmp_path: Path):
+    files = mip.write_package(tmp_path / "one")
+    assert mip.write_package(tmp_path / "two") == files
+    assert {p.name: p.read_bytes() for p in (tmp_path / "two").iterdir()} == files
+    package = json.loads(files["package.json"])
+    modules = [*flash.MODULES, *(path.stem for path in shipped().values())]
+    assert package["urls"] == [[f"{m}.mpy", f"{m}.mpy"] for m in modules]
+    for module in modules:
+        source = ROOT / "device" / f"{module}.py"
+        compiled = files[f"{module}.mpy"]
+        assert compiled[:2] == b"M\x06"
+        assert compiled == usb.compile_mpy(source, 6, source.name)
+        assert len(compiled) < source.stat().st_size / 2
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(usb.FlashError, match=r"^cannot write to .*file/package: Not a directory$"):
+        mip.write_package(tmp_path / "file" / "package")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[str]:
+    """An address with the package at /package, and a package index with umqtt.simple at /index."""
+    mip.write_package(tmp_path / "package")
+    content = umqtt.bundled()
+    short = hashlib.sha256(content).hexdigest()[:8]
+    for path, data in (
+        (f"file/{short[:2]}/{short}", content),
+        (
+            f"package/6/umqtt.simple/{umqtt.VERSION}.json",
+            json.dumps({"v": 1, "hashes": [["umqtt/simple.py", short]]}).encode(),
+        ),
+    ):
+        target = tmp_path / "index" / path
+        target.parent.mkdir(parents=True)
+        target.write_bytes(data)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_mpremote_installs_it_from_a_web_server(bench: Bench, site: str):
+    with bench.board() as board:
+        command = [sys.executable, "-m", "mpremote", "connect", board.port, "mip", "install"]
+        command += ["--index", site + "/index", site + "/package/package.json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        modules = [m for m in flash.MODULES if m != "async_reporter"]  # this board has no asyncio
+        said = on_board(board, f"for m in {modules}: print(__import__(m).__file__)")
+        assert said.split() == [f"/lib/{module}.mpy" for module in modules]
+        assert on_board(board, "import umqtt.simple; print(umqtt.simple.__file__)") == "/lib/umqtt/simple.py"
+    library = {path for path in bench.contents() if re.match(r"/lib/[^/]*$", path)}
+    installed = {*flash.MODULES, *(path.stem for path in shipped().values())}
+    assert library == {f"/lib/{module}.mpy" for module in installed}

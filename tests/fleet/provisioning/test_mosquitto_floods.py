@@ -1,0 +1,150 @@
+"""One client that floods the provisioned broker: what others report is counted all the same.
+
+The limits are lowered, in proportion, so that a flood of seconds reaches them.
+"""
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from boards import ask_fleet, experiment
+from fleet_broker import FLEET, FleetBroker, context, make_fleet, visit
+from fleet_broker import running as running_broker
+from running import running, until
+
+from hushmote.server.aggregator import Aggregator
+from hushmote.fleet.provisioning import mosquitto as broker_config
+from hushmote.fleet.provisioning.fleet_folder import FleetFolder, now_utc
+from hushmote.server.store import Store
+from hushmote.server.wire import report, topics
+
+SCALE = 60  # so many times lower than what is shipped
+MEMORY = broker_config.MEMORY_BYTES // SCALE
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> FleetFolder:
+    folder = make_fleet(tmp_path / "folder", passwords=True)
+    conf = folder.path / "broker/mosquitto.conf"
+    text = conf.read_text()
+    for name in ("max_queued_messages", "max_queued_bytes", "memory_limit"):
+        text = re.sub(
+            rf"^{name} (\d+)$", lambda m: f"{m[0].split()[0]} {int(m[1]) // SCALE}", text, flags=re.M
+        )
+    conf.write_text(text)
+    return folder
+
+
+@pytest.fixture
+def broker(folder: FleetFolder) -> Iterator[FleetBroker]:
+    with running_broker(folder) as broker:
+        yield broker
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        ask_fleet(store, FLEET, experiment())
+        yield store
+
+
+def board(folder: FleetFolder, name: str, **options):
+    """A client with a board's certificate."""
+    pem = folder.path / f"{name}.pem"
+    if not pem.exists():
+        pem.write_bytes(folder.issue_device(name, now_utc()).to_pem())
+    return visit(folder.fleet.port, context(folder, pem), **options)
+
+
+@contextlib.contextmanager
+def counting(folder: FleetFolder, broker: FleetBroker, store: Store) -> Iterator[Aggregator]:
+    tls = context(folder, folder.path / "aggregator/aggregator_1.pem")
+    broker.host, broker.port = "localhost", folder.fleet.aggregator_port or 0
+    with running(store, broker, tls=tls, client_id="aggregator_1", fleets=[FLEET]) as aggregator:
+        yield aggregator
+
+
+def send(folder: FleetFolder, names: range) -> None:
+    """A report each of honest boards, acknowledged."""
+    for i in names:
+        with board(folder, f"honest{i}") as honest:
+            honest.publish(topics.report_topic(FLEET, f"honest{i}"), report.encode(experiment(), 1, 0))
+
+
+def memory(broker: FleetBroker) -> int:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{broker.pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) << 10
+
+
+def flood(folder: FleetFolder, count: int, payload: bytes, *, retain: bool = False) -> int:
+    """Publish with QoS 1 on what a board may use; returns how many the broker has acknowledged."""
+    wanted = [topics.report_topic(FLEET, "flood"), f"hushmote/v1/{FLEET}/status/flood"]
+    with board(folder, "flood") as flooding:
+        for i in range(count):
+            flooding.client.publish(wanted[i % 2 if retain else 0], payload, qos=1, retain=retain)
+            if i % 500 == 499:
+                until(lambda i=i: len(flooding.acknowledged) > i - 500 or flooding.ended, "acknowledgements")
+        until(lambda: len(flooding.acknowledged) == count or flooding.ended, "all are answered")
+        return len(flooding.acknowledged)
+
+
+def test_reports_that_a_flood_follows_wait_and_are_counted(folder, broker, store):
+    with counting(folder, broker, store):
+        pass
+    send(folder, range(3))
+    count = MEMORY * 5 // 4 // 1800
+    assert flood(folder, count, bytes(1800)) == count
+    assert memory(broker) < MEMORY
+    send(folder, range(3, 4))  # dropped: the queue is full
+    with counting(folder, broker, store) as aggregator:
+        until(lambda: aggregator.counters.rejected.get("malformed", 0) > count / 10, aggregator.counters)
+        until(lambda: aggregator.counters.accepted >= 3, aggregator.counters)
+        send(folder, range(4, 6))
+        until(lambda: aggregator.counters.accepted == 5, aggregator.counters)
+        # What the flood lost is seen: it was acknowledged, and did not come.
+        assert aggregator.counters.rejected["malformed"] < count
+
+
+def test_neither_a_flood_nor_deep_subscriptions_beside_an_aggregator_stop_anybody(folder, broker, store):
+    with (
+        counting(folder, broker, store) as aggregator,
+        board(folder, "curious", protocol=paho.MQTTv311) as curious,
+    ):
+        deep = "/".join(100 * ["x"])
+        for i in range(100):
+            curious.subscribe(f"{i}/{deep}")
+        curious.subscribe("#")
+        assert flood(folder, 2500, bytes(1800)) == 2500
+        assert flood(folder, 2500, bytes(1800), retain=True) == 2500
+        send(folder, range(3))
+        until(lambda: aggregator.counters.accepted == 3, aggregator.counters)
+        # One retained message a topic is what is left of it.
+        assert memory(broker) < MEMORY
+        until(lambda: aggregator.counters.rejected.get("malformed", 0) >= 3750, aggregator.counters)
+        assert not [m for m in curious.messages if "/report/" in m[0]]
+
+
+def test_a_crowd_of_connections_takes_no_place_of_the_aggregators_nor_of_those_who_are_in(folder, store):
+    conf = folder.path / "broker/mosquitto.conf"
+    conf.write_text(
+        conf.read_text().replace(f"max_connections {broker_config.MOST_CONNECTIONS}", "max_connections 40")
+    )
+    with running_broker(folder) as broker, board(folder, "inside") as inside:
+        assert inside.connected()
+        strangers = [socket.create_connection(("127.0.0.1", folder.fleet.port)) for _ in range(200)]
+        with counting(folder, broker, store) as aggregator:
+            inside.publish(topics.report_topic(FLEET, "inside"), report.encode(experiment(), 1, 0))
+            until(lambda: aggregator.counters.accepted == 1, aggregator.counters)
+        for s in strangers:
+            s.close()
+        send(folder, range(2))
+
+
+def test_what_may_wait_leaves_memory_for_everything_else():
+    waiting = broker_config.QUEUE_BYTES + 400 * broker_config.MOST_QUEUED
+    assert waiting < 0.75 * broker_config.MEMORY_BYTES

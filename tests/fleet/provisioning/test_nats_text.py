@@ -1,0 +1,84 @@
+"""What NATS servers are told: nothing that the plan does not say, and no more than one or three of them."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from fleet_broker import FLEET
+from fleet_servers import THREE, make_nats_fleet
+from running import HANGS_S
+
+from hushmote.server.errors import ProvisionError
+from hushmote.fleet.provisioning import nats as servers_config
+from hushmote.fleet.provisioning.fleet_spec import FleetSpec
+from hushmote.server.wire.topics import NameRefused
+from hushmote.simulator.nats_servers import find_nats_server
+
+PLAN = FleetSpec(FLEET, ("a.example",), broker_folder="/etc/nats/hushmote", broker="nats")
+
+
+def test_every_listener_has_tls_with_certificates_and_only_the_machine_itself_is_told_how_it_is():
+    text = servers_config.nats_conf(FleetSpec(FLEET, ("a", "b", "c"), broker_folder="/x", broker="nats"), 2)
+    assert text.count("listen: ") == text.count("verify_and_map: true") == text.count("/x/2/ca.pem") == 3
+    assert 'http: "127.0.0.1:8222"' in text
+    assert text.count("nats-route://") == 3
+    assert "no_auth_user" not in text
+    one = servers_config.nats_conf(PLAN, 1)
+    assert "cluster" not in one
+    assert one.count("listen: ") == one.count("verify_and_map: true") == 2
+
+
+@pytest.mark.parametrize(
+    ("hosts", "listens", "here"),
+    [
+        (("a.example",), "0.0.0.0", "127.0.0.1"),
+        (("10.0.0.5",), "0.0.0.0", "127.0.0.1"),
+        (("fd00::5",), "[::]", "[::1]"),
+        (("127.0.0.2",), "127.0.0.2", "127.0.0.2"),
+    ],
+)
+def test_a_server_listens_to_others_unless_its_address_is_this_machines_own(hosts, listens: str, here: str):
+    text = servers_config.nats_conf(FleetSpec(FLEET, hosts, broker_folder="/x", broker="nats"), 1)
+    assert f'listen: "{listens}:4222"' in text
+    assert f'listen: "{listens}:8883"' in text
+    assert f'http: "{here}:8222"' in text
+
+
+@pytest.mark.parametrize("hosts", [(), ("a", "b"), ("a", "b", "c", "d")])
+def test_there_is_one_server_or_there_are_three(hosts: tuple[str, ...]):
+    with pytest.raises(ProvisionError, match="three for three"):
+        servers_config.nats_conf(FleetSpec(FLEET, hosts, broker_folder="/x", broker="nats"), 1)
+
+
+def test_boards_without_certificates_are_for_mosquitto():
+    with pytest.raises(ProvisionError, match="leave out password_port"):
+        servers_config.nats_conf(FleetSpec(FLEET, ("a",), password_port=8884, broker="nats"), 1)
+
+
+@pytest.mark.parametrize("folder", ['/x"\nno_auth_user: x', "/x\x00", '/x"', "/x\\"])
+def test_a_folders_name_cannot_add_settings(folder: str):
+    with pytest.raises(ProvisionError, match="one line"):
+        servers_config.nats_conf(FleetSpec(FLEET, ("a",), broker_folder=folder, broker="nats"), 1)
+
+
+def test_a_fleets_name_cannot_widen_rights():
+    for name in ("home.>", "*", "home/#", 'home"'):
+        with pytest.raises(NameRefused):
+            servers_config.users_conf(FleetSpec(name, ("a",), broker="nats"), (), ())
+        with pytest.raises(NameRefused):
+            servers_config.nats_conf(FleetSpec(name, ("a",), broker_folder="/x", broker="nats"), 1)
+
+
+def test_rights_of_aggregators_are_only_for_names_that_no_board_can_have():
+    with pytest.raises(ValueError, match="aggregator_1"):
+        servers_config.users_conf(FleetSpec(FLEET, ("a",), aggregators=("k3f9",), broker="nats"), (), ())
+
+
+def test_the_server_finds_no_fault_in_a_folder_with_spaces(tmp_path: Path):
+    program = find_nats_server()
+    if program is None:
+        pytest.skip("nats-server is not installed")
+    folder = make_nats_fleet(tmp_path / "a folder", THREE)
+    for number in (1, 2, 3):
+        config = folder.path / f"broker/{number}/nats.conf"
+        subprocess.run([program, "-t", "-c", str(config)], check=True, timeout=HANGS_S, capture_output=True)

@@ -1,0 +1,266 @@
+"""Settings of a board: keys, ids, the file that holds them."""
+
+import dataclasses
+import datetime
+import json
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from hushmote.fleet.provisioning import authority
+from hushmote.fleet.provisioning import settings as provision
+from hushmote.fleet.provisioning.settings import Network, ProvisionError, load_settings, provision_device
+from hushmote.server.wire.keys import FleetKeys, MasterKeyError, device_key
+from hushmote.server.wire.topics import NameRefused
+
+MASTER = bytes(range(32))
+KEYS = FleetKeys((MASTER,), MASTER[::-1])
+DEVICE_FOLDER = Path(__file__).resolve().parents[3] / "device"
+
+
+def test_an_open_fleet_has_no_keys():
+    settings = provision_device(None, "garden")
+    assert settings.key is None
+    assert settings.announce_key is None
+    assert json.loads(settings.board_json())["key"] is None
+
+
+def test_ids_are_random_and_no_mac_address():
+    # 2,000 draws of 64 bits: two alike once in 10^13 runs.
+    ids = {provision_device(None, "garden").device_id for _ in range(2000)}
+    assert len(ids) == 2000
+    assert all(re.fullmatch(r"[0-9a-f]{16}", i) for i in ids)  # a MAC address has 12
+    # 2,000 x 64 bits, half of them ones: outside 62,400..65,600 (9 sigma) less than once in 10^18 runs.
+    ones = sum(int(i, 16).bit_count() for i in ids)
+    assert 62_400 < ones < 65_600
+
+
+def test_an_existing_file_is_never_overwritten_and_a_dangling_link_is_not_followed(tmp_path: Path):
+    (tmp_path / "s.json").write_bytes(b"somebody's")
+    (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere")
+    for name in ("s.json", "link.json"):
+        with pytest.raises(ProvisionError, match="exists"):
+            provision_device(KEYS, "garden", "d1", path=tmp_path / name)
+    assert (tmp_path / "s.json").read_bytes() == b"somebody's"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("fleet", "device"), [("garden", "A"), ("garden", "a/b"), ("garden", ""), ("Garden", "d1"), ("+", "d1")]
+)
+def test_bad_names_are_refused(fleet: str, device: str, tmp_path: Path):
+    with pytest.raises(NameRefused):
+        provision_device(KEYS, fleet, device, path=tmp_path / "s.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("length", [0, 16, 31, 33, 64])
+def test_a_master_key_of_another_length_is_refused(length: int):
+    with pytest.raises(MasterKeyError):
+        provision_device(FleetKeys((bytes(length),), KEYS.signing), "garden")
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path):
+    with pytest.raises(ProvisionError, match="cannot write") as caught:
+        provision_device(None, "garden", path=tmp_path / "none" / "s.json")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"wifi_ssid": "x" * 33}, "at most 32 bytes"),
+        ({"wifi_password": "short"}, "8 to 64 bytes"),
+        ({"wifi_country": "de"}, "two capital letters"),
+        ({"mqtt_port": 0}, "mqtt_port must be 1 to 65535"),
+        ({"mqtt_host": "a, b"}, "several with commas between"),
+        ({"mqtt_host": "a,,b"}, "several with commas between"),
+        ({"mqtt_host": "a:0,b"}, "host or host:port"),
+        ({"mqtt_host": "mqtt://a"}, "host or host:port"),
+        ({"mqtt_port": True}, "mqtt_port must be a whole number"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(changes: dict, reason: str, tmp_path: Path):
+    with pytest.raises(ProvisionError, match=reason):
+        provision_device(KEYS, "garden", network=Network(**changes), path=tmp_path / "s.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ca_file_without_a_certificate_is_refused(tmp_path: Path):
+    (tmp_path / "ca.pem").write_text("no certificate")
+    for name in ("ca.pem", "missing.pem"):
+        with pytest.raises(ProvisionError, match="must be a PEM file"):
+            provision_device(KEYS, "garden", network=Network(mqtt_ca=tmp_path / name))
+
+
+def test_what_is_written_is_read_back(tmp_path: Path):
+    made = provision_device(KEYS, "garden", network=Network("café", mqtt_host="h"), path=tmp_path / "s.json")
+    assert load_settings(tmp_path / "s.json") == made
+
+
+def test_secrets_are_not_shown():
+    settings = provision_device(
+        KEYS, "garden", network=Network(wifi_password="hunter22", mqtt_password="hunter33")
+    )
+    shown = repr(settings) + provision.describe(settings, Path("s.json"))
+    assert "fill in wifi_ssid and mqtt_host" in shown
+    for secret in (settings.key, settings.announce_key, "hunter22", "hunter33"):
+        assert secret is not None
+        assert secret not in shown
+
+
+def test_a_file_that_others_can_read_is_refused(tmp_path: Path):
+    path = tmp_path / "s.json"
+    provision_device(KEYS, "garden", path=path)
+    path.chmod(0o640)
+    with pytest.raises(ProvisionError, match="chmod 600"):
+        load_settings(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("key", "00", "64 hex digits"),
+        ("key", 5, "key must be a text or null"),
+        ("device_id", "A", "device_id"),
+        ("fleet", None, "fleet must be a text$"),
+        ("pin", 1, "unknown field pin"),
+        ("mqtt_ca", "?", "base64"),
+        ("wifi_address", "10.0.0.9", "address,mask,gateway,name server"),
+    ],
+)
+def test_a_file_with_mistakes_is_refused(name: str, value: object, reason: str, tmp_path: Path):
+    path = tmp_path / "s.json"
+    provision_device(KEYS, "garden", path=path)
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {name: value}))
+    with pytest.raises(ProvisionError, match=reason) as caught:
+        load_settings(path)
+    assert "\n" not in str(caught.value)
+    assert values["key"] not in str(caught.value)
+
+
+def test_files_that_are_missing_or_incomplete_or_no_settings_are_refused(tmp_path: Path):
+    path = tmp_path / "s.json"
+    with pytest.raises(ProvisionError, match="hushmote provision"):
+        load_settings(path)
+    values = json.loads(provision_device(KEYS, "garden", path=path).to_json())
+    del values["mqtt_host"]
+    incomplete = json.dumps(values).encode()
+    for content, reason in (
+        (b"", "is not JSON"),
+        (b"{", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"[]", "is not a JSON object"),
+        (incomplete, "mqtt_host is missing"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ProvisionError, match=reason):
+            load_settings(path)
+
+
+def test_the_mark_of_a_made_ledger_stays_and_keeps_the_mode(tmp_path: Path):
+    path = tmp_path / "s.json"
+    settings = provision_device(KEYS, "garden", path=path)
+    marked = provision.mark_ledger(path, settings, True)
+    assert load_settings(path) == marked == dataclasses.replace(settings, ledger_made=True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "ledger_made" not in json.loads(marked.board_json())
+
+
+def test_the_example_has_every_field_and_no_secret():
+    values = json.loads((DEVICE_FOLDER / "settings_example.json").read_text())
+    assert list(values) == [f.name for f in dataclasses.fields(provision.DeviceSettings)]
+    assert not any(values[n] for n in values if "key" in n or "password" in n or "ssid" in n)
+
+
+# --- A board's certificate ------------------------------------------------------------------------------
+
+NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+
+
+@pytest.fixture(scope="module")
+def root() -> authority.Issued:
+    return authority.new_authority("garden", NOW)
+
+
+@pytest.fixture
+def certified(root: authority.Issued, tmp_path: Path) -> Path:
+    """Settings of board d1 with a certificate."""
+    (tmp_path / "ca.pem").write_bytes(root.to_pem())
+    own = authority.issue_client(root, "d1", NOW, 30)
+    path = tmp_path / "s.json"
+    network = Network(mqtt_ca=tmp_path / "ca.pem", certificate=own)
+    provision_device(KEYS, "garden", "d1", network, path=path)
+    return path
+
+
+def test_a_certificate_and_its_key_are_read_back_and_shown_with_their_end_only(certified: Path):
+    settings = load_settings(certified)
+    assert settings.mqtt_port == 8883
+    shown = repr(settings) + provision.describe(settings, certified)
+    assert f"certificate until {NOW + datetime.timedelta(days=30):%Y-%m-%d}" in shown
+    assert settings.mqtt_key is not None
+    assert settings.mqtt_key not in shown
+    assert json.loads(settings.board_json())["mqtt_cert"] == settings.mqtt_cert
+
+
+def test_the_file_that_a_ca_is_read_from_may_hold_its_key_which_goes_nowhere(certified: Path, root):
+    ca = load_settings(certified).mqtt_ca
+    assert ca == authority.der_text(root.certificate)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"mqtt_key": None}, "belong together"),
+        ({"mqtt_cert": None}, "belong together"),
+        ({"mqtt_ca": None}, "mqtt_ca is missing"),
+        ({"mqtt_cert": "AAAA"}, "base64 of DER"),
+        ({"mqtt_key": "?"}, "base64 of DER"),
+        ({"device_id": "d2"}, "another device's"),
+        ({"mqtt_cert": 5}, "must be a text or null"),
+    ],
+)
+def test_a_certificate_that_cannot_work_is_refused(certified: Path, changes: dict, reason: str):
+    values = json.loads(certified.read_text())
+    certified.write_text(json.dumps(values | changes))
+    with pytest.raises(ProvisionError, match=reason) as caught:
+        load_settings(certified)
+    assert "\n" not in str(caught.value)
+    assert values["mqtt_key"] not in str(caught.value)
+
+
+def test_settings_from_before_boards_had_certificates_or_addresses_are_still_good(tmp_path: Path):
+    path = tmp_path / "s.json"
+    made = provision_device(KEYS, "garden", "d1", path=path)
+    values = json.loads(path.read_text())
+    del values["mqtt_cert"], values["mqtt_key"], values["wifi_address"]
+    path.write_text(json.dumps(values))
+    assert load_settings(path) == made
+
+
+def test_renewed_settings_are_the_same_boards_with_other_keys(certified: Path, root: authority.Issued):
+    settings = provision.mark_ledger(certified, load_settings(certified), True)
+    own = authority.issue_client(root, "d1", NOW, 30)
+    made = provision.renewed(
+        settings, FleetKeys((MASTER[::-1],), KEYS.signing), certified.with_name("ca.pem"), own
+    )
+    changed = {f.name for f in dataclasses.fields(made) if getattr(made, f.name) != getattr(settings, f.name)}
+    assert changed == {"key", "mqtt_cert", "mqtt_key"}
+    assert made.key == device_key(MASTER[::-1], "garden", "d1").hex()
+
+
+def test_a_port_in_the_place_of_the_settings_is_refused_and_not_read(tmp_path: Path):
+    """Reading a terminal waits for what is typed there: `hushmote flash` with its arguments swapped hung."""
+    master, terminal = os.openpty()
+    try:
+        (tmp_path / "port").symlink_to(os.ttyname(terminal))
+        with pytest.raises(ProvisionError, match="port is not a settings file"):
+            load_settings(tmp_path / "port")
+    finally:
+        os.close(master)
+        os.close(terminal)

@@ -1,0 +1,150 @@
+"""Sensors in Home Assistant: by its own schema, template engine and MQTT client, in one that runs."""
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+from experiments import experiment_json
+from filled import fill
+from home_assistant import HomeAssistant
+from traffic import publish
+
+from hushmote.fleet.results import home_assistant
+from hushmote.fleet.results.look import look, retained
+from hushmote.fleet.results.publication import DISCOVERY_PREFIX, Publication
+from hushmote.fleet.results.result import Result, result_of
+from hushmote.server.store import Store
+from hushmote.server.wire.topics import result_topic
+from hushmote.simulator.broker import MosquittoBroker
+
+PUBLICATION = Publication(home_assistant=DISCOVERY_PREFIX)
+NOW = datetime.datetime.now(datetime.UTC)
+DAYS = {str(NOW.date() - datetime.timedelta(days)): 900 for days in (2, 3, 4)}
+HOSTILE = ["{{ 7 * 7 }}", "{% raw %}", "' }}{{ 7 * 7 }}", "{# no #}x", "<script>", "~", "${x}"]
+
+
+TEMP = experiment_json(name="temp", type="number", low=0, high=32_000, bins=64, mechanism="grr")
+
+
+def mode_of(*labels: str) -> bytes:
+    free = {"rule": "unlimited"}
+    return experiment_json(name="mode", type="choice", labels=[*labels], mechanism="grr", budget=free)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[MosquittoBroker]:
+    with MosquittoBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def house(broker: MosquittoBroker) -> Iterator[HomeAssistant]:
+    with HomeAssistant(broker) as running:
+        yield running
+
+
+@pytest.fixture
+def store(tmp_path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as opened:
+        yield opened
+
+
+def send(broker: MosquittoBroker, messages: Mapping[str, bytes]) -> None:
+    publish(broker, messages.items(), retain=True)
+
+
+def results(store: Store, fleet: str, *names: str) -> list[Result]:
+    return [result_of(store, fleet, name, datetime.datetime.now(datetime.UTC)) for name in names]
+
+
+def named(result: Result, statistic: str) -> str:
+    return f"hushmote/{result.fleet}/{result.experiment}/{statistic}"
+
+
+def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house: HomeAssistant):
+    fill(store, "one", TEMP, DAYS, unit="°C")
+    fill(store, "one", mode_of("eco", "boost"), DAYS)
+    fill(store, "one", experiment_json(name="door"), DAYS)
+    now = datetime.datetime.now(datetime.UTC)
+    send(broker, retained(look(store, PUBLICATION, now), PUBLICATION, now))
+    seen = 0
+    for result in results(store, "one", "temp", "mode", "door"):
+        for one in result.statistics:
+            factor, digits = (100, 3) if one.quantity == "share" else (1, 9)
+            sensor = house.until(named(result, one.id), str(round(one.value * factor, digits)))
+            attributes = sensor["attributes"]
+            assert attributes["friendly_name"] == f"Hushmote one {result.experiment} {one.name}"
+            assert attributes["unit_of_measurement"] == ("%" if factor == 100 else "°C")
+            assert (attributes["state_class"], sensor["device"]) == ("measurement", "Hushmote one")
+            ends = (attributes["low"], attributes["high"])
+            assert ends == (round(one.low * factor, digits), round(one.high * factor, digits))
+            assert (attributes["reports"], attributes["windows"]) == (2_700, sorted(DAYS))
+            assert attributes["epsilon_of_a_report"] == result.epsilon.report
+            assert attributes["epsilon_of_the_histogram"] == result.epsilon.histogram
+            assert attributes["epsilon_holds"] == result.epsilon.holds
+            seen += 1
+    assert seen == 2 + 3 + 1
+    # Withdrawn: the sensors go, the others stay.
+    store.withdraw_experiment("one", "temp")
+    send(broker, retained(look(store, PUBLICATION, now), PUBLICATION, now))
+    for statistic in ("mean", "median"):
+        house.until(f"hushmote/one/temp/{statistic}", None)
+    assert "hushmote/one/door/share_1" in house.sensors()
+    assert "mqtt" not in house.log()
+    assert "template" not in house.log()
+
+
+def test_hostile_text_is_text(store: Store, broker: MosquittoBroker, house: HomeAssistant):
+    """Whoever writes an experiment or a store has no word in Home Assistant's templates."""
+    fill(store, "two", mode_of(*HOSTILE), DAYS)
+    fill(store, "two", TEMP, DAYS, unit="{{ 7 * 7 }}\n'\"}}{% x %}")
+    now = datetime.datetime.now(datetime.UTC)
+    send(broker, retained(look(store, PUBLICATION, now), PUBLICATION, now))
+    mode, temp = results(store, "two", "mode", "temp")
+    for one in mode.statistics:
+        sensor = house.until(named(mode, one.id), str(round(one.value * 100, 3)))
+        assert sensor["attributes"]["friendly_name"] == f"Hushmote two mode {one.name}"
+        assert sensor["attributes"]["low"] == round(one.low * 100, 3)
+    assert [one.name for one in mode.statistics] == [*HOSTILE, "other"]
+    mean = house.until(named(temp, "mean"), str(temp.statistics[0].value))
+    assert mean["attributes"]["unit_of_measurement"] == temp.unit
+    assert "mqtt" not in house.log()
+    assert "template" not in house.log()
+
+
+def test_a_result_that_stays_away_or_is_old_makes_sensors_unavailable(
+    store: Store, broker: MosquittoBroker, house: HomeAssistant
+):
+    fill(store, "three", experiment_json(name="door"), DAYS)
+    (door,) = results(store, "three", "door")
+    (yes,) = door.statistics
+    config = home_assistant.config_topic(DISCOVERY_PREFIX, "three", "door", yes.id)
+    topic, state = result_topic("three", "door"), str(round(yes.value * 100, 3))
+    send(broker, {config: home_assistant.sensor(door, yes, 5), topic: door.to_json()})
+    house.until(named(door, yes.id), state)
+    house.until(named(door, yes.id), "unavailable")  # once 5 s have gone
+    send(broker, {topic: replace(door, at=datetime.datetime.now(datetime.UTC)).to_json()})
+    house.until(named(door, yes.id), state)
+    # What the broker has kept from before an aggregator's end says how old it is.
+    send(broker, {config: home_assistant.sensor(door, yes, 1800)})
+    send(broker, {topic: replace(door, at=NOW - datetime.timedelta(hours=1)).to_json()})
+    house.until(named(door, yes.id), "unavailable")
+    send(broker, {topic: replace(door, at=datetime.datetime.now(datetime.UTC)).to_json()})
+    house.until(named(door, yes.id), state)
+
+
+def test_no_persons_text_is_in_a_template(store: Store):
+    fill(store, "two", mode_of(*HOSTILE), DAYS, unit="{{ x }}")
+    found = retained(look(store, PUBLICATION, NOW), PUBLICATION, NOW)
+    configs = [json.loads(payload) for topic, payload in found.items() if topic.endswith("/config")]
+    assert len(configs) == len(HOSTILE) + 1
+    templates = {
+        text.replace(config["unique_id"].rpartition("/")[2], "ID")
+        for config in configs
+        for key, text in config.items()
+        if key.endswith("_template")
+    }
+    assert len(templates) == 3  # the same for all labels, but for an id of letters and digits
+    assert len({config["unique_id"] for config in configs}) == len(configs)

@@ -1,0 +1,64 @@
+"""`hushmote serve --publish` on NATS servers as provisioned: who finds what it retained, and when."""
+
+import datetime
+import json
+from pathlib import Path
+
+from boards import experiment, payload_of
+from filled import fill
+from fleet_broker import FLEET
+from fleet_servers import THREE, at, make_nats_fleet, serving
+from running import until
+from served import served
+
+from hushmote.fleet.provisioning.fleet_folder import now_utc
+from hushmote.server.store import Store
+from hushmote.server.wire.topics import experiment_topic, result_topic
+
+RESULT, EXPERIMENT = result_topic(FLEET, "temp"), experiment_topic(FLEET, "temp")
+
+
+def test_results_and_experiments_are_at_every_server_and_stay_when_all_were_restarted(tmp_path: Path):
+    folder = make_nats_fleet(tmp_path / "folder", THREE)
+    board = folder.path / "devices/k3f9.pem"
+    board.write_bytes(folder.issue_device("k3f9", now_utc()).to_pem())
+    own, nats = folder.path / "aggregator", folder.fleet.nats_port
+    url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
+    over = str(now_utc().date() - datetime.timedelta(2))
+    with Store(url) as store:
+        store.add_fleet(FLEET, keyed=True)
+        fill(store, FLEET, payload_of(experiment()), {over: 400})
+    addresses = ",".join(f"{host}:{nats}" for host in THREE)
+    arguments = (
+        *("--store", url, "--publish", "ended", "--batch", "0.1s"),
+        *("--broker", f"tls://{addresses}?mqtt={folder.fleet.port}"),
+        *("--master-key", own / "master.key", "--signing-key", folder.path / "authority/signing.key"),
+    )
+    login = {"HUSHMOTE_BROKER_CA": f"{own}/ca.pem", "HUSHMOTE_BROKER_CERT": f"{own}/aggregator_1.pem"}
+    with serving(folder) as servers:
+
+        def found(server: int) -> tuple[dict, bytes]:
+            """The result and the experiment, as a board finds them that comes to this server."""
+            result, announced = (servers.found(board, topic, server)[topic] for topic in (RESULT, EXPERIMENT))
+            return json.loads(result) | {"at": None}, announced  # each hour has one of its own
+
+        with served(*arguments, environment=login) as process:
+            process.ready()
+            result, announced = found(1)
+            assert result["reports"] == 400
+            for server in (2, 3):
+                assert found(server) == (result, announced)
+            # Whoever may write it clears it: it is published again as it was, and boards know the bytes.
+            with at(folder, own / "aggregator_1.pem", server=2) as visitor:
+                assert visitor.connected()
+                visitor.publish(EXPERIMENT, b"", retain=True)
+                until(lambda: f"somebody else changed {EXPERIMENT}" in process.log(), process.log)
+            renewed = found(3)[1]
+            assert renewed == announced
+            assert "no experiments" not in process.log()
+            assert process.end() == 0
+        servers.stop()
+        servers.start()
+        for server in (1, 2, 3):
+            again, kept = found(server)
+            assert (again, kept) == (result, renewed)

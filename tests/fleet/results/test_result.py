@@ -1,0 +1,246 @@
+"""The result document: the numbers of `hushmote estimate`, over ended windows, with an honest ε."""
+
+import datetime
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import hushmote
+from experiments import experiment_json
+from filled import fill
+from kinds import MEAN, TEXT, fill_kinds
+
+from hushmote.device.ldp_client import Experiment, ExperimentRefused
+from hushmote.server.answers import second_epsilon
+from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.windows import SETTLED, end_of, has_ended
+from hushmote.server.errors import UsageError
+from hushmote.server.experiments.asking import NotAnswered
+from hushmote.fleet.results.result import (
+    ASK,
+    ENDED,
+    ENDLESS,
+    LIVE,
+    MOST_BYTES,
+    Result,
+    possible_statistics,
+    result_of,
+)
+from hushmote.server.store import Store
+from hushmote.server.store.versions import Description
+from hushmote.server.words.epsilon import rounded_up
+
+NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
+DAYS = {"2026-11-20": 4_000, "2026-11-21": 500, "2026-11-22": 60}
+TEMP = experiment_json(
+    name="temp", type="number", low=-5_000, high=27_000, bins=64, mechanism="grr", epsilon=3_000_000
+)
+DOOR = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": 2})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as opened:
+        yield opened
+
+
+def _plain(result: Result) -> dict:
+    """As a stranger reads it: strict JSON, in which there is no NaN."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    assert len(result.to_json()) <= MOST_BYTES
+    return json.loads(result.to_json(), parse_constant=refuse)
+
+
+def test_its_numbers_are_those_of_estimate(store: Store, tmp_path: Path) -> None:
+    fill(store, "home", TEMP, DAYS, unit="°C")
+    document = _plain(result_of(store, "home", "temp", NOON))
+    ended = ("--window", "2026-11-20", "--window", "2026-11-21")
+    said = json.loads(hushmote("estimate", "temp", *ended, "--quantile", "0.5", "--json", cwd=tmp_path))
+    histogram, readings = said["answers"][0]["rows"], [r for a in said["answers"][1:] for r in a["rows"]]
+    assert (document["reports"], document["windows"]) == (4_500, ["2026-11-20", "2026-11-21"])
+    assert (document["type"], document["unit"], document["at"]) == ("number", "°C", "2026-11-22T12:00:00Z")
+    assert len(document["histogram"]) == len(histogram) == 16
+    for bar, row in zip(document["histogram"], histogram, strict=True):
+        assert (bar["name"], bar["from"], bar["to"]) == (row["name"], row["lower"], row["upper"])
+        for key, value in (("share", row["value"]), ("low", row["low"]), ("high", row["high"])):
+            assert bar[key] == pytest.approx(value, abs=5e-7)
+    by_name = {row["name"]: row for row in readings}
+    assert [one["name"] for one in document["statistics"]] == ["mean", "median"]
+    for one in document["statistics"]:
+        row = by_name[one["name"]]
+        assert one["quantity"] == "reading"
+        assert [one[k] for k in ("value", "low", "high")] == pytest.approx(
+            [row[k] for k in ("value", "low", "high")], rel=5e-6
+        )
+
+
+def test_a_window_is_shown_once_it_has_ended_and_settled(store: Store) -> None:
+    fill(store, "home", DOOR, {"2026-11-21": 300, "2026-11-22": 200})
+    midnight = datetime.datetime(2026, 11, 23, tzinfo=datetime.UTC)
+    for at, reports in (
+        (midnight - datetime.timedelta(seconds=1), 300),
+        (midnight + SETTLED - datetime.timedelta(seconds=1), 300),
+        (midnight + SETTLED, 500),
+    ):
+        assert result_of(store, "home", "door", at).reports == reports
+    assert not has_ended("all", datetime.datetime.max.replace(tzinfo=datetime.UTC))
+    assert end_of("2026-11-21T23") == datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC)
+    assert end_of("9999-12-31") is None  # beyond every clock
+    assert end_of("rubbish") is None
+
+
+def test_its_epsilon_is_of_each_window_seen(store: Store) -> None:
+    """Who reads the sums of every day knows each day by their differences, however few are shown later."""
+    fill(store, "home", DOOR, {"2026-11-20": 4_000, "2026-11-21": 500, "2026-11-22": 60})
+    ended = ("2026-11-20", "2026-11-21")
+    each = second_epsilon.of_windows(Facts(store), Selection("door", "home", ended))
+    added_up = second_epsilon.of_selections(Facts(store), Selection("door", "home", ended))
+    assert each.histogram is not None
+    assert added_up.histogram is not None
+    assert each.histogram > added_up.histogram
+    for newest in (None, 1):
+        result = result_of(store, "home", "door", NOON, newest=newest)
+        assert result.epsilon.histogram == float(rounded_up(each.histogram)) >= each.histogram
+        assert (result.epsilon.report, result.epsilon.holds) == (2.0, ENDED)
+    assert result_of(store, "home", "door", NOON, newest=1).reports == 500
+
+
+def test_live_has_no_epsilon_of_the_histogram(store: Store) -> None:
+    fill(store, "home", DOOR, {"2026-11-22": 60})
+    document = _plain(result_of(store, "home", "door", NOON, live=True))
+    assert document["reports"] == 60
+    assert (document["epsilon"]["histogram"], document["epsilon"]["holds"]) == (None, LIVE)
+    assert document["epsilon"]["report"] == 2.0
+
+
+def test_a_window_that_never_ends_is_shown_live_only(store: Store) -> None:
+    fill(store, "home", experiment_json(name="ever", window="all"), {"all": 800})
+    ended = _plain(result_of(store, "home", "ever", NOON))
+    assert (ended["reports"], ended["statistics"], ended["note"]) == (0, [], ENDLESS)
+    assert ended["epsilon"]["histogram"] is None
+    assert result_of(store, "home", "ever", NOON, live=True).reports == 800
+
+
+@pytest.mark.parametrize("reports", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "e"},
+        {"name": "e", "type": "choice", "labels": ["a", "b"], "mechanism": "grr"},
+        {"name": "e", "type": "number", "low": 0, "high": 8_000, "bins": 8, "mechanism": "grr"},
+        {"name": "e", "type": "number", "low": 0, "high": 8_000, "bins": 256, "mechanism": "hh"}
+        | {"fanout": 4, "cells": [4, 3, 3, 3]},
+    ],
+    ids=["bool", "choice", "grr", "hh"],
+)
+def test_few_reports_give_strict_json(store: Store, fields: dict, reports: int) -> None:
+    fill(store, "home", experiment_json(**fields), {"2026-11-21": reports} if reports else {})
+    for live in (False, True):
+        document = _plain(result_of(store, "home", "e", NOON, live=live))
+        assert document["reports"] == reports
+        # A tree of few reports has none of its last level yet, which the note says.
+        shown = reports >= 2 and fields.get("mechanism") != "hh"
+        assert bool(document["statistics"]) == bool(document["histogram"]) == shown
+        assert bool(document["note"]) == (not shown)
+
+
+def test_versions_that_do_not_go_together_say_so(store: Store) -> None:
+    fill(store, "home", TEMP, DAYS)
+    other = experiment_json(
+        name="temp", type="number", low=0, high=27_000, bins=64, mechanism="grr", epsilon=3_000_000
+    )
+    fill(store, "home", other, DAYS)
+    document = _plain(result_of(store, "home", "temp", NOON))
+    assert "estimates go together only" in document["note"]
+    assert (document["statistics"], document["histogram"], document["epsilon"]["histogram"]) == ([], [], None)
+
+
+@pytest.mark.parametrize("letter", ["x", "{", "'"])
+def test_it_stays_below_four_kilobytes(store: Store, letter: str) -> None:
+    labels: list[str] = []
+    for i in range(40):  # as many and as long as an experiment's kilobyte can hold
+        label = f"{i}{letter * 30}"
+        try:
+            Experiment.parse(_choice([*labels, label]))
+        except ExperimentRefused:
+            break
+        labels.append(label)
+    assert len(labels) >= 3
+    # 16 and more rows: short labels, one of them common.
+    for some in (labels, [f"{letter}{i}" for i in range(60)]):
+        payload = _choice(some)
+        if len(payload) > 1024:
+            payload = _choice(some[:30])
+        experiment = Experiment.parse(payload)
+        shares = [0.5] + [0.5 / (experiment.domain - 1)] * (experiment.domain - 1)
+        fleet = f"home{len(some)}"
+        fill(
+            store, fleet, payload, {f"2026-10-{day:02}": 900 for day in range(1, 29)}, shares, unit="u" * 400
+        )
+        store.add_experiment(fleet, payload, description=Description("u" * 400, "\N{FIRE}" * 400, "o" * 400))
+        result = result_of(store, fleet, "mode", NOON)
+        document = _plain(result)
+        assert document["purpose"].startswith("\N{FIRE}" * 39)
+        assert 3 <= len(document["histogram"]) <= 16
+        assert document["statistics"][0]["id"] == "share_0"  # the common one is never left out
+        assert (len(document["windows"]), document["window_count"]) == (7, 7)
+        assert document["windows"][-1] == "2026-10-28"
+
+
+def test_it_says_what_is_asked_and_by_whom(store: Store) -> None:
+    fill(store, "home", DOOR, {"2026-11-22": 3})
+    assert [_plain(result_of(store, "home", "door", NOON))[key] for key in ("purpose", "owner")] == ["", ""]
+    store.add_experiment("home", DOOR, description=Description("", "Why\x1b[2J? " * 100, "who@example.org"))
+    for live in (False, True):  # also before a window has ended
+        document = _plain(result_of(store, "home", "door", NOON, live=live))
+        assert document["purpose"].startswith("Why\\x1b[2J? Why")
+        assert (len(document["purpose"]), document["purpose"][-1]) == (200, "…")
+        assert document["owner"] == "who@example.org"
+
+
+def _choice(labels: list[str]) -> bytes:
+    return experiment_json(
+        name="mode", type="choice", labels=labels, mechanism="grr", epsilon=6_000_000,
+        budget={"rule": "unlimited"},
+    )  # fmt: skip
+
+
+def test_what_is_not_there_is_refused(store: Store) -> None:
+    fill(store, "home", DOOR, DAYS)
+    for fleet, name in (("away", "door"), ("home", "window")):
+        with pytest.raises(UsageError):
+            result_of(store, fleet, name, NOON)
+
+
+def test_a_mean_has_no_histogram_and_texts_have_a_sentence(store: Store) -> None:
+    fill_kinds(store)
+    mean = _plain(result_of(store, "home", "delay", NOON))
+    assert [one["id"] for one in mean["statistics"]] == ["mean"]
+    assert mean["histogram"] == []
+    assert mean["note"] == ""
+    texts = _plain(result_of(store, "home", "firmware", NOON))
+    assert (texts["statistics"], texts["histogram"], texts["reports"]) == ([], [], 6_000)
+    assert texts["note"] == f"firmware answers only the shares of texts that you name: {ASK}"
+    assert possible_statistics(Experiment.parse(TEXT)) == []
+
+
+def test_versions_answer_what_all_of_them_do(store: Store) -> None:
+    """The older version has a histogram, the newer one a mean alone: pooled there is the mean."""
+    fill(store, "home", at_mechanism("grr"), {"2026-11-20": 3_000})
+    fill(store, "home", at_mechanism("sw"), {"2026-11-21": 3_000})
+    both = _plain(result_of(store, "home", "delay", NOON))
+    assert ([one["id"] for one in both["statistics"]], both["histogram"]) == (["mean"], [])
+    assert both["reports"] == 6_000
+    with pytest.raises(NotAnswered, match="delay answers only its mean in all of its versions"):
+        FleetEstimate(Facts(store).selected(Selection("delay", "home")).estimate()).histogram()
+
+
+def at_mechanism(word: str) -> bytes:
+    """Delays, asked in two ways."""
+    fields = json.loads(MEAN) | {"mechanism": word}
+    return experiment_json(**fields | ({} if word == "sw" else {"reach": None}))

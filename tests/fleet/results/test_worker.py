@@ -1,0 +1,85 @@
+"""When a worker looks again, and when it only says again what it found; times are given."""
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from boards import experiment, payload_of
+from filled import fill
+
+from hushmote.fleet.results import worker
+from hushmote.fleet.results.publication import AGAIN_S, Publication
+from hushmote.fleet.results.worker import Watch
+from hushmote.server.store import Store
+from hushmote.server.wire.topics import result_topic
+
+NOON = datetime.datetime(2026, 11, 22, 12, 30, tzinfo=datetime.UTC)
+TOPIC = result_topic("open", "temp")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as opened:
+        fill(opened, "open", payload_of(experiment()), {"2026-11-21": 300, "2026-11-22": 40})
+        yield opened
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[datetime.datetime]:
+    """The times of all looks, which are made as ever."""
+    made, look = [], worker.look
+
+    def counted(store, publication, at):
+        made.append(at)
+        return look(store, publication, at)
+
+    monkeypatch.setattr(worker, "look", counted)
+    return made
+
+
+def later(seconds: float) -> datetime.datetime:
+    return NOON + datetime.timedelta(seconds=seconds)
+
+
+def test_it_speaks_when_something_is_new_and_every_ten_minutes(store: Store, looks: list[datetime.datetime]):
+    watch = Watch(store, Publication())
+    first = watch.turn(NOON, 0.0)
+    assert first is not None
+    assert watch.turn(later(5), 5.0) is None
+    store.withdraw_experiment("open", "temp")
+    withdrawn = watch.turn(later(10), 10.0)
+    assert withdrawn is not None
+    assert (first["retained"][TOPIC][:1], withdrawn["retained"][TOPIC]) == ("{", "")
+    assert watch.turn(later(15), 15.0) is None
+    store.add_experiment("open", payload_of(experiment()))
+    again = watch.turn(later(20), 20.0)
+    assert again is not None
+    assert '"reports":300,' in again["retained"][TOPIC]
+    assert len(looks) == 3
+    # A day later today's window has ended.
+    tomorrow = watch.turn(NOON + datetime.timedelta(days=1), 86_400.0)
+    assert tomorrow is not None
+    assert '"reports":340,' in tomorrow["retained"][TOPIC]
+
+
+def test_a_slow_look_is_made_seldom_and_said_as_often(
+    store: Store, looks: list[datetime.datetime], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(worker, "_IDLE", 1e9)  # as if each look had taken very long
+    watch = Watch(store, Publication())
+    said = [watch.turn(later(s), s) for s in (0.0, AGAIN_S - 1, AGAIN_S, 2 * AGAIN_S)]
+    assert [one is not None for one in said] == [True, False, True, True]
+    assert looks == [NOON]
+    assert said[3] is not None
+    assert said[3]["at"] == later(2 * AGAIN_S).timestamp()
+    worked_out = {g.value for g in said[3]["gauges"] if g.name == "hushmote_estimate_timestamp_seconds"}
+    assert worked_out == {NOON.timestamp()}
+    assert f'"at":"{later(2 * AGAIN_S):%Y-%m-%dT%H:%M:%SZ}"' in said[3]["retained"][TOPIC]
+
+
+def test_live_looks_as_often_as_it_was_asked(store: Store, looks: list[datetime.datetime]):
+    watch = Watch(store, Publication(live_s=1_000.0))
+    for s in (0.0, 5.0, 999.0, 1_000.0, 1_001.0):
+        watch.turn(later(s), s)
+    assert looks == [NOON, later(1_000.0)]

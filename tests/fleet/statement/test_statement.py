@@ -1,0 +1,644 @@
+"""A fleet's statement: what people read, what each number is read from, and that nobody can alter it."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiments import experiment_json
+from statements import AT, KEPT, POLICY, ask, facts_of, firmware
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.second_epsilon import overview
+from hushmote.server.budgets import policy
+from hushmote.fleet.provisioning import flash, master_key
+from hushmote.fleet.provisioning.fleet_folder import FleetFolder
+from hushmote.fleet.provisioning.fleet_spec import FleetSpec
+from hushmote.fleet.statement import document, facts, page
+from hushmote.fleet.statement.facts import StatementError
+from hushmote.server.store.store import Store
+from hushmote.server.wire import topics
+from hushmote.server.words import label as words
+from hushmote.server.words.label import Value
+
+COUNTED = {"2026-11-20": 700, "2026-11-21": 300}
+KEYS = master_key.FleetKeys((bytes(range(32)),), bytes(31) + b"\x05")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'papers.sqlite'}") as opened:
+        yield opened
+
+
+def statement(store: Store, tmp_path: Path) -> dict[str, Any]:
+    return document.document(facts_of(store, tmp_path))
+
+
+def numbers(of: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    (table,) = of["chapters"][-1]["tables"]
+    return {what: (value, source) for what, value, source in table["rows"]}
+
+
+# --- The label
+
+
+def english(phrase: Value) -> str:
+    return words.words_in("en").write(phrase)
+
+
+def label_of(made: dict[str, Any]) -> dict[str, str]:
+    """The label's answers as one text each, by the name of their question."""
+    headings = words.words_in(made["language"]).texts
+    return {question: " ".join(made["label"][headings[question]]) for question in words.QUESTIONS}
+
+
+def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    made = statement(store, tmp_path)
+    assert next(iter(made["label"])) == "What is asked?"
+    label = label_of(made)
+    asked = label[words.ASKED]
+    assert "“How warm is it?” (room_temp). The answer is a number from 0 to 32 °C. The device sends" in asked
+    assert "at most 4 reports of it in its life" in asked
+    assert "The reading itself never leaves the device" in asked
+    who = label[words.WHO]
+    assert "heating@example.org asks the questions and sees only the counts of all devices together." in who
+    assert "network address" in who
+    learn = label[words.LEARN]
+    # e^2 / (9 + e^2) is 0.4509, e^8 / (9 + e^8) 0.997.
+    assert (
+        "One report (room_temp) can raise someone's confidence in a guess about the reading from 10% to at "
+        "most 46%." in learn
+    )
+    assert (
+        "all the reports of its life together can raise that confidence from 10% to near certainty." in learn
+    )
+    assert "The counts of 1,000 reports (room_temp) can raise that confidence from 10% to at most" in learn
+    assert "This holds except with a chance of at most 1 in 1,000,000." in learn
+    assert label[words.LONG] == (
+        "room_temp: asked until 31 December 2027. The counts are kept for 400 days, then erased."
+    )
+    stop = label[words.STOP]
+    assert "sends nothing until someone at it says yes" in stop
+    assert "It has no button. To stop it, connect a computer to it" in stop  # as the example
+    assert "stops before its next report" in stop
+    assert "have its id and its number of reports erased, write to heating@example.org" in stop
+
+
+class TestPlannedFirst:
+    """The label leads with what the experiment's budget allows, and names the device's limit below it."""
+
+    def learn(self, store: Store, tmp_path: Path, text: str) -> list[str]:
+        ask(store, text)
+        return list(statement(store, tmp_path)["label"]["What can they learn about my home?"])
+
+    def test_plan_comes_before_the_limit(self, store: Store, tmp_path: Path):
+        lines = self.learn(
+            store, tmp_path, KEPT.replace("epsilon = 2", "epsilon = 1").replace("cap = 8", "cap = 3")
+        )
+        # e^3 / (9 + e^3) is 0.6905, e / (9 + e) 0.2320.
+        assert lines[0] == (
+            "The plan is at most 3 reports in the device's life (room_temp). Together they can raise "
+            "someone's confidence in a guess about the readings from 10% to at most 70%."
+        )
+        assert "from 10% to at most 24%" in lines[1]
+        assert lines[2].startswith(
+            "The device has an absolute limit, whatever is asked later: all the reports"
+        )
+
+    def test_plan_of_one_report_is_said_once(self, store: Store, tmp_path: Path):
+        lines = self.learn(store, tmp_path, KEPT.replace("cap = 8", "cap = 2"))
+        assert lines[0].startswith("The plan is one report in the device's life (room_temp). It can raise")
+        assert not any(line.startswith("One report") for line in lines)
+
+    def test_many_small_reports_are_composed_with_delta(self, store: Store, tmp_path: Path):
+        ask(store, KEPT.replace("epsilon = 2", "epsilon = 0.01").replace("cap = 8", "cap = 4"))
+        (question,) = facts_of(store, tmp_path).questions
+        # 400 reports of 0.01: their squares sum to 0.04, so ½S + sqrt(2 S ln 10^6) is 1.071 and not 4.
+        assert question.most == 400
+        assert question.planned.delta == 1e-6
+        assert question.planned.epsilon == pytest.approx(0.02 + (2 * 0.04 * 13.8155) ** 0.5, abs=1e-3)
+        lines = statement(store, tmp_path)["label"]["What can they learn about my home?"]
+        assert (
+            "from 10% to at most 25%. This holds except with a chance of at most 1 in 1,000,000." in lines[0]
+        )
+
+    def test_plans_of_two_questions_add_up(self, store: Store, tmp_path: Path):
+        both = policy.policy_for(8, 1e-6, ["room_temp", "room_temp_2"])
+        path = tmp_path / "policy.json"
+        path.write_text(json.dumps({"policy": dataclasses.asdict(both)}))
+        for name in ("room_temp", "room_temp_2"):
+            ask(store, KEPT.replace('"room_temp"', f'"{name}"').replace("cap = 8", "cap = 2"))
+        of = facts.read(store, "home", None, path, AT)
+        lines = document.document(of)["label"]["What can they learn about my home?"]
+        # e^4 / (9 + e^4) is 0.8585.
+        assert lines[2] == (
+            "Together, all reports on what is asked today can raise that confidence from 10% to at most 86%."
+        )
+
+
+def test_the_label_says_what_is_asked_no_more_and_how_often_once_is():
+    week = words.keeping(7 * 86_400)
+    assert english(words.kept(["x"], None, True, week)) == (
+        "x: asked until the owner ends it, as no last day is set. The counts are kept for 1 "
+        "week, then erased."
+    )
+    assert english(words.kept(["x", "y"], AT.date(), False, week)).startswith("x, y: no longer asked.")
+    once = words.asked("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)
+    assert english(once) == (
+        "“Is it warm?” (e). The answer is yes or no. The device sends one report of it in its life, with the "
+        "answer hidden in one of 2 codes."
+    )
+    (who,) = words.who(("a", "b"), ())
+    assert english(who).startswith("a, b ask the questions and see only the counts")
+
+
+def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path: Path):
+    def sentences(consent: facts.Consent) -> list[str]:
+        return list(
+            map(
+                english,
+                words.consent(
+                    consent.given,
+                    consent.because,
+                    consent.network,
+                    consent.each,
+                    consent.button,
+                    consent.light,
+                ),
+            )
+        )
+
+    folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
+    asks_first = facts.Consent()
+    unknown = tmp_path / "policy.json"  # of a firmware in C, say
+    unknown.write_text(json.dumps(dataclasses.asdict(POLICY)))
+    assert facts.consent_of(folder, POLICY, unknown) == facts.consent_of(None, POLICY, unknown) == asks_first
+    signed = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",), consent="forms of study 7"))
+    given = facts.consent_of(signed, POLICY, unknown)
+    assert given == facts.Consent(True, "forms of study 7")
+    assert sentences(given)[0] == "The device was set up with your yes: forms of study 7."
+    anyhow = dataclasses.replace(POLICY, consent_from="network", ask="each")
+    network = " ".join(sentences(facts.consent_of(None, anyhow, unknown)))
+    assert "sends nothing until someone at it says yes" in network
+    assert "The owner can also start it over the network." in network
+    assert "Each question needs a yes of its own, and another one if it changes or reveals more." in network
+
+
+class TestErasing:
+    """The label says whom to ask, and where the device shows its id."""
+
+    def test_place_of_the_id_comes_from_the_firmware(self, store: Store, tmp_path: Path):
+        ask(store)
+        path = firmware(tmp_path)
+        assert label_of(statement(store, tmp_path))[words.STOP].endswith(f"The device's id: {'_' * 30}")
+        path.write_text(path.read_text().replace("# ID_AT =", "ID_AT ="))
+        made = document.document(facts.read(store, "home", None, path, AT))
+        assert label_of(made)[words.STOP].endswith(
+            "Where the device shows its id: on the sticker underneath."
+        )
+
+    def test_policy_in_json_says_it_beside_the_policy(self, tmp_path: Path):
+        path = tmp_path / "policy.json"
+        values = {"policy": dataclasses.asdict(POLICY), "BUTTON": True, "LED": None, "ID_AT": "in the app"}
+        path.write_text(json.dumps(values))
+        assert policy.read(path) == POLICY
+        given = facts.consent_of(None, POLICY, path)
+        assert (given.button, given.light, given.id_at) == (True, False, "in the app")
+
+
+class TestHowToStop:
+    """The label and the tables name a button and a light only where the firmware has them."""
+
+    def stop(self, text: str, folder: Path, suffix: str = ".py") -> str:
+        path = folder / f"main{suffix}"
+        path.write_text(text)
+        given = facts.consent_of(None, POLICY, path)
+        return " ".join(map(english, words.stopping(given.button, given.light)))
+
+    def test_example_has_no_button(self):
+        given = facts.consent_of(None, POLICY, flash.EXAMPLE)
+        assert (given.button, given.light) == (False, False)
+        assert english(words.stop(given.button)) == (
+            "It has no button. To stop it, connect a computer to it and enter no() at its prompt."
+        )
+
+    def test_firmware_with_a_button(self, tmp_path: Path):
+        assert self.stop("BUTTON = 14  # a pin\nLED = 'LED'\n", tmp_path).startswith(
+            "To stop it, hold its button for 3 seconds. Its light confirms that with 3 short flashes. The"
+        )
+        assert "light" not in self.stop("BUTTON = 14\nLED = None\n", tmp_path)
+        assert "light" not in self.stop("BUTTON = 14\n", tmp_path)
+
+    @pytest.mark.parametrize("text", ["", "BUTTON = pin()\n", "if rp2:\n    BUTTON = 14\n"])
+    def test_firmware_that_does_not_say_leaves_it_to_the_maker(self, tmp_path: Path, text: str):
+        stop = self.stop(text, tmp_path)
+        assert stop.startswith("To stop it, say no at the device [For the maker: how: its button or switch].")
+        assert "button for" not in stop
+        assert "light" not in stop
+
+    def test_policy_alone_leaves_it_to_the_maker(self, tmp_path: Path):
+        assert "[For the maker: how" in self.stop("{}", tmp_path, ".json")
+
+    def test_seconds_and_flashes_are_those_of_the_board(self):
+        board = flash.EXAMPLE.with_name("consent.py").read_text()
+        assert f"_HOLD_MS = {words.BUTTON_SECONDS}_000\n" in board
+
+    @pytest.mark.parametrize(
+        ("light", "confirmed"),
+        [
+            ("2", "Three short flashes of its light. "),
+            ("None", ""),
+            ("pin()", "[For the maker: what it shows] "),
+        ],
+    )
+    def test_tables_confirm_with_the_light_there_is(
+        self, light: str, confirmed: str, store: Store, tmp_path: Path
+    ):
+        ask(store)
+        path = firmware(tmp_path)
+        path.write_text(path.read_text().replace("LED = None", f"LED = {light}"))
+        made = document.document(facts.read(store, "home", None, path, AT))
+        tables = [t for c in made["chapters"] for t in c["tables"] if t["title"].endswith("DelFunc-Stop")]
+        (table,) = tables
+        assert dict(table["rows"])["Confirmation"] == f"{confirmed}Its `status()` says that consent is no."
+
+    @pytest.mark.parametrize(("light", "asks"), [("'LED'", True), ("None", False)])
+    def test_button_that_says_yes_to_a_question(self, tmp_path: Path, light: str, asks: bool):
+        path = tmp_path / "main.py"
+        path.write_text(f"BUTTON = 14\nLED = {light}\n")
+        each = dataclasses.replace(POLICY, ask="each")
+        given = facts.consent_of(None, each, path)
+        asking = words.consent(
+            given.given, given.because, given.network, given.each, given.button, given.light
+        )
+        assert ("while its light asks" in " ".join(map(english, asking))) == asks
+        assert english(words.stop(given.button)).startswith("To stop it, hold its button for 3 seconds.")
+
+    def test_tables_say_the_same(self, store: Store, tmp_path: Path):
+        ask(store)
+        made = json.dumps(statement(store, tmp_path))
+        assert "button, held" not in made
+        assert "its light" not in made
+
+
+# --- The numbers
+
+
+def test_each_number_is_that_of_store_and_policy(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    made = statement(store, tmp_path)
+    (version,) = store.experiments("home")
+    seen = overview(Facts(store, AT), Selection("room_temp", "home")).all_windows
+    told = {what: value for what, (value, _) in numbers(made).items()}
+    assert told["room_temp: ε of a report"] == "2" == f"{version.experiment.epsilon / 1e6:g}"
+    assert told["room_temp: codes"] == f"{version.experiment.code_count:,}"
+    assert told["room_temp: reports of a device's life"] == "4"
+    assert told["room_temp: last day"] == str(version.expires) == "2027-12-31"
+    assert told["room_temp: counts are kept"] == "for 400 days, then erased"
+    assert told["room_temp: reports counted"] == "1,000"
+    assert told["room_temp: devices that reported"] == "20"
+    assert told["room_temp: reports of windows that were erased"] == "0"
+    assert told["room_temp: ε of the counts of all ended windows that are kept"] == f"{seen.histogram:,.10g}"
+    assert told["policy: Σε of a device's life"] == f"{POLICY.sum / 1e6:g}"
+    assert Decimal(told["policy: Σε² of a device's life"]) == Decimal(POLICY.squares) / 10**12
+    assert told["policy: ε of a report"] == "4"
+    assert told["ε of all reports of a device"] == "8"
+    assert told["δ of all reports of a device"] == "1e-06"
+    assert all(source for _, source in numbers(made).values())
+    sources = {source for _, source in numbers(made).values()}
+    digest = version.experiment.digest.hex()
+    assert {"main.py: POLICY sum", f"store: experiment room_temp {digest}, expires"} <= sources
+    # What is published says nothing of the machine.
+    assert str(tmp_path) not in json.dumps(made)
+
+
+def test_a_question_that_nobody_answered_yet_has_no_numbers_of_counts(store: Store, tmp_path: Path):
+    ask(store)
+    told = numbers(statement(store, tmp_path))
+    assert "room_temp: ε of the counts of all ended windows that are kept" not in told
+    assert told["room_temp: reports counted"][0] == "0"
+
+
+def test_while_a_window_runs_only_the_bound_of_the_answers_is_promised(store: Store, tmp_path: Path):
+    ask(store, windows={"2026-11-26": 50})
+    made = statement(store, tmp_path)
+    assert numbers(made)["room_temp: ε of the counts of all ended windows that are kept"][0] == "none holds"
+    assert "The counts (room_temp) reveal no more than the reports" in label_of(made)[words.LEARN]
+
+
+def test_counts_of_one_window_that_never_ends_are_the_makers_to_erase(store: Store, tmp_path: Path):
+    ask(store, KEPT.replace('window = "day"', 'window = "all"').replace('keep = "400d"', ""))
+    assert label_of(statement(store, tmp_path))[words.LONG].endswith(
+        "The counts are kept until the owner erases them [For the maker: when that is]."
+    )
+
+
+def test_the_files_are_those_that_flash_copies(store: Store, tmp_path: Path):
+    ask(store, KEPT.replace("bins = 32", 'bins = 32\nmechanism = "sw"\nstatistics = "mean"'))
+    paths = [file["path"] for file in statement(store, tmp_path)["board_files"]]
+    lib = [f"/lib/{m}" for m in flash.MODULES if m != "async_reporter"]
+    assert paths == [*lib, "/lib/ldp_sw", "/lib/umqtt/simple", "/main"]
+
+
+# --- Words
+
+
+def texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from (key, *texts(inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner)
+
+
+def test_it_supports_and_never_complies_and_leaves_law_to_a_lawyer(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    said = " ".join(texts(statement(store, tmp_path)))
+    assert not re.search(r"compl(y|ies|iant|iance)|conform(s|ity)|certified", said, re.IGNORECASE)
+    assert "supports" in said
+    for place in ("names and addresses", "Article 6", "necessity", "third countries", "Sensitive"):
+        assert place in said or place in " ".join(texts(statement(store, tmp_path)["chapters"]))
+    assert said.count("[For a lawyer: ") >= 6
+
+
+def test_the_tables_have_the_fields_of_the_standard(store: Store, tmp_path: Path):
+    ask(store)
+    tables = {t["title"]: t for chapter in statement(store, tmp_path)["chapters"] for t in chapter["tables"]}
+    fields = {title: [row[0] for row in table["rows"]] for title, table in tables.items()}
+    assert fields["IXIT 21-PersData: PersData-room_temp"] == [
+        "ID",
+        "Description",
+        "Purpose",
+        "Aggregation",
+        "Authorized Parties",
+        "Lifecycle",
+        "Processing Activities",
+        "Secure Communication Mechanisms",
+        "Sensitive",
+        "Obtaining Consent",
+        "Withdrawing Consent",
+        "Storing Consent",
+        "Anonymization",
+    ]
+    assert fields["IXIT 24-TelData: TelData-room_temp"] == [
+        "ID",
+        "Description",
+        "Purpose",
+        "Security Examination",
+        "Personal Data",
+    ]
+    assert fields["IXIT 25-DelFunc: DelFunc-Stop"] == [
+        "ID",
+        "Description",
+        "Target Type",
+        "Initiation and Interaction",
+        "Confirmation",
+    ]
+    assert fields["ICS"] == ["Provision 6-4", "Provision 6-5"]
+
+
+# Of opendp/deployments-registry-data, schemas/deployments-schema.yaml: what is required, and its words.
+BASIC = {
+    "name",
+    "data_curators",
+    "description",
+    "intended_use",
+    "data_product_type",
+    "data_product_region",
+    "publication_date",
+}
+
+
+def test_the_entry_of_the_registry_is_by_its_schema(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    (entry,) = statement(store, tmp_path)["registry"]
+    assert set(entry) == {"url_slug", "status", "tier", "deployment"}
+    assert (entry["url_slug"], entry["status"], entry["tier"]) == ("hushmote-home-room-temp", "Draft", 3)
+    of = entry["deployment"]
+    assert BASIC <= set(of["basic"]) <= BASIC | {"data_product_sector"}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", of["basic"]["publication_date"])
+    assert of["basic"]["data_product_type"] == "Summary statistics"
+    assert of["dp_variant"]["variant_name"] == "Pure DP"
+    assert of["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0}
+    model = of["deployment_model"]
+    assert (model["model_name"], model["release_type"]) == ("Local", "Many releases")
+    assert (model["data_source_type"], model["access_type"]) == ("Dynamic", "Non-interactive")
+    assert of["administrative"]["registry_authors"] == ["heating@example.org"]
+
+
+# --- What is missing
+
+
+@pytest.mark.parametrize("missing", ["owner", "purpose"])
+def test_what_the_file_does_not_say_is_named_with_the_file(missing: str, store: Store, tmp_path: Path):
+    ask(store)
+    (version,) = store.experiments("home")
+    without = dataclasses.replace(version, **{missing: ""})
+    store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
+    with pytest.raises(StatementError) as refused:
+        statement(store, tmp_path)
+    put = f'put {missing} = "..." into its experiment\'s file'
+    assert f"room_temp of fleet home says no {missing}: {put}" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_marks_a_keep_that_is_not_decided(store: Store, tmp_path: Path):
+    ask(store, KEPT.replace('keep = "400d"', ""))
+    of = facts_of(store, tmp_path)
+    assert of.undecided == ("room_temp",)
+    made = document.document(of)
+    kept = "The counts are kept until the owner erases them [Not decided: for how long]."
+    assert label_of(made)[words.LONG].endswith(kept)
+    assert "<mark>[Not decided: for how long]</mark>" in page.html(document.signed(made, None))
+    assert "[Not decided" in numbers(made)["room_temp: counts are kept"][0]
+
+
+def test_what_is_asked_no_more_is_told_even_where_its_words_are_gone(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    store.withdraw_experiment("home", "room_temp")
+    (version,) = store.experiments("home")
+    without = dataclasses.replace(version, owner="")
+    store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
+    label = label_of(statement(store, tmp_path))
+    assert label[words.WHO].startswith("[For the maker: its owner] asks the questions and sees")
+    assert label[words.LONG].startswith("room_temp: no longer asked. The counts are kept")
+
+
+def test_a_fleet_of_which_nothing_is_asked_has_no_statement(store: Store, tmp_path: Path):
+    store.add_fleet("home", keyed=False)
+    with pytest.raises(StatementError, match="nothing is asked of fleet home: `hushmote experiment add`"):
+        statement(store, tmp_path)
+
+
+def test_boards_that_would_refuse_the_question_have_another_policy(store: Store, tmp_path: Path):
+    ask(store, KEPT.replace("room_temp", "door_open"))
+    with pytest.raises(StatementError, match=r"refuse door_open: give the firmware they have with --policy"):
+        statement(store, tmp_path)
+
+
+def test_keys_of_another_fleet_do_not_sign(store: Store):
+    store.add_fleet("home", keyed=True)
+    facts.check_keys(store, "home", KEYS)
+    store.set_master_check("home", "0" * 16)
+    with pytest.raises(StatementError, match="these are not the keys of fleet home"):
+        facts.check_keys(store, "home", KEYS)
+    with pytest.raises(StatementError, match="fleet home signs what it says: give its folder"):
+        facts.check_keys(store, "home", None)
+
+
+# --- Signed
+
+
+@pytest.fixture
+def file(store: Store, tmp_path: Path) -> Path:
+    ask(store, windows=COUNTED)
+    path = tmp_path / "statement.json"
+    path.write_text(json.dumps(document.signed(statement(store, tmp_path), KEYS)))
+    return path
+
+
+def test_a_statement_that_was_signed_verifies_and_names_its_key(file: Path):
+    signed, key, *files = document.verify(file)
+    assert document.verify(file, KEYS.announce_key) == [signed, key, *files]
+    assert signed.startswith("signed for fleet home on 2026-11-26T12:00:00+00:00")
+    assert key == KEYS.announce_key.hex()
+    assert any(line.startswith("ldp_client: as in this package, SHA-256 ") for line in files)
+    assert files[-1].startswith(f"main: as {file.with_name('main.py')}, SHA-256 ")
+
+
+def test_a_statement_of_another_key_is_refused(file: Path):
+    other = master_key.FleetKeys(KEYS.masters, bytes(31) + b"\x06")
+    with pytest.raises(StatementError, match=f"is signed with another key, {KEYS.announce_key.hex()}, than"):
+        document.verify(file, other.announce_key)
+
+
+def test_without_the_signing_key_no_statement_is_signed():
+    counting = master_key.without_signing(KEYS)
+    with pytest.raises(StatementError, match="give --signing-key"):
+        document.signed({"fleet": "home"}, counting)
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            yield from leaves(inner, (*path, key))
+    else:
+        yield path
+
+
+def test_no_value_can_be_altered_without_notice(file: Path):
+    """Each leaf of the file changed by itself; a check of each takes a millisecond or two."""
+    whole = json.loads(file.read_text())
+    for path in leaves(whole):
+        altered = json.loads(file.read_text())
+        inner = altered
+        for key in path[:-1]:
+            inner = inner[key]
+        was = inner[path[-1]]
+        inner[path[-1]] = f"{was}0" if isinstance(was, str) else 1 if was != 1 else 2
+        file.with_name("altered.json").write_text(json.dumps(altered))
+        with pytest.raises(StatementError) as refused:
+            document.verify(file.with_name("altered.json"))
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "1e999",
+        "[" * 100_000,
+        '{"statement": 1}',
+        '{"statement": {"fleet": "A/b", "board_files": []}, "announce_key": "", "signature": ""}',
+        '{"statement": {"fleet": "a", "board_files": [{"path": "/../../etc/passwd", "sha256": ""}]},'
+        ' "announce_key": "", "signature": ""}',
+        '{"statement": {"fleet": "a", "board_files": [3]}, "announce_key": "", "signature": ""}',
+        "\udcff",
+    ],
+)
+def test_what_is_no_statement_is_one_line(text: str, tmp_path: Path):
+    path = tmp_path / "s.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(StatementError, match=r"is no statement, or is damaged") as refused:
+        document.verify(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_statement_of_an_open_fleet_says_that_nobody_vouches_for_it(store: Store, tmp_path: Path):
+    ask(store)
+    whole = document.signed(statement(store, tmp_path), None)
+    assert whole["unsigned"] == "fleet home is open and has no signing key: nobody vouches for this"
+    assert whole["unsigned"] in page.html(whole)
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(whole))
+    with pytest.raises(StatementError, match="is unsigned: nobody can tell whether it was altered"):
+        document.verify(path)
+
+
+def test_the_key_that_signs_experiments_signs_no_experiment_with_it():
+    assert not topics.is_experiment(topics.statement_topic("home"))
+
+
+def test_another_file_of_the_package_is_named(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    device = tmp_path / "device"
+    (device / "umqtt").mkdir(parents=True)
+    for path in [*flash.EXAMPLE.parent.glob("*.py"), flash.EXAMPLE.parent / "umqtt" / "simple.py"]:
+        (device / path.relative_to(flash.EXAMPLE.parent)).write_bytes(path.read_bytes())
+    monkeypatch.setattr(flash, "EXAMPLE", device / "main.py")
+    document.verify(file)
+    with (device / "mqtt_reporter.py").open("a") as f:
+        f.write("\n")
+    with pytest.raises(StatementError, match=r"mqtt_reporter of this package is not the one that"):
+        document.verify(file)
+
+
+def test_an_application_of_ones_own_is_looked_for_beside_the_statement(file: Path):
+    file.with_name("main.py").unlink()
+    with pytest.raises(
+        StatementError, match=r"main is not the file that .* names: put main.py of the firmware"
+    ):
+        document.verify(file)
+
+
+def test_the_same_facts_give_the_same_bytes(store: Store, tmp_path: Path):
+    ask(store, windows=COUNTED)
+    first, second = (json.dumps(document.signed(statement(store, tmp_path), KEYS)) for _ in range(2))
+    assert first == second
+
+
+# --- As a page
+
+
+def test_the_page_loads_nothing_and_begins_with_the_label(store: Store, tmp_path: Path):
+    ask(store, KEPT.replace("How warm is it?", "<script>alert(1)</script> & so"))
+    text = page.html(document.signed(statement(store, tmp_path), None))
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so" in text
+    assert not re.search(r"(?:src|href)=|url\(|@import", text)
+    assert text.index('class="label"') < text.index('class="chapter"')
+    assert text.count("<h2>") == len(words.QUESTIONS) + 6
+    assert "<mark>[For a lawyer: yes or no]</mark>" in text
+    assert "{" not in re.sub(r"<style>.*?</style>|<pre>.*?</pre>", "", text, flags=re.DOTALL)
+
+
+def test_a_policy_in_json_names_no_application(store: Store, tmp_path: Path):
+    ask(store)
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(dataclasses.asdict(POLICY)))
+    made = facts.read(store, "home", None, path, AT)
+    assert "/main" not in [file.path for file in made.files]
+    assert firmware(tmp_path).exists()

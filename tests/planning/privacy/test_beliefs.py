@@ -1,0 +1,261 @@
+"""What an attacker can believe after reports: against exact enumeration of the board's own randomizer."""
+
+import itertools
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from designs import designed
+from enumeration import distribution
+
+from hushmote.device.ldp_client import ONE, Experiment
+from hushmote.server.accounting import MICRO, THEOREMS, optimal_epsilon
+from hushmote.server.accounting.theorem import exact_arithmetic
+from hushmote.planning.privacy import beliefs as disclosure
+from hushmote.planning.privacy import many_reports as disclosure_budget
+from hushmote.planning.privacy import questions as epsilon_local
+from hushmote.planning.privacy.beliefs import DisclosureError, Risk, Target, uniform
+
+MECHANISMS = {
+    "rr": designed("grr", 2, 1.3),
+    "grr": designed("grr", 5, 0.7),
+    "olh 3": designed("olh", 10, 1.0, g=3),
+    "olh 2": designed("olh", 7, 0.4, g=2),
+    "olh 5": designed("olh", 9, 2.0, g=5),
+    "hh": designed("hh", 7, 1.5, fanout=2, cells=[2, 3, 3], weights=[2, 0, 3]),
+    "hh direct": designed("hh", 6, 1.0, fanout=3, cells=[2, 5]),
+}
+
+
+@pytest.fixture(params=MECHANISMS.values(), ids=list(MECHANISMS))
+def experiment(request: pytest.FixtureRequest) -> Experiment:
+    return request.param
+
+
+def lopsided(domain: int) -> np.ndarray:
+    """A prior of exact sixty-fourths, of all sizes, one value impossible."""
+    weights = np.array([(7 * i * i + 3 * i) % 11 for i in range(domain)], dtype=float)
+    return weights / weights.sum()
+
+
+def channel(experiment: Experiment) -> dict[int, dict[int, Fraction]]:
+    return {v: distribution(lambda rng, v=v: experiment.randomize(v, rng)) for v in range(experiment.domain)}
+
+
+def enumerated(experiment: Experiment, prior: np.ndarray, members: tuple[int, ...]) -> Fraction:
+    """The highest belief in members over all codes, exactly."""
+    rows = channel(experiment)
+    pi = [Fraction(float(p)) for p in prior]
+    codes = set().union(*rows.values())
+    joint = {c: [p * rows[v].get(c, 0) for v, p in enumerate(pi)] for c in codes}
+    return max(sum((js[v] for v in members), Fraction(0)) / sum(js) for js in joint.values() if sum(js))
+
+
+@pytest.mark.parametrize("make", [uniform, lopsided])
+def test_beliefs_in_every_value_are_those_of_the_board_s_own_randomizer(experiment: Experiment, make):
+    prior = make(experiment.domain)
+    found = disclosure.worst_posteriors(experiment, prior)
+    expected = [float(enumerated(experiment, prior, (v,))) for v in range(experiment.domain)]
+    assert found == pytest.approx(expected, rel=1e-12)
+    bound = [disclosure.posterior_bound(p, experiment.epsilon / MICRO) for p in prior]
+    assert (found <= np.array(bound) * (1 + 1e-15)).all()
+
+
+def test_beliefs_in_sets_are_those_of_the_board_s_own_randomizer(experiment: Experiment):
+    prior = lopsided(experiment.domain)
+    for members in ((0, 1), tuple(range(1, experiment.domain, 2)), (experiment.domain - 1,)):
+        found = disclosure.worst_posterior(experiment, prior, Target("set", members))
+        assert found == pytest.approx(float(enumerated(experiment, prior, members)), rel=1e-12)
+
+
+def test_direct_answers_reach_the_bound_and_hashed_ones_stay_below():
+    prior = uniform(64)
+    bound = disclosure.posterior_bound(1 / 64, 1.0)
+    direct = disclosure.worst_posteriors(designed("grr", 64, 1.0), prior)
+    hashed = disclosure.worst_posteriors(designed("olh", 64, 1.0, g=3), prior)
+    assert direct == pytest.approx(np.full(64, bound), rel=1e-6)
+    assert (hashed < 0.85 * bound).all()
+
+
+@pytest.mark.parametrize("about", [None, (0, 3)])
+@pytest.mark.parametrize("risk", [Risk(most=Fraction(3, 5)), Risk(factor=Fraction(5, 4))])
+def test_one_micro_nat_more_breaks_the_risk(experiment: Experiment, about, risk: Risk):
+    prior = uniform(experiment.domain)
+    targets = None if about is None else [Target("some", about[: experiment.domain // 2])]
+    at = disclosure.fixed(experiment)
+    found = disclosure.largest_epsilon(at, prior, targets, risk)
+    assert found is not None
+    assert disclosure.within(at(found), prior, targets, risk)
+    if found < 16_000_000:
+        assert not disclosure.within(at(found + 1), prior, targets, risk, 1e-12)
+    allowed = disclosure.allowed_loss(prior, targets or disclosure.singles(prior, ["v"] * len(prior)), risk)
+    assert allowed.total is not None
+    assert found >= allowed.total
+
+
+def test_the_bound_for_any_mechanism_is_rounded_down_at_60_digits():
+    for prior, most in ((0.1, Fraction(1, 4)), (1 / 1024, Fraction(1, 1000)), (0.3, Fraction(99, 100))):
+        total = disclosure.allowed_loss(np.array([prior, 1 - prior]), [Target("a", (0,))], Risk(most)).total
+        assert total is not None
+        with exact_arithmetic():
+            pi, ceiling = Decimal(prior), Decimal(most.numerator) / Decimal(most.denominator)
+            for nats, kept in ((total, True), (total + 1, False)):
+                e = (Decimal(nats) / MICRO).exp()
+                assert (pi * e / (1 - pi + pi * e) <= ceiling) is kept
+
+
+def test_a_factor_is_hardest_to_keep_for_the_rarest_value():
+    prior = np.array([0.6, 0.3, 0.1, 0.0])
+    targets = disclosure.singles(prior, ["a", "b", "c", "d"])
+    allowed = disclosure.allowed_loss(prior, targets, Risk(factor=Fraction(3, 2)))
+    assert (allowed.target, allowed.ceiling) == ("c", pytest.approx(0.15))
+    assert allowed.total == int(math.log(0.15 * 0.9 / (0.1 * 0.85)) * MICRO)
+    assert disclosure.allowed_loss(prior, targets[:1], Risk(factor=Fraction(2))).total is None  # 1.2: any ε
+
+
+def test_a_prior_above_the_risk_is_refused_in_one_line():
+    with pytest.raises(DisclosureError, match=r"^b: before any report the belief is 0.5 already.*no ε can"):
+        disclosure.allowed_loss(
+            np.array([0.2, 0.5, 0.3]),
+            disclosure.singles(np.array([0.2, 0.5, 0.3]), ["a", "b", "c"]),
+            Risk(Fraction(2, 5)),
+        )
+
+
+# --- Many reports ---------------------------------------------------------------------------------
+
+
+def tail(n: int, epsilon: float, loss: float) -> float:
+    """Chance that n answers of binary randomized response lose more than `loss`, where the bit is true."""
+    lie = 1 / (1 + math.exp(epsilon))
+    lies = [i for i in range(n + 1) if (n - 2 * i) * epsilon > loss * (1 + 1e-12)]
+    return math.fsum(math.comb(n, i) * lie**i * (1 - lie) ** (n - i) for i in lies)
+
+
+@pytest.mark.parametrize(("n", "total", "fails"), [(100, 1.0, 1e-6), (30, 2.0, 1e-3), (10, 1.1, 0.01)])
+def test_no_theorem_lets_a_belief_pass_more_often_than_it_says(n: int, total: float, fails: float):
+    rows = disclosure_budget.budget_rows(round(total * MICRO), n, fails)
+    assert [row.theorem for row in rows] == [*THEOREMS]
+    for row in rows:
+        if row.fails is not None:
+            assert row.epsilon is not None
+            assert tail(n, row.epsilon, total) <= row.fails
+    (majority,) = (row for row in rows if row.theorem == "majority")
+    assert majority.fails is None
+    assert tail(n, majority.epsilon or 0, total) > 0.2  # what it would mean to read it as a bound on beliefs
+
+
+def test_an_epsilon_delta_guarantee_alone_fails_more_often_than_delta():
+    epsilon = optimal_epsilon(100, 1.0, 1e-6)
+    assert tail(100, epsilon, 1.0) == pytest.approx(2.68e-5, rel=0.01)  # 27 δ
+    (row,) = (r for r in disclosure_budget.budget_rows(MICRO, 100, 1e-6) if r.theorem == "optimal")
+    assert row.epsilon is not None
+    assert row.total is not None
+    assert row.epsilon < epsilon
+    assert row.delta <= 1e-6 * -math.expm1(row.total - 1.0)
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [(0.1, 100), (1.0, 8), (0.02, 400)])
+def test_losses_of_so_many_reports_hold_except_with_the_chance_stated(epsilon: float, n: int):
+    rows = disclosure_budget.loss_rows(round(epsilon * MICRO), n, 1e-4)
+    assert {row.theorem for row in rows} == {"basic", "zcdp", "optimal", "advanced"}
+    for row in rows:
+        assert row.loss <= n * epsilon
+        assert tail(n, epsilon, row.loss) <= row.fails
+    losses = {row.theorem: row.loss for row in rows}
+    assert losses["optimal"] <= losses["zcdp"] <= losses["basic"]
+
+
+def test_without_a_delta_only_what_never_fails_is_left():
+    assert [r.theorem for r in disclosure_budget.budget_rows(MICRO, 10, 0.0)] == ["basic", "majority", "none"]
+    assert [r.theorem for r in disclosure_budget.loss_rows(MICRO, 10, 0.0)] == ["basic"]
+
+
+def test_repeated_reports_are_those_of_every_sequence_of_answers():
+    prior, odds, n = np.array([0.5, 0.3, 0.2]), Fraction(3), 4
+    keep, lie = odds / (odds + 2), 1 / (odds + 2)
+    ceilings = np.array([0.8, 0.6, 0.5])
+    pi = [Fraction(1, 2), Fraction(3, 10), Fraction(1, 5)]
+    worst, passes, mean, guess = [Fraction(0)] * 3, [Fraction(0)] * 3, Fraction(0), Fraction(0)
+    for answers in itertools.product(range(3), repeat=n):
+        likely = [keep ** answers.count(v) * lie ** (n - answers.count(v)) for v in range(3)]
+        joint = [p * x for p, x in zip(pi, likely, strict=True)]
+        belief = [j / sum(joint) for j in joint]
+        guess += max(joint)
+        for v in range(3):
+            worst[v] = max(worst[v], belief[v])
+            passes[v] += likely[v] if belief[v] > Fraction(float(ceilings[v])) else 0
+            mean += joint[v] * belief[v]
+    found = disclosure_budget.repeated_reports(prior, 3.0, n, ceilings)
+    assert found.worst == pytest.approx([float(x) for x in worst], rel=1e-12)
+    assert found.passes == pytest.approx([float(x) for x in passes], rel=1e-12)
+    assert (found.mean, found.guess) == (pytest.approx(float(mean)), pytest.approx(float(guess)))
+
+
+def test_direct_reports_of_one_value_keep_what_the_theorems_say():
+    values = epsilon_local.bare_values(4)
+    prior = np.array([0.4, 0.3, 0.2, 0.1])
+    at = epsilon_local.chosen(4, "grr")
+    found = epsilon_local.from_risk(
+        epsilon_local.Attacker(values, at, prior, None, 40, 0.01), Risk(Fraction(3, 5))
+    )
+    chances = dict(zip((r.theorem for r in found.rows), found.passes, strict=True))
+    for row in found.rows:
+        p = chances[row.theorem]
+        assert row.theorem == "none" or p is not None
+        assert row.fails is None or p is None or p <= row.fails
+    assert (chances["majority"] or 0) > 0.1
+    far = at(round((found.rows[0].epsilon or 0) * MICRO))
+    level = far.levels[0]
+    odds = level.threshold * 3 / (ONE - level.threshold)
+    worst = disclosure_budget.repeated_reports(prior, odds, 40, np.ones(4)).worst
+    assert worst.max() <= 0.6
+    assert worst.max() == pytest.approx(0.6, abs=1e-4)
+
+
+def test_too_many_outcomes_are_refused_with_their_number():
+    with pytest.raises(DisclosureError, match=r"1,000 reports over 64 values have .* outcomes, and 300,000"):
+        disclosure_budget.repeated_reports(uniform(64), 3.0, 1000, np.ones(64))
+
+
+def test_beliefs_over_65_536_hashed_values_take_no_enumeration_of_pairs():
+    experiment = designed("olh", 1 << 16, 1.0, g=3)
+    found = disclosure.worst_posteriors(experiment, uniform(1 << 16))
+    bound = disclosure.posterior_bound(2.0**-16, 1.0)
+    assert 0.5 * bound < found.min() <= found.max() < bound
+
+
+# --- Input ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prior", "domain", "says"),
+    [
+        ([0.5, 0.4], 2, "sums to 0.9, not 1"),
+        ([1.5, -0.5], 2, "0 or more"),
+        ([0.5, math.nan], 2, "0 or more"),
+        ([0.5, 0.5], 3, "2 numbers, there are 3"),
+        ([1.0], 1, "at least 2 values"),
+        ([], 0, "at least 2 values"),
+    ],
+)
+def test_priors_that_make_no_sense_are_one_line(prior: list[float], domain: int, says: str):
+    with pytest.raises(DisclosureError, match=says):
+        disclosure.checked_prior(prior, domain)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"most": Fraction(0)}, "between 0 and 1"),
+        ({"most": Fraction(1)}, "between 0 and 1"),
+        ({"most": Fraction(-1, 3)}, "between 0 and 1"),
+        ({"factor": Fraction(1)}, "above 1"),
+        ({}, "one of the two"),
+    ],
+)
+def test_risks_that_make_no_sense_are_one_line(given: dict[str, Fraction], says: str):
+    with pytest.raises(DisclosureError, match=says):
+        Risk(**given)

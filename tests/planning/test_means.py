@@ -1,0 +1,80 @@
+"""Plans of a mean: the worst population there can be, a stated one, and which mechanism is taken."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from hushmote.server.experiments.payload import experiment_over
+from hushmote.server.mechanisms import Mechanism, mechanism_of
+from hushmote.server.mechanisms.workload import positions
+from hushmote.planning.devices import Z, best_design, half_width
+from hushmote.planning.expected_error import Design, Question, asked, bell, variance
+from hushmote.planning.worst_population import worst_population
+
+SHAPES = (
+    {"mechanism": "grr"},
+    {"mechanism": "olh", "g": 3},
+    {"mechanism": "hh", "fanout": 4, "cells": [4, 3], "weights": [2, 1]},
+)
+
+
+def mechanism(fields: dict[str, object], epsilon: int = 1_000_000) -> Mechanism:
+    return mechanism_of(experiment_over(16, epsilon, dict(fields)))
+
+
+@pytest.mark.parametrize("fields", SHAPES, ids=lambda f: f["mechanism"])
+@pytest.mark.parametrize("epsilon", [500_000, 4_000_000])
+def test_no_population_errs_more_than_the_worst(fields: dict[str, object], epsilon: int):
+    of = mechanism(fields, epsilon)
+    statistic = positions(16)
+    shares, worst = worst_population(of, statistic)
+    assert shares.min() >= 0
+    assert shares.sum() == pytest.approx(1)
+    assert float(of.variances(statistic[:, None], shares)[0]) == pytest.approx(worst, rel=1e-6)
+    best = optimize.minimize(
+        lambda f: -of.variances(statistic[:, None], f)[0],
+        np.full(16, 1 / 16),
+        bounds=[(0, 1)] * 16,
+        constraints={"type": "eq", "fun": lambda f: f.sum() - 1},
+        options={"maxiter": 500, "ftol": 1e-12},
+        method="SLSQP",
+    )
+    assert worst == pytest.approx(-best.fun, rel=1e-5)
+
+
+def test_half_of_the_devices_at_each_end_are_the_worst_where_codes_tell_the_value():
+    shares, worst = worst_population(mechanism({"mechanism": "grr"}, 16_000_000), positions(16))
+    assert shares[[0, -1]] == pytest.approx(0.5, abs=1e-3)
+    assert worst == pytest.approx((15 / 32) ** 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05, 0.2])
+def test_a_stated_deviation_is_that_of_the_population(spread: float):
+    shares = bell(256, spread)
+    x = positions(256)
+    mean = shares @ x
+    assert shares.sum() == pytest.approx(1)
+    assert mean == pytest.approx(0.5, abs=1 / 256)
+    assert math.sqrt(shares @ (x - mean) ** 2) == pytest.approx(spread, abs=0.01)
+
+
+@pytest.mark.parametrize("question", [Question("mean"), Question("mean", spread=0.1)])
+def test_what_is_asked_of_a_mean_is_what_its_error_is_of(question: Question):
+    design = best_design(32, 1_000_000, question)
+    about = asked(design, question)
+    statistic = about.statistic(32, 0)
+    exact = design.mechanism.variances(statistic[:, None], about.population(32, 0))[0]
+    assert variance(design, question) == pytest.approx(float(exact), rel=1e-6)
+    assert half_width(400, design, question) == pytest.approx(Z * math.sqrt(exact / 400), rel=1e-6)
+    if question.spread is None:
+        assert variance(design, question) > variance(design, Question("mean", spread=0.1))
+
+
+def test_the_design_is_the_best_of_those_that_answer_a_mean():
+    design = best_design(64, 1_000_000, Question("mean"))
+    assert design.answers(Question("mean"))
+    for other in (Question("range"), Question("quantile", 0.5), Question("frequency")):
+        choice = best_design(64, 1_000_000, other).choice
+        assert variance(design, Question("mean")) <= variance(Design(64, 1_000_000, choice), Question("mean"))

@@ -1,0 +1,61 @@
+"""What a plan's histograms give away, and the ε of a report that a wanted one of a histogram allows."""
+
+import pytest
+
+from hushmote.device.ldp_client import EPSILON_MAX
+from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon
+from hushmote.planning.devices import EPSILON_STEP, MICRO, best_design
+from hushmote.planning.expected_error import Question
+from hushmote.planning.lifetime import LifetimeBudget, Rhythm, plan_lifetime
+from hushmote.planning.second_epsilon import epsilon_for_histogram, histogram, lifetime_histograms
+
+MONTHS = Rhythm(3600, 90 * 86_400)
+
+
+@pytest.mark.parametrize(
+    ("question", "domain", "wanted", "devices"),
+    [
+        (Question("frequency"), 2, 0.05, 26_000),
+        (Question("frequency"), 16, 0.05, 26_000),
+        (Question(), 6, 0.5, 2_000),
+    ],
+)
+def test_the_answer_keeps_the_wanted_epsilon_and_the_next_step_does_not(
+    question: Question, domain: int, wanted: float, devices: int
+) -> None:
+    epsilon = epsilon_for_histogram(question, devices, domain, wanted)
+    kept = histogram(best_design(domain, epsilon, question), devices)
+    assert kept.epsilon <= wanted < epsilon / MICRO
+    assert epsilon % EPSILON_STEP == 0
+    assert histogram(best_design(domain, epsilon + EPSILON_STEP, question), devices).epsilon > wanted
+
+
+def test_a_wanted_epsilon_that_every_report_keeps_allows_the_largest() -> None:
+    assert epsilon_for_histogram(Question("frequency"), 100, 2, 20.0) == EPSILON_MAX
+
+
+def test_a_part_of_a_report_hides_nobody() -> None:
+    """Expected reports are rounded down, to the safe side; a single report has its own ε."""
+    design = best_design(2, 2 * MICRO, Question("frequency"))
+    seen = histogram(design, 999.9)
+    assert (seen.reports, seen.holds) == (999, LIMITS)
+    assert histogram(design, 0.2).epsilon == pytest.approx(2.0, rel=1e-6)
+
+
+def test_reports_of_one_board_in_one_histogram_add_up() -> None:
+    life = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), MONTHS, limit=MICRO)
+    best = life.best
+    assert best.cap == 4
+    seen = lifetime_histograms(life)
+    assert list(seen) == ["a day", "a week", "30 days", "all of it"]
+    assert all(one.own_reports == 4 for one in seen.values())
+    assert seen["all of it"].reports == int(50_000 * best.used * 4)
+    alone = histogram_epsilon(best.design.experiment, seen["a week"].reports)
+    assert alone < seen["a week"].epsilon <= best.epsilon * 4 / MICRO
+    assert seen["a day"].epsilon > seen["30 days"].epsilon > seen["all of it"].epsilon
+
+
+def test_boards_that_call_once_a_day_have_one_report_in_a_day() -> None:
+    daily = Rhythm(86_400, 90 * 86_400)
+    life = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), daily, limit=MICRO)
+    assert [one.own_reports for one in lifetime_histograms(life).values()] == [1, 4, 4, 4]

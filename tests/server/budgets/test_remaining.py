@@ -1,0 +1,54 @@
+"""What a budget still holds, worked by hand; tests/cli/test_ledger.py has whole fleets beside real boards."""
+
+import datetime
+from collections import Counter
+
+import pytest
+from experiments import experiment_json
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.budgets.forecast import Forecast
+from hushmote.server.budgets.policy import Policy
+from hushmote.server.budgets.remaining import BudgetLine, FleetLedger
+
+DAY = datetime.date(2026, 11, 27)
+
+
+@pytest.mark.parametrize(
+    ("rule", "cap", "made", "left"),
+    [
+        ("sum", 10_000_000, 0, 10),
+        ("sum", 10_000_000, 3, 4),  # 6 of 10 are spent
+        ("squares", 25 * 10**12, 3, 13),  # 12 of 25
+        ("squares", 25 * 10**12, 7, 0),  # 28 of 25
+        ("count", 10, 3, 7),
+        ("unlimited", None, 3, None),
+    ],
+)
+def test_each_report_is_taken_to_have_cost_the_dearest_and_the_next_one_costs_what_it_costs(
+    rule: str, cap: int | None, made: int, left: int | None
+):
+    """Versions of ε = 2 and 1, of which the second is current."""
+    budget = {"rule": rule} if cap is None else {"rule": rule, "cap": cap}
+    experiment = Experiment.parse(experiment_json(budget=budget))
+    line = BudgetLine(experiment, "current", 2_000_000, 1_000_000, 100, {})
+    assert line.left(made) == left
+    assert BudgetLine(experiment, "withdrawn", 2_000_000, 1_000_000, 100, {}).left(made) == 0
+
+
+def test_the_life_of_a_board_is_spent_by_the_squares_of_the_dearest():
+    """3 reports at ε = 2 are 12 of 25: 13 of ε = 1 are left, though its own budget holds 100."""
+    experiment = Experiment.parse(experiment_json(budget={"rule": "count", "cap": 100}))
+    line = BudgetLine(experiment, "current", 2_000_000, 1_000_000, 100, {})
+    policy = Policy(0, 25 * 10**12, 2_000_000, ("count",), ("e",))
+    ledger = FleetLedger("home", (line,), {(3,): 1}, policy)
+    assert ledger.left((3,)) == (13,)
+    assert ledger.left((0,)) == (25,)
+
+
+def test_the_reports_of_a_day_are_those_of_the_boards_that_have_some_left():
+    """3 of 4 boards have made all of their 10 reports: the 2 a day are of the fourth, which has 6 left."""
+    experiment = Experiment.parse(experiment_json(budget={"rule": "count", "cap": 10}))
+    line = BudgetLine(experiment, "current", 1_000_000, 1_000_000, 100, {DAY: 2})
+    (told,) = FleetLedger("home", (line,), {(10,): 3, (4,): 1}).lines(DAY)
+    assert told.forecast == Forecast(Counter({0: 3, 6: 1}), experiment.every, 2.0)

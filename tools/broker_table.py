@@ -1,0 +1,123 @@
+"""The brokers of the table in docs/survives.md: how each is started, and its column as the page has it."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker_facts import ROWS, facts
+from broker_groups import GroupByPull, GroupByShare
+from paho.mqtt.enums import MQTTProtocolVersion
+from rabbitmq import RabbitMq, find_rabbitmq
+
+from hushmote.simulator.broker import Broker, MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.nats_servers import NatsServers, find_nats_server
+
+PAGE = Path(__file__).parents[1] / "docs" / "survives.md"
+_BEGIN, _END = "<!-- table: tools/make_brokers.py -->\n", "<!-- end of the table -->"
+_EMBEDDED = """
+import signal, sys
+from hushmote.simulator.broker import EmbeddedBroker
+
+EmbeddedBroker(int(sys.argv[1])).start()
+print("up", flush=True)
+signal.pause()
+"""
+
+
+class EmbeddedProcess(Broker):
+    """The embedded broker in a process of its own, which can be killed."""
+
+    name = "amqtt"
+    protocol = "3.1.1"
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1", free_port())
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-c", _EMBEDDED, str(self.port)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "up\n"
+
+    def terminate(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.communicate()
+            self._process = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A broker of the table. lacks: what to install, empty where nothing is missing."""
+
+    title: str
+    make: Callable[[], Any]
+    group: Callable[[], Any]
+    lacks: Callable[[], str]
+
+    def facts(self) -> dict[str, str]:
+        """Start it, do everything to it, say what held."""
+        with self.make() as broker:
+            ports = [node.mqtt for node in getattr(broker, "nodes", ())]
+            return facts(broker, self.group(), ports)
+
+
+def _nats_lacks() -> str:
+    return "" if find_nats_server() else "nats-server is not installed: pip install 'hushmote[cluster]'"
+
+
+COLUMNS = (
+    Column(
+        "amqtt, embedded", EmbeddedProcess, lambda: GroupByShare(MQTTProtocolVersion.MQTTv311), lambda: ""
+    ),
+    Column(
+        "mosquitto 2.0",
+        MosquittoBroker,
+        lambda: GroupByShare(MQTTProtocolVersion.MQTTv5),
+        lambda: "" if find_mosquitto() else "mosquitto is not installed",
+    ),
+    Column("NATS, 1 server", lambda: NatsServers(1), GroupByPull, _nats_lacks),
+    Column("NATS, 3 servers", NatsServers, GroupByPull, _nats_lacks),
+    Column(
+        "RabbitMQ 3.10",
+        RabbitMq,
+        lambda: GroupByShare(MQTTProtocolVersion.MQTTv311),
+        lambda: "" if find_rabbitmq() else "rabbitmq-server is not installed: apt install rabbitmq-server",
+    ),
+)
+
+
+def columns_of_page() -> dict[str, dict[str, str]]:
+    """Title -> row -> cell, as docs/survives.md has them."""
+    lines = PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip().splitlines()
+    if not lines:
+        return {}
+    titles, rows = _cells(lines[0])[1:], [_cells(line) for line in lines[2:]]
+    keys = {text: key for key, text in ROWS.items()}
+    return {title: {keys[row[0]]: row[1 + i] for row in rows} for i, title in enumerate(titles)}
+
+
+def write_page(columns: dict[str, dict[str, str]]) -> None:
+    """Put the columns into the page."""
+    lines = [f"| | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
+    lines += [f"| {text} | {' | '.join(c[key] for c in columns.values())} |" for key, text in ROWS.items()]
+    before, _, rest = PAGE.read_text().partition(_BEGIN)
+    PAGE.write_text(before + _BEGIN + "\n" + "\n".join(lines) + "\n\n" + _END + rest.partition(_END)[2])
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|\n").split("|")]

@@ -1,0 +1,72 @@
+"""Hold the dashboards of deploy/grafana/ to Grafana's own types, which its npm package has.
+
+    .venv/bin/python tools/check_dashboards.py
+
+It needs node and npm, and fetches two packages into a folder that it removes. The types know every field of a
+dashboard, of its variables, and of the options of the panels that we use; they do not know whether a query or
+a transformation makes sense.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PACKAGES = ("@grafana/schema@13.2.3", "typescript@5.9.3")
+DASHBOARDS = Path(__file__).parents[1] / "deploy" / "grafana" / "dashboards"
+# The panels that we use, and where their options are described.
+_PANELS = {"stat": "Stat", "table": "Table", "timeseries": "TimeSeries"}
+_TYPES = """
+import type {{ Dashboard, DataQuery, FieldConfig, FieldConfigSource, Panel, RowPanel }}
+  from '@grafana/schema';
+{imports}
+// JSON has texts where TypeScript has an enum's names.
+type Plain<T> = T extends string ? `${{T}}` : T extends number | boolean | null | undefined ? T :
+  T extends (infer U)[] ? Plain<U>[] : T extends object ? {{ [K in keyof T]: Plain<T[K]> }} : T;
+// Prometheus' plugin is no part of the package: the fields of its queries that we use.
+interface Query extends DataQuery {{
+  expr: string; instant: boolean; range: boolean; legendFormat?: string; format?: 'table'; editorMode: 'code';
+}}
+type Of<Name, Options, Custom> = Omit<Panel, 'type' | 'options' | 'fieldConfig' | 'targets'> & {{
+  type: Name; options: Partial<Options>; targets: Query[];
+  fieldConfig: Omit<FieldConfigSource, 'defaults'> & {{
+    defaults: Omit<FieldConfig, 'custom'> & {{ custom?: Partial<Custom> }} }};
+}};
+type Any = {union} | RowPanel;
+export const dashboard: Plain<Omit<Dashboard, 'panels'> & {{ panels: Any[] }}> = {dashboard};
+"""
+_OPTIONS = (
+    "--strict",
+    "--noEmit",
+    "--skipLibCheck",
+    "--module",
+    "nodenext",
+    "--moduleResolution",
+    "nodenext",
+)
+
+
+def _source(dashboard: str) -> str:
+    where = "@grafana/schema/dist/esm/raw/composable"
+    imports = [
+        f"import type * as {name} from '{where}/{kind}/panelcfg/x/{name}PanelCfg_types.gen';"
+        for kind, name in _PANELS.items()
+    ]
+    custom = {"stat": "{}", "table": "Table.FieldConfig", "timeseries": "TimeSeries.FieldConfig"}
+    union = " | ".join(f"Of<'{kind}', {name}.Options, {custom[kind]}>" for kind, name in _PANELS.items())
+    return _TYPES.format(imports="\n".join(imports), union=union, dashboard=dashboard)
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "package.json").write_text('{"private": true, "type": "module"}')
+        subprocess.run(["npm", "install", "--silent", "--ignore-scripts", *PACKAGES], cwd=folder, check=True)
+        files = {f"{path.stem}.ts": _source(path.read_text()) for path in DASHBOARDS.glob("*.json")}
+        for file, text in files.items():
+            (folder / file).write_text(text)
+        return subprocess.run(["npx", "tsc", *_OPTIONS, *files], cwd=folder, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

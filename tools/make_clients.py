@@ -1,0 +1,72 @@
+"""Writes what each client can into clients/README.md, asking each about all experiments of the vectors.
+
+python tools/make_clients.py
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import _paths  # noqa: F401
+from c_experiments import Core
+
+from hushmote.device.ldp_client import Experiment, ExperimentRefused
+
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "clients" / "README.md"
+RIG = ROOT / "tests" / "clients" / "js_rig.mjs"
+
+
+def cases() -> list[tuple[str, str, bytes]]:
+    """(type, mechanism, JSON) of every experiment of the vectors."""
+    found = []
+    for name in ("vectors.json", "vectors_further.json"):
+        for case in json.loads((ROOT / "tests" / name).read_text())["experiments"]:
+            fields = json.loads(case["payload"])
+            found.append((fields["type"], fields["mechanism"], case["payload"].encode()))
+    return found
+
+
+def on_boards(payload: bytes) -> bool:
+    """Whether a board takes it, with all files beside its client."""
+    try:
+        return bool(Experiment.parse(payload))
+    except ExperimentRefused:
+        return False
+
+
+def in_javascript(payloads: list[bytes]) -> list[bool]:
+    """Whether the client in Node takes each."""
+    jobs = json.dumps([["parse", {"$hex": payload.hex()}] for payload in payloads])
+    command = [str(shutil.which("node")), str(RIG)]
+    done = subprocess.run(command, input=jobs, capture_output=True, text=True, check=True)
+    return [line.startswith("{") for line in done.stdout.splitlines()[1:]]  # else why it is refused
+
+
+def table() -> str:
+    """The rows: a client takes a type or a mechanism where it takes all vectors that have it."""
+    asked = cases()
+    payloads = [payload for _, _, payload in asked]
+    with tempfile.TemporaryDirectory() as folder:
+        core = Core(Path(folder))
+        in_c = [core.parse(payload)[0] == 0 for payload in payloads]
+    takes = list(zip(map(on_boards, payloads), in_c, in_javascript(payloads), strict=True))
+    rows = ["| | MicroPython | C | JavaScript |", "|---|---|---|---|"]
+    for of, what in ((0, "type"), (1, "mechanism")):
+        for word in dict.fromkeys(case[of] for case in asked):
+            own = [taken for case, taken in zip(asked, takes, strict=True) if case[of] == word]
+            marks = ("yes" if all(one) else "no" for one in zip(*own, strict=True))
+            rows.append(f"| {what} `{word}` | {' | '.join(marks)} |")
+    return "\n".join(rows)
+
+
+def made() -> str:
+    """The whole page, with the table as it is now."""
+    return re.sub(r"\| \| MicroPython (.|\n)*?(?=\n\n)", lambda _: table(), FILE.read_text(), count=1)
+
+
+if __name__ == "__main__":
+    FILE.write_text(made())

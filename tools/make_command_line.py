@@ -1,0 +1,55 @@
+"""Writes the commands into docs/commands-*.md from themselves: python tools/make_command_line.py."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import typer
+
+from hushmote.cli import main
+
+DOCS = Path(__file__).parents[1] / "docs"
+# Each page, and the groups of `hushmote --help` on it.
+PAGES = {
+    DOCS / "commands-ask.md": ("Start", "Plan", "Read results", "Study"),
+    DOCS / "commands-fleet.md": ("Run a fleet", "Look after"),
+    DOCS / "commands-boards.md": ("Boards",),
+}
+_BEGIN = "<!-- Below: made by tools/make_command_line.py from the commands; change their help. -->\n"
+# What the pages say once, above the commands.
+_SAME = re.compile(
+    r"^  (-h, --help +Show this message and exit|--json +Print JSON instead of tables)\.\n?", re.MULTILINE
+)
+_BELOW = re.compile(r"\n+(Options:\n+)?Commands:\n.*", re.DOTALL)  # of a group: they follow
+
+
+def helps() -> Iterator[tuple[str, Any, str]]:
+    """Yield path, command and help of all commands, 80 columns wide; `hushmote` itself is the first."""
+    top = typer.main.get_command(main.app)
+    with mock.patch.dict(os.environ, {"COLUMNS": "80"}):
+        above = {"": typer.Context(top, info_name="hushmote", **top.context_settings)}
+        yield "", top, top.get_help(above[""])
+        for name in main.COMMANDS:
+            for path, command in main.below(name, main.load(name)):
+                parent, _, own = path.rpartition(" ")
+                above[path] = typer.Context(command, info_name=own, parent=above[parent])
+                yield path, command, command.get_help(above[path])
+
+
+def text(page: Path) -> str:
+    """The whole page: what stands above the mark as it is, and every command of its groups."""
+    written = page.read_text(encoding="utf-8").partition(_BEGIN)[0]
+    parts = [written + _BEGIN]
+    for path, _, shown in helps():
+        if path and main.COMMANDS[path.split()[0]][0] in PAGES[page]:
+            parts.append(f"{'#' * min(2 + path.count(' '), 4)} hushmote {path}\n")
+            parts.append(f"```text\n{_BELOW.sub('', _SAME.sub('', shown)).strip()}\n```\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(text(page), encoding="utf-8")

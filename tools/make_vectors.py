@@ -1,0 +1,667 @@
+"""Write vectors.json: what every implementation of the board's side must compute and must refuse.
+
+vectors_further.json has the same of mechanisms and types in files of their own, and of `missing`;
+vectors_questions.json what a yes applies to under "ask": "each", which files beside the client compute.
+
+Run `python tools/make_vectors.py` from the repository's root. Every expected value comes from
+reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read
+it line by line.
+"""
+
+import hashlib
+import json
+import re
+import struct
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import _paths  # noqa: F401
+import reference_board as ref
+
+PATH = Path(__file__).parents[1] / "tests" / "vectors.json"
+FURTHER_PATH = PATH.with_name("vectors_further.json")
+QUESTIONS_PATH = PATH.with_name("vectors_questions.json")
+# What ldp_client.py itself does not know: files beside it do.
+_ENTERED = re.compile(r'(?:TYPES|MECHANISMS)\["(\w+)"\] = ')
+_BESIDE = "".join(path.read_text("utf-8") for path in PATH.parents[1].glob("device/ldp_*.py"))
+FURTHER = re.compile(rf'"(type|mechanism)": ?"({"|".join(_ENTERED.findall(_BESIDE))})"|"missing":')
+KEY = bytes(range(32))
+SIGNING_KEY = 0x1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF
+
+ROOM_TEMP = (
+    '{"v":1, "name":"room_temp", "type":"number", "low":-20000, "high":50000, "bins":256, '
+    '"mechanism":"hh", "fanout":4, "cells":[4,3,3,3], "epsilon":1000000, "every":90, '
+    '"budget":{"rule":"sum","cap":4000000}, "window":"day"}'
+)
+
+
+def text(**changes: Any) -> str:
+    """The JSON of a small valid experiment with fields changed or, if None, left out."""
+    fields: dict[str, Any] = {"v": 1, "name": "e", "type": "bool", "mechanism": "rr", "epsilon": 1_000_000}
+    fields |= {"budget": {"rule": "sum", "cap": 4_000_000}, "window": "day"}
+    fields |= changes
+    return json.dumps({k: v for k, v in fields.items() if v is not None}, separators=(",", ":"))
+
+
+def number(bins: int, mechanism: str, **changes: Any) -> str:
+    around = {"type": "number", "low": 0, "high": 50_000, "bins": bins, "mechanism": mechanism}
+    return text(**{**around, **changes})
+
+
+def hh(bins: int, fanout: int, cells: list[int], **changes: Any) -> str:
+    return number(bins, "hh", fanout=fanout, cells=cells, **changes)
+
+
+TEXTS = text(type="text", salt="a salt", slots=4096, mechanism="olh", g=3)
+PREFIXES = text(
+    type="text", salt="salz", slots=1024, prefixes=[2, 3, 3], mechanism="prefix", q=7, weights=[2, 1, 65_535]
+)
+
+# Of a key that comes twice the last one counts, inside budget too; spaces around belong to the digest.
+_TWICE = text(every=[{"e": -1e22}]).replace('"cap":', '"cap":null,"cap":')
+ODD = f' {_TWICE[:-1]},"epsilon":2000000,"every":1}} '
+
+EXPERIMENTS = [
+    ROOM_TEMP,
+    text(),
+    text(epsilon=1_000, every=16_777_216, window="hour"),
+    text(epsilon=16_000_000, window="all", name="a" * 32),
+    text(mechanism="grr", budget={"rule": "unlimited"}),
+    text(type="choice", labels=["off", "on", "a b ~!"], mechanism="grr", budget={"rule": "count", "cap": 12}),
+    text(type="choice", labels=["x"], mechanism="rr", budget={"rule": "squares", "cap": 18014398509481983}),
+    text(type="choice", labels=[f"l{i}" for i in range(100)], mechanism="olh", g=3),
+    number(256, "grr"),
+    number(257, "grr", epsilon=4_000_000),
+    number(16_777_216, "grr", epsilon=16_000_000, low=-1099511627776, high=1099511627776),
+    number(3, "olh", g=2),
+    number(1024, "olh", g=3),
+    number(4096, "olh", g=2, epsilon=500_000),
+    number(4097, "olh", g=2, epsilon=500_000),
+    number(128, "olh", g=23, epsilon=3_000_000),
+    number(65_536, "olh", g=53, epsilon=4_000_000),
+    number(62_500, "olh", g=251, epsilon=4_000_000),
+    number(11, "pgr", q=3),
+    number(16_000_000, "pgr", q=4093, epsilon=8_000_000),
+    hh(5, 2, [2, 2, 5], weights=[3, 0, 1]),
+    hh(27, 5, [2, 3, 7], epsilon=2_000_000),
+    hh(125, 5, [5, 5, 5], weights=[65_535, 1, 65_535]),
+    hh(126, 5, [2, 5, 7, 5]),
+    hh(256, 256, [3]),
+    hh(1000, 10, [10, 7, 7], epsilon=2_000_000, budget={"rule": "squares", "cap": 40_000_000_000_000}),
+    number(64, "sw", reach=15, epsilon=2_000_000),
+    number(5, "sw", reach=0),
+    TEXTS,
+    PREFIXES,
+    ODD,
+    number(8, "grr", low=0, high=8_000).replace('"low":0', '"low":-0'),
+    number(3, "grr", low=-1, high=2),
+]
+
+
+VERSION = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
+CRASHED = {"name": "crashed", "type": "bool"}
+DELAY = {"name": "delay", "type": "number", "low": 0, "high": 8_000, "bins": 16}
+PAIRS = [
+    text(type="pair", of=[VERSION, CRASHED], mechanism="grr"),
+    text(type="pair", of=[VERSION, CRASHED], mechanism="views", views=[[0], [1], [0, 1]], cells=[3, 2, 5]),
+    text(
+        type="pair",
+        of=[VERSION, DELAY, CRASHED],
+        mechanism="views",
+        views=[[1], [0, 2], [0, 1, 2]],
+        cells=[7, 6, 11],
+        weights=[2, 0, 65_535],
+        epsilon=2_000_000,
+    ),
+]
+CRASHED_OR_NONE = {**CRASHED, "missing": 1}
+DELAY_OR_NONE = {"name": "delay", "type": "number", "low": 0, "high": 7_000, "bins": 7, "missing": 1}
+FREE = {"budget": {"rule": "unlimited"}}  # the shortest there is
+MISSING = [
+    text(missing=1, mechanism="grr", **FREE),
+    text(type="choice", labels=["off", "on"], missing=1, mechanism="olh", g=3, **FREE),
+    number(15, "grr", low=-20_000, missing=1, **FREE),
+    hh(15, 4, [4, 3], low=-20_000, missing=1, **FREE),
+]
+MISSING_PAIRS = [
+    text(type="pair", of=[CRASHED_OR_NONE, DELAY_OR_NONE], mechanism="olh", g=5, **FREE),
+    text(
+        type="pair", of=[VERSION, CRASHED_OR_NONE], mechanism="views", views=[[0], [1]], cells=[2, 3], **FREE
+    ),
+]
+EXPERIMENTS[-2:-2] = [*MISSING, *PAIRS, *MISSING_PAIRS]
+
+
+class Draws:
+    """Fixed draws that look random: SHA-256 of a label and a counter."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.at = 0
+
+    def below(self, n: int) -> int:
+        self.at += 1
+        digest = hashlib.sha256(f"{self.label}/{self.at}".encode()).digest()
+        return int.from_bytes(digest[:16], "big") % n
+
+    def bernoulli(self, chance: int) -> bool:
+        return self.below(ref.ONE) < chance
+
+
+class Edges(Draws):
+    """The greatest outcome of every draw, and a lie."""
+
+    def below(self, n: int) -> int:
+        return n - 1
+
+    def bernoulli(self, chance: int) -> bool:
+        return False
+
+
+def thresholds() -> list[dict[str, Any]]:
+    epsilons = (1_000, 1_001, 62_499, 62_500, 500_000, 1_000_000, 1_098_612, 4_000_000, 7_654_321, 16_000_000)
+    cells = (2, 3, 7, 256, 65_521, 2**24)
+    return [{"epsilon": e, "g": g, "threshold": ref.threshold(e, g)} for e in epsilons for g in cells]
+
+
+def experiments() -> list[dict[str, Any]]:
+    cases = []
+    for payload in EXPERIMENTS:
+        fields = json.loads(payload)
+        case: dict[str, Any] = {"payload": payload, "sha256": hashlib.sha256(payload.encode()).hexdigest()}
+        case |= {name: fields.get(name, no) for name, no in (("epsilon", None), ("every", 1), ("fanout", 0))}
+        case |= {"cap": fields["budget"].get("cap", 0), "domain": ref.domain_of(fields)}
+        case |= {"weight_sum": sum(ref.weights_of(fields)), "code_count": ref.code_count_of(fields)}
+        case |= {"code_bytes": ref.code_bytes_of(fields), "levels": ref.levels_of(fields)}
+        cases.append(case)
+    return cases
+
+
+def codes() -> list[dict[str, Any]]:
+    cases = []
+    for payload in EXPERIMENTS:
+        fields = json.loads(payload)
+        last = ref.domain_of(fields) - 1
+        for i, index in enumerate((0, last // 3, None, last)):
+            if payload in (*MISSING, *MISSING_PAIRS) and i < 3:
+                continue  # an index is answered as elsewhere
+            rng = Edges("") if i == 3 else Draws(f"{payload}{i}")
+            code, draws = ref.code_of(fields, index, rng)
+            cases.append({"experiment": fields_key(payload), "index": index, "draws": draws, "code": code})
+    return cases
+
+
+def fields_key(payload: str) -> str:
+    """How later sections name an experiment: its digest."""
+    return hashlib.sha256(payload.encode()).hexdigest()[:8]
+
+
+def single(x: float) -> float:
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+def safe_in_single(fields: dict[str, Any], value: float) -> bool:
+    """Whether a board with 32-bit floats agrees, even where it reads or multiplies two units off."""
+    indices = set()
+    for slip in (-2, -1, 0, 1, 2):
+        v = single(single(value) * (1 + slip * 2.0**-23))
+        milli = Fraction(single(single(v * 1000) + 0.5)).__floor__()
+        indices.add(ref.bucket_of(fields, Fraction(milli, 1000) if milli % 1000 else Fraction(milli // 1000)))
+    return len(indices) == 1
+
+
+def buckets() -> list[dict[str, Any]]:
+    cases = []
+
+    def add(payload: str, kind: str, value: Any, index: Any) -> None:
+        cases.append({"experiment": fields_key(payload), "kind": kind, "value": value, "index": index})
+
+    for payload in (ROOM_TEMP, *EXPERIMENTS[-2:]):
+        fields = json.loads(payload)
+        for value in (0, 1, -1, 7, 8, 50, -20, 51, -21, 10**6, -(10**6), 10**30, -(10**30)):
+            add(payload, "int", value, ref.bucket_of(fields, Fraction(value)))
+        for value in (0.5, -0.5, 21.4, 0.25, 3.75, -19.9, 49.9, 1.5, 6.5, 1e30, -1e30, 100.5, -100.5):
+            if safe_in_single(fields, value):
+                add(payload, "float", value, ref.bucket_of(fields, Fraction(Decimal(repr(value)))))
+        add(payload, "float", "inf", fields["bins"] - 1)
+        add(payload, "float", "-inf", 0)
+        add(payload, "float", "nan", None)
+        add(payload, "none", None, None)
+        for kind, value in (("text", "21.4"), ("bool", 1), ("bytes", "21"), ("list", [])):
+            add(payload, kind, value, "TypeError")
+    # Rounding that reaches the end of the range, and in bins as narrow as what is rounded to.
+    for payload, values in ((ROOM_TEMP, (49.9996,)), (EXPERIMENTS[-1], (0.0004, 0.0006, -0.0004, -0.0006))):
+        for value in values:
+            assert safe_in_single(json.loads(payload), value)
+            add(payload, "float", value, ref.bucket_of(json.loads(payload), Fraction(Decimal(repr(value)))))
+    choice = EXPERIMENTS[5]
+    for i, label in enumerate(("off", "on", "a b ~!", "not listed", "", "ON")):
+        add(choice, "text", label, min(i, 3))
+    add(choice, "none", None, None)
+    add(choice, "float", "nan", None)
+    for kind, value in (("float", "inf"), ("int", 0), ("bool", 1), ("bytes", "off")):
+        add(choice, kind, value, "TypeError")
+    texts = ("text", ""), ("text", "ä€"), ("text", "ä" * 130), ("bytes", "1.2"), ("bytes", "x" * 256)
+    for kind, value in texts:
+        for payload in (TEXTS, PREFIXES):
+            add(payload, kind, value, ref.text_index_of(json.loads(payload), value.encode()))
+    add(TEXTS, "none", None, None)
+    add(TEXTS, "int", 1, "TypeError")
+    numbers = (("bool", 0), ("bool", 1), ("int", 0), ("int", 1), ("int", -7), ("int", 10**30))
+    for kind, value in numbers:
+        add(EXPERIMENTS[1], kind, value, int(value != 0))
+    add(EXPERIMENTS[1], "none", None, None)
+    add(EXPERIMENTS[1], "float", "nan", None)
+    for kind, value in (("float", 1.0), ("float", "inf"), ("text", "1")):
+        add(EXPERIMENTS[1], kind, value, "TypeError")
+    pairs = (["1.2", False], ["1.2", True], ["1.3", 0], ["nobody's", 7], [None, True], ["1.2", None])
+    for pair, index in zip(pairs, (0, 1, 2, 5, None, None), strict=True):
+        add(PAIRS[0], "tuple", pair, index)
+    for pair in (["1.2"], ["1.2", True, True], [1, True], [None, "yes"]):
+        add(PAIRS[0], "tuple", pair, "TypeError")
+    add(PAIRS[0], "list", ["1.3", True], 3)
+    add(PAIRS[0], "text", "1.2", "TypeError")
+    # Those that set missing: no reading is the last index, and all other readings are where they were.
+    highest = (("bool", 1), ("text", "not listed"), ("float", "inf"), ("int", 50))
+    for payload, (kind, value) in zip(MISSING, highest, strict=True):
+        last = ref.domain_of(json.loads(payload)) - 1
+        add(payload, "none", None, last)
+        add(payload, "float", "nan", last)
+        add(payload, kind, value, last - 1)
+    add(MISSING[1], "text", "on", 1)
+    for value in (-20, -1, 21, 49):
+        add(MISSING[2], "int", value, ref.bucket_of(json.loads(MISSING[2]), Fraction(value)))
+    pairs = ([True, 3], [None, 3], [False, None], [None, None], [True, 99])
+    for pair, index in zip(pairs, (11, 19, 7, 23, 14), strict=True):
+        add(MISSING_PAIRS[0], "tuple", pair, index)
+    add(MISSING_PAIRS[0], "none", None, 23)
+    for pair, index in zip(
+        (["1.3", None], [None, None], [None, True], ["?", 1]), (5, None, None, 7), strict=True
+    ):
+        add(MISSING_PAIRS[1], "tuple", pair, index)
+    add(MISSING_PAIRS[1], "none", None, None)
+    return cases
+
+
+def drbg() -> list[dict[str, Any]]:
+    cases = []
+    for seed in (b"", b"seed", bytes(range(256)), bytes(600)):
+        rng = ref.ReferenceDRBG(seed)
+        steps: list[list[Any]] = []
+        steps += [["generate", n, rng.generate(n).hex()] for n in (1, 31, 32, 33, 0, 128)]
+        rng.update(b"more")
+        steps.append(["reseed", b"more".hex()])
+        for n in (1, 2, 3, 7, 1000, 2**24, 2**24 - 1, 728, 90, 5):
+            steps.append(["below", n, rng.below(n)])
+            chance = ref.threshold(1_000_000, 2 + n % 50)
+            steps.append(["bernoulli", chance, int(rng.bernoulli(chance))])
+        steps.append(["generate", 16, rng.generate(16).hex()])
+        steps.append(["below", 2**24, rng.below(2**24)])
+        rng.update(seed[:7] + b"x")
+        steps.append(["reseed", (seed[:7] + b"x").hex()])
+        steps.append(["bernoulli", 2**29, int(rng.bernoulli(2**29))])
+        cases.append({"seed": seed.hex(), "steps": steps})
+    return cases
+
+
+def reports() -> list[dict[str, Any]]:
+    """One call to report(): the ledger before it, the draws, the payload, the ledger after it (seed zero)."""
+    cases = []
+    always = [p for p in EXPERIMENTS if '"every"' not in p and p not in (*MISSING[1:], *MISSING_PAIRS)]
+    for i, payload in enumerate(always):
+        fields = json.loads(payload)
+        name, epsilon, rule = fields["name"], fields["epsilon"], fields["budget"]["rule"]
+        cap = fields["budget"].get("cap", 0)
+        cost = {"sum": epsilon, "squares": epsilon**2, "count": 1, "unlimited": 0}[rule]
+        if cost > cap or i % 2:
+            continue
+        key, device = (KEY, f"board-{i}") if i % 4 else (None, "0" * 32)
+        before = [(name, 7, rule, cap, {"count": epsilon, "unlimited": 0}.get(rule, cap - cost))]
+        if i % 3 == 0:
+            before = []
+        last = before[0][1] if before else 0
+        spent = {"count": epsilon, "unlimited": 0}.get(rule, (before[0][4] if before else 0) + cost)
+        code, draws = ref.code_of(fields, ref.missing_index_of(fields), Draws(f"report {i}"))
+        report = ref.report_of(payload, last + 1, code, device, key)
+        after = [(name, last + 1, rule, cap, spent)]
+        case = {"payload": payload, "device": device, "key": key and key.hex(), "draws": draws}
+        older = ref.ledger_record(39 + 2 * i, before, 10**9 * i, 10**15 * i)
+        case["before"] = [older.hex(), ref.ledger_record(40 + 2 * i, before, 10**9 * i, 10**15 * i).hex()]
+        case["report"] = report.hex()
+        record = ref.ledger_record(41 + 2 * i, after, 10**9 * i + epsilon, 10**15 * i + epsilon**2, [report])
+        case["after"] = record.hex()
+        cases.append(case)
+    return cases
+
+
+def signatures() -> list[dict[str, Any]]:
+    """A retained message, what was accepted before (least), and whether a board takes it."""
+    payload = text()
+    good = ref.signed(payload, SIGNING_KEY, "home", "e", 7)
+    s = int.from_bytes(good[-32:], "big")
+    high = good[:-32] + (ref.P256_ORDER - s).to_bytes(32, "big")
+    missing = "its signature is missing or wrong"
+    wrong = good[:-1] + bytes([good[-1] ^ 1])
+    forms = [
+        (good, 0, None),
+        (good, 7, None),
+        (wrong, 8, "a newer version was published"),  # the serial is compared before the signature is
+        (payload.encode(), 0, missing),
+        (wrong, 0, missing),
+        (good[:-69] + b"\x00\x00\x00\x00\x08" + good[-64:], 0, missing),
+        (good[:-1], 0, missing),
+        (good + b"\x00", 0, missing),
+        (high, 0, missing),
+        (payload.replace("day", "all").encode() + good[-69:], 0, missing),
+        (ref.signed(payload, SIGNING_KEY + 1, "home", "e", 7), 0, missing),
+        (ref.signed(payload, SIGNING_KEY, "away", "e", 7), 0, missing),
+    ]
+    around = {"fleet": "home", "key": ref.public_key(SIGNING_KEY).hex()}
+    return [{**around, "payload": form.hex(), "least": least, "refused": why} for form, least, why in forms]
+
+
+def withdrawals() -> list[dict[str, Any]]:
+    """A retained message that may withdraw the experiment e, what was accepted before, and whether it does.
+
+    They lie with what needs files beside the client, as ldp_p256.py is one. key: None in an open fleet.
+    """
+    missing = "its signature is missing or wrong"
+    newer = "a newer version was published"
+    good = ref.signed("", SIGNING_KEY, "home", "e", 8)
+    wrong = good[:-1] + bytes([good[-1] ^ 1])
+    forms = [
+        (good, 7, None),
+        (good, 8, None),
+        (good, 9, newer),
+        (wrong, 9, newer),  # the serial is compared before the signature is
+        (wrong, 7, missing),
+        (good[:-1], 7, missing),
+        (b"", 7, missing),
+        (ref.signed("", SIGNING_KEY, "home", "f", 8), 7, missing),
+        (ref.signed("", SIGNING_KEY + 1, "home", "e", 8), 7, missing),
+    ]
+    around = {"fleet": "home", "key": ref.public_key(SIGNING_KEY).hex()}
+    keyed = [
+        {**around, "withdrawal": form.hex(), "least": least, "refused": why} for form, least, why in forms
+    ]
+    opened = {"fleet": "home", "key": None, "least": 0}
+    return [
+        *keyed,
+        {**opened, "withdrawal": "", "refused": None},
+        {**opened, "withdrawal": good.hex(), "refused": missing},
+    ]
+
+
+LOST = "locked: no ledger; provision this board"
+DAMAGED = "locked: the ledger is damaged; provision again"
+
+
+def ledgers() -> list[dict[str, Any]]:
+    """Two slots, and what a board that starts on them says."""
+    cases = []
+
+    def add(slots: Sequence[bytes | None], **says: Any) -> None:
+        fields = {"locked": None, "consent": True, "sum": 0, "squares": 0, "reports": [0, 0], "outbox": []}
+        assert set(says) <= set(fields)
+        if says.get("locked"):  # it knows nothing, and no yes either: check_vectors.py has the rest
+            fields = {}
+        hexed = [slot if slot is None else slot.hex() for slot in slots]
+        cases.append({"slots": hexed, **fields, **says})
+
+    payload = text()
+    r = [ref.report_of(payload, n, n % 2, "board-1", KEY) for n in range(1, 6)]
+    entries = [("e", 3, "sum", 4_000_000, 3_000_000), ("f", 2**32 - 1, "unlimited", 0, 0)]
+    full = ref.ledger_record(9, entries, 2**48 - 1, 2**64 - 1, [r[2]], seed=bytes(range(16)))
+    older = ref.ledger_record(8, entries[:1], 3_000_000, 3 * 10**12, [r[1]])
+    newer = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, [r[1]])
+    neighbour = ref.ledger_record(8)  # right beside number 9, so that only the damage can lock
+    first, second = ref.ledger_record(1), ref.ledger_record(2)
+    most = {"sum": 2**48 - 1, "squares": 2**64 - 1, "reports": [3, 2**32 - 1], "outbox": [r[2].hex()]}
+    less = {"sum": 3_000_000, "squares": 3 * 10**12, "reports": [3, 0], "outbox": [r[1].hex()]}
+    add([first, second])
+    add([full, older], **most)
+    add([full, newer], **less)
+    last = ref.ledger_record(2**32 - 1, unsent=[r[0][:10]])
+    add([last, ref.ledger_record(2**32 - 2)], outbox=[r[0][:10].hex()])
+    off = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, r[:1], consent=False)
+    add([full, off], **{**less, "consent": False, "outbox": []})
+    add([ref.ledger_record(3, unsent=r[:1], consent=None), second], consent=None)
+    # Of a client that did not ask: budgets go on, opting out stays, the others are asked and drop what waits.
+    for before, now in ((True, None), (False, False)):
+        old = ref.ledger_record(3, entries[:1], 7, 9, r[:1], before, asked=False)
+        add([old, second], sum=7, squares=9, reports=[3, 0], consent=now)
+    add([ref.ledger_record(3), ref.ledger_record(2, asked=False)])
+    for reports in ([], r[:1], r[:4], [r[0]] * 16):
+        add([ref.ledger_record(3, unsent=reports), second], outbox=[x.hex() for x in reports])
+    # What provision() leaves where it is cut short: nothing to lose.
+    for nothing in (None, b""):
+        for begun in (None, b"", first):
+            add([begun, nothing], locked=LOST)
+    # A slot that is lost, damaged, old or in the wrong place could have been the newest.
+    for bad in (None, b""):
+        for whole in (older, second):
+            add([bad, whole], locked=DAMAGED)
+        add([full, bad], locked=DAMAGED)
+    for bad in (b"\x00" * 40, full[:-1], full[:39], full + b"\x00", full[::-1]):
+        add([bad, neighbour], locked=DAMAGED)
+    add([first, b"\xff" * 40], locked=DAMAGED)
+    for pair in ([older, full], [newer, full], [first, full], [full, second], [second, first]):
+        add(pair, locked=DAMAGED)
+    for at in (0, 1, 5, 27, 50, len(full) - 5, len(full) - 1):
+        bad = full[:at] + bytes([full[at] ^ 0x10]) + full[at + 1 :]
+        add([bad, neighbour], locked=DAMAGED)
+    # A right CRC over a record that is short, long, of another format, or ends within a report.
+    forms = (b"\x4c" + full[1:-4], b"\x51" + full[1:-4])
+    for body in (*forms, full[:-5], full[:-4] + b"\x01", full[:-4] + b"\x00", full[:36], b""):
+        add([ref.sealed(body), neighbour], locked=DAMAGED)
+    for length in (1, 17, 19, 255):
+        at = len(full) - 4 - len(r[2]) - 1
+        add([ref.sealed(full[:at] + bytes([length]) + full[at + 1 : -4]), neighbour], locked=DAMAGED)
+    return cases
+
+
+def nested(depth: int) -> list[Any]:
+    """A list in a list, that deep."""
+    return [nested(depth - 1)] if depth else []
+
+
+def malformed() -> list[dict[str, Any]]:
+    """Experiments that are refused, and the text of the ExperimentRefused."""
+    cases = []
+    free = FREE
+    rr, grr, olh = text(**free), number(256, "grr", **free), number(256, "olh", g=3, **free)
+    tree = hh(256, 4, [4, 3, 3, 3], **free)
+    choice = text(type="choice", labels=["a", "b"], mechanism="grr", **free)
+
+    def add(payload: str | bytes, reason: str) -> None:
+        form = {"hex": payload.hex()} if isinstance(payload, bytes) else {"payload": payload}
+        cases.append({**form, "text": reason})
+
+    def change(payload: str, field: str, value: Any) -> str:
+        return json.dumps({**json.loads(payload), field: value}, separators=(",", ":"))
+
+    def changes(payload: str, field: str, values: Sequence[Any], reason: str) -> None:
+        for value in values:
+            add(change(payload, field, value), reason)
+
+    def token(field: str, raw: str) -> str:
+        return change(rr, field, 987654).replace("987654", raw)
+
+    no_object = "not a JSON object"
+    for bad in ("", "null", "[]", "}", "1", '"e"', rr[1:], rr + "x", rr.replace('"day"', "'day'"), "nul"):
+        add(bad, no_object)
+    add(rr + " " * (1025 - len(rr)), "larger than 1024 bytes")
+    # Each is an experiment to a reader of JSON, or of C's strings, that has no rule about bytes.
+    around = ("\ufeff" + rr, "\n" + rr, rr + "\0", rr.replace(",", ",\r", 1), rr.replace('"e"', r'"\u0065"'))
+    within = [choice.replace('"a"', f'"{bad}"') for bad in ("a\0", "\x7f", "ä")]
+    for bad in (*around, *within, choice.encode().replace(b'"a"', b'"\xff"')):
+        add(bad, "must be printable ASCII without a backslash")
+    for field in ("v", "name", "type", "mechanism", "epsilon", "budget", "window"):
+        add(text(**{**free, field: None}), field + " is missing")
+    of_others = (choice, "labels"), (grr, "bins"), (grr, "low"), (grr, "high"), (olh, "g"), (tree, "fanout")
+    for payload, field in (*of_others, (tree, "cells")):
+        left = {k: v for k, v in json.loads(payload).items() if k != field}
+        add(json.dumps(left, separators=(",", ":")), field + " is missing")
+    tokens = {
+        "v": (("0", "2", "-1", "1.0", "true", '"1"', "[1]", "1e0", "9" * 40), "from 1 to 1"),
+        "epsilon": (("999", "16000001", "-1000000", "1000000.0"), "from 1000 to 16000000"),
+        "every": (("0", "16777217", "false", '2,"every":0'), "from 1 to 16777216"),
+    }
+    for field, (raws, span) in tokens.items():
+        for raw in raws:
+            add(token(field, raw), f"{field} must be an integer {span}")
+    changes(rr, "name", ["", "A", "a/b", "a" * 33, 5], "name must be 1 to 32 of a-z, 0-9, _ and -")
+    for bad, shown in (("Bool", "Bool"), (1, "?")):
+        for field in ("type", "mechanism", "window"):
+            add(change(rr, field, bad), f"no {field} {shown} on this board")
+    add(change(rr, "type", nested(150)), "no type ? on this board")  # whose text no board's stack holds
+    of_labels = "labels must be different, of 1 to 64 characters"
+    changes(choice, "labels", [[], ["a", "a"], [""], ["a" * 65], [1], "ab"], of_labels)
+    low = "low must be an integer from -1099511627776 to 1099511627776"
+    changes(grr, "low", [-1099511627777, 10**30, 0.5], low)
+    changes(grr, "high", [2**40 + 1, True], low.replace("low", "high"))
+    changes(grr, "low", [50_000], "low must be less than high")
+    changes(grr, "bins", [1, 16_777_217, 2.0], "bins must be an integer from 2 to 16777216")
+    changes(rr, "missing", [0, 2, True], "missing must be an integer from 1 to 1")
+    changes(rr, "missing", [None], "missing is missing")
+    add(text(missing=1, **free), "rr is for two values")
+    add(change(TEXTS, "missing", 1), "a text cannot have missing")
+    add(number(64, "sw", reach=15, missing=1, **free), "sw cannot have missing")
+    changes(TEXTS, "salt", ["s" * 33], "salt must be 1 to 32 characters")
+    changes(TEXTS, "slots", [4095], "slots must be a power of 2")
+    changes(TEXTS, "prefixes", [[3, 2]], "prefixes must not fall")
+    add(number(64, "sw", reach=-1), "reach must be an integer from 0 to 8388608")
+    add(text(mechanism="sw", reach=0), "sw is for a number")
+    add(number(2**24, "sw", reach=0, epsilon=1_000, **free), "epsilon is too small for so many codes")
+    add(number(11, "pgr", q=4), "q must be a prime")
+    add(number(2**24, "pgr", q=2, **free), "more than 16777216 codes")
+    changes(PREFIXES, "weights", [[1, 1]], "weights must be a list of 3 integers from 1 to 65535")
+    part, other = ({"name": name, "type": "bool"} for name in "ab")
+    pair = text(type="pair", of=[part, other], mechanism="views", views=[[0], [1]], cells=[2, 2], **free)
+    changes(pair, "weights", [[0, 0]], "weights must not all be 0")
+    changes(pair, "views", [[[0], [0]], [[0], [0, nested(150)]]], "views must differ and rise")
+    changes(pair, "of", [[part, part]], "of has a wrong name or too many values")
+    changes(pair, "of", [[part, {**other, "missing": 0}]], "missing must be an integer from 1 to 1")
+    changes(pair, "missing", [1], "unknown field missing")
+    for bad in (4, 255):
+        add(change(olh, "g", bad), f"cells: {bad} must be 256 or a prime below it")
+    changes(olh, "g", [1, 256, 257], "g must be an integer from 2 to 255")
+    changes(grr, "mechanism", ["rr"], "rr is for two values")
+    changes(tree, "fanout", [1, 257, "4"], "fanout must be an integer from 2 to 256")
+    lists = [[4, 3, 3], [4, 3, 3, 3, 3], 4, [4, 3, 3, 1], [4, 3, 3, True]]
+    changes(tree, "cells", lists, "cells must be a list of 4 integers from 2 to 16777216")
+    for bad, g, nodes in (([5, 3, 3, 3], 5, 4), ([4, 4, 3, 3], 4, 16), ([4, 3, 3, 257], 257, 256)):
+        add(change(tree, "cells", bad), f"cells: {g} must be {nodes} or a prime below it")
+    four = "weights must be a list of 4 integers from 0 to 65535"
+    changes(tree, "weights", [[1, 1, 1], [1] * 5, [1, 1, 1, 65_536], [1, -1, 1, 1], [1, 1, 1, True], 1], four)
+    changes(tree, "weights", [[1, 1, 1, 0]], "the last of the weights must not be 0")
+    for field in ("color", "labels", "g"):
+        add(change(rr, field, 3), "unknown field " + field)
+    for payload, field, value in ((rr, "color", None), (rr, "cap", 1), (olh, "weights", [1])):
+        add(change(payload, field, value), "unknown field " + field)
+    add(change(rr, "every", None), "every is missing")
+    many = "more than 16777216 codes"
+    add(number(2**24, "olh", g=3), many)
+    add(number(65_536, "olh", g=257, epsilon=8_000_000), many)
+    add(hh(2**23, 2**12, [2**11, 2]), many)  # of which each level alone would do
+    small = "epsilon is too small for so many cells"
+    add(number(2**24, "grr", epsilon=1_000), small)
+    add(hh(2**22, 2, [2] * 20 + [2**21, 2], weights=[0] * 21 + [1], epsilon=1_000), small)
+    changes(rr, "budget", [[], 4_000_000], "budget must be an object")
+    for bad, shown in (("total", "total"), (1, "?")):
+        add(change(rr, "budget", {"rule": bad, "cap": 1}), f"no rule {shown} on this board")
+    caps = [{"rule": "count", "cap": bad} for bad in (0, 2**54, True, 1.0)]
+    changes(rr, "budget", caps, "cap must be an integer from 1 to 18014398509481983")
+    changes(rr, "budget", [{"cap": 1}], "rule is missing")
+    changes(rr, "budget", [{"rule": "sum"}], "cap is missing")
+    changes(rr, "budget", [{"rule": "unlimited", "cap": 1}], "unknown field cap in budget")
+    changes(rr, "budget", [{"rule": "sum", "cap": 1, "delta": 1}], "unknown field delta in budget")
+    return cases
+
+
+def settings() -> list[dict[str, Any]]:
+    """Device ids, keys and fleets that are refused, and the text of the SettingsError."""
+    cases = []
+    good = {"device": "d", "key": None, "announce_key": None, "fleet": None}
+    reason = "device_id must be 1 to 32 of a-z, 0-9 and -"
+    for bad in ("", "A", "a_b", "a/b", "a+", "#", "a" * 33, 5, None):
+        cases += [{**good, "device": bad, "text": reason}]
+    for name, right in (("key", 32), ("announce_key", 64)):
+        for size in (0, right - 1, right + 1):
+            reason = "key is 32 bytes, announce_key 64, or None"
+            cases.append({**good, "fleet": "home", name: "00" * size, "text": reason})
+    for bad in (None, "", "A", "a/b", "a" * 33):
+        reason = "fleet must be 1 to 32 of a-z, 0-9, _ and -"
+        cases.append({**good, "announce_key": "00" * 64, "fleet": bad, "text": reason})
+    return cases
+
+
+def questions() -> list[dict[str, Any]]:
+    """What a yes to each experiment applies to: null where its fields cannot be read."""
+    odd = [
+        ' { "name" : "r" , "of":[ {"b":-0,"a":[ ]} , { } ],"epsilon": 4294967294} ',
+        '{"epsilon":1,"B":1,"a":2,"AB":3,"A":4,"":5,"aa":6}',
+        '{"epsilon":5,"a":{"x":1,"x":[2,"t"]},"a":{"x":1,"x":[3,"t"]},"epsilon":7}',
+        '{"v":1,"g":1,"q":1,"reach":1,"fanout":1,"cells":1,"weights":1,"every":1,"budget":1,"window":1,"epsilon":0}',
+        '{"epsilon":1,"of":[{"v":1,"g":1,"epsilon":2}],"high":123456789012345678901234567890}',
+        '{"epsilon":1,"__proto__":{"cells":[1]},"constructor":"x","views":[[0],[0,1]]}',
+        '{"epsilon":1,"every":[null,true,1.5],"budget":{"rule":null},"labels":["{","a b~","]",""]}',
+        '{"epsilon":1,"a":[[[[1]]]],"b":[{},{"c":{"d":[]}}]}',
+    ]
+    refused = [
+        *(
+            '{"epsilon":1,"a":1.5}',
+            '{"epsilon":1,"a":1e2}',
+            '{"epsilon":1,"a":-0.0}',
+            '{"epsilon":1,"a":1e999}',
+        ),
+        *('{"epsilon":1,"a":true}', '{"epsilon":1,"a":[{"b":null}]}', '{"a":1}', '{"epsilon":"1"}'),
+        *('{"epsilon":-1}', '{"epsilon":4294967296}', '{"epsilon":1.0}', '{"epsilon":true}', '{"epsilon":1'),
+        *('["epsilon"]', '{"epsilon":1}x', "", " ", "1", '{"epsilon":1,"a":01}', '{"epsilon":1,"a":+1}'),
+    ]
+    cases: list[dict[str, Any]] = [
+        {"payload": payload, "question": ref.question_of(payload).hex()} for payload in (*EXPERIMENTS, *odd)
+    ]
+    return cases + [{"payload": payload, "question": None} for payload in refused]
+
+
+SECTIONS = (thresholds, experiments, codes, buckets, drbg, reports)
+SECTIONS += (signatures, withdrawals, ledgers, malformed, settings)
+
+
+def is_further(case: dict[str, Any], keys: set[str]) -> bool:
+    """Whether a case needs a file beside ldp_client.py; keys: of such experiments."""
+    if "withdrawal" in case:
+        return True
+    return case.get("experiment") in keys or FURTHER.search(case.get("payload", "")) is not None
+
+
+def build(further: bool = False) -> str:
+    """The text of vectors.json, or of vectors_further.json."""
+    keys = {fields_key(payload) for payload in EXPERIMENTS if FURTHER.search(payload)}
+    cases = {f.__name__: [case for case in f() if is_further(case, keys) == further] for f in SECTIONS}
+    return written({name: own for name, own in cases.items() if own})
+
+
+def build_questions() -> str:
+    """Return the text of vectors_questions.json."""
+    return written({"questions": questions()})
+
+
+def written(sections: dict[str, list[dict[str, Any]]]) -> str:
+    """Return sections as JSON with one case per line."""
+    parts = []
+    for name, cases in sections.items():
+        lines = ",\n".join(json.dumps(case, separators=(",", ":"), allow_nan=False) for case in cases)
+        parts.append(f'"{name}":[\n{lines}\n]')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+if __name__ == "__main__":
+    texts = {PATH: build(), FURTHER_PATH: build(further=True), QUESTIONS_PATH: build_questions()}
+    for path, made in texts.items():
+        path.write_text(made, encoding="ascii")
+        print(f"{path}: {path.stat().st_size} bytes")

@@ -29,8 +29,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from results_file import Options, memory_mib, run
 
 from hushmote.device.async_reporter import _packet, _text
-from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.fleet.provisioning import authority
+from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.wire import topics
 
 FLEET = "home"

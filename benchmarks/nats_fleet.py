@@ -21,10 +21,10 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from results_file import Options, memory_mib, run
 
-from hushmote.server.ingest.tls import client_context
 from hushmote.fleet.provisioning import nats
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, now_utc
 from hushmote.fleet.provisioning.journal import Credential
+from hushmote.server.ingest.tls import client_context
 from hushmote.simulator.nats_servers import find_nats_server
 
 # isort: split

@@ -19,10 +19,10 @@ import numpy as np
 from results_file import CONSOLE, Options, run
 from rich.progress import track
 
-from hushmote.server.epsilon import MICRO
 from hushmote.planning import expected_error
 from hushmote.planning.devices import Plan, best_design, devices_for
 from hushmote.planning.expected_error import Question
+from hushmote.server.epsilon import MICRO
 
 DOMAINS = (3, 5, 10, 16, 27, 37, 64, 100, 128, 200, 256, 300, 513, 1000, 1024)
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0)

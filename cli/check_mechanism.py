@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
+from ..fleet.audit import audit_runtimes
+from ..fleet.audit.audit import AuditError, AuditFinding, judge, subject
+from ..fleet.audit.audit_runtimes import Job
 from ..server.answers import tables as show
+from ..server.budgets import policy
 from ..server.errors import HushmoteError, UsageError
 from ..server.experiments.definition import load
 from ..server.mechanisms import MECHANISMS, class_of
 from ..server.plain import plain
-from ..server.budgets import policy
-from ..planning.privacy import audit_runtimes
-from ..planning.privacy.audit import AuditError, AuditFinding, judge, subject
-from ..planning.privacy.audit_runtimes import Job
 from ..simulator.contract.check import Property, check
 from .options import AsJson, PolicyFile, print_json
 from .progress import progress

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..server.answers import tables as show
 from ..fleet.provisioning.flash import Load, flash
+from ..server.answers import tables as show
 from .options import AsJson, command, print_json
 
 

@@ -65,14 +65,14 @@ def _page(options: PageOptions) -> None:
         if e.name not in ("nicegui", "babel"):
             raise
         raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]'") from None
-    from ..server.overview.aggregator import check_url
+    from ..fleet.statement import document
     from ..server.budgets import policy
+    from ..server.overview.aggregator import check_url
     from ..server.service.audit_log import audit_log
     from ..server.service.bounded_http import parse_endpoint
     from ..server.service.http_access import is_loopback
     from ..server.service.process import set_up_log
     from ..server.service.tokens import TokenFile
-    from ..fleet.statement import document
 
     host, port = parse_endpoint(options.http)
     tokens = None if options.token_file is None else TokenFile(options.token_file)

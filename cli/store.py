@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from ..fleet.provisioning.master_key import load_keys
 from ..server.answers import tables as show
 from ..server.errors import UsageError
-from ..fleet.provisioning.master_key import load_keys
 from ..server.service.audit_log import audit_log, system_user
 from ..server.store import schema
 from ..server.store.backup import backup

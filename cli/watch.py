@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from rich.live import Live
 
+from ..fleet.results.result import result_of
 from ..server.answers import tables as show
 from ..server.answers.query import Facts
 from ..server.overview.aggregator import AggregatorHealth, ask
 from ..server.overview.fleets import StoreOverview, overview
 from ..server.overview.watch import StoreState, StoreWatch
-from ..fleet.results.result import result_of
 from ..server.store.database import StoreError
 from ..server.store.store import Store
 from .watch_picture import Watched, picture

@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from ..fleet.results.result import Learned, Result
 from ..server.answers.rows import WIDEST
 from ..server.answers.tables import blocks
 from ..server.answers.windows import Due
@@ -16,7 +17,6 @@ from ..server.overview.aggregator import AggregatorHealth
 from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ..server.overview.watch import StoreState
 from ..server.plain_text import shortened, visible
-from ..fleet.results.result import Learned, Result
 from ..server.words.epsilon import rounded_up
 from ..server.words.numbers import counted
 

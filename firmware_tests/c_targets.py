@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import runtimes
-from rigs import debian
-from rigs.pico import build as pico_build
+from emulation import debian
+from emulation.pico import build as pico_build
 
 CORE = runtimes.ROOT / "clients" / "c"
 NOT_CORE = ("check.c", "fuzz.c", "reporter.c", "asking.c", "question.c")
-RIG = Path(__file__).resolve().parent / "rigs" / "c"
+RIG = Path(__file__).resolve().parent / "emulation" / "c"
 PICO = runtimes.RIG / "pico"
 STRICT = (
     *("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wstrict-prototypes"),

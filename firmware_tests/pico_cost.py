@@ -12,8 +12,8 @@ from typing import Any
 
 import run
 import runtimes
+from emulation.pico import board, build
 from measure_pico import TURNS
-from rigs.pico import board, build
 
 from hushmote.fleet.provisioning import usb
 from hushmote.fleet.provisioning.flash import MODULES

@@ -26,9 +26,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rigs import debian, wasm
-from rigs.pico import board as pico_board
-from rigs.pico import build as pico_build
+from emulation import debian, wasm
+from emulation.pico import board as pico_board
+from emulation.pico import build as pico_build
 
 from hushmote.fleet.provisioning.interpreters import PROBE, VARIABLE
 

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import on_device
-from rigs.pico import board
+from emulation.pico import board
 
 from hushmote.fleet.provisioning.flash import MODULES, Load, flash
 from hushmote.fleet.provisioning.settings import Network, provision_device

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import on_device
-from rigs.pico import board
+from emulation.pico import board
 
 NEEDS = ("pico", "compiled")
 HOST = True

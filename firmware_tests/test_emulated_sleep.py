@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import on_device
-from rigs.pico import board
+from emulation.pico import board
 
 from hushmote.fleet.provisioning.flash import MODULES
 from hushmote.fleet.provisioning.usb import compile_mpy

@@ -22,12 +22,12 @@ import run
 import runtimes
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.fleet.audit.audit import subject
+from hushmote.fleet.provisioning import usb as board
+from hushmote.fleet.provisioning.flash import MODULES
 from hushmote.server.experiments.payload import NoMechanism, chosen_fields
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.workload import ALL_RANGES
-from hushmote.planning.privacy.audit import subject
-from hushmote.fleet.provisioning import usb as board
-from hushmote.fleet.provisioning.flash import MODULES
 from hushmote.server.wire.board_files import needed, shipped, with_imports
 
 TARGET = runtimes.ROOT / "docs" / "reporter.md"

@@ -7,14 +7,14 @@ from typing import Any, ParamSpec, get_type_hints
 
 from rich.console import RenderableType
 
-from hushmote.server.answers import facts
-from hushmote.server.answers.tables import Shown
 from hushmote.planning.answer import PlanAnswer, answer
 from hushmote.planning.devices import Plan, PlanError
 from hushmote.planning.lifetime import LifetimePlan
 from hushmote.planning.second_epsilon import HistogramEpsilon
 from hushmote.planning.sentences import mechanism
 from hushmote.planning.wish import Wish, in_python
+from hushmote.server.answers import facts
+from hushmote.server.answers.tables import Shown
 
 _P = ParamSpec("_P")
 

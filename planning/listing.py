@@ -22,7 +22,15 @@ from ..server.mechanisms.about import About, about
 from ..server.mechanisms.choice import Choice
 from ..server.mechanisms.choose import choose, designs
 from ..server.mechanisms.peers import PEERS, Asked, Peer
-from ..server.mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError, positions
+from ..server.mechanisms.workload import (
+    ALL_RANGES,
+    FREQUENCIES,
+    MEAN,
+    PREFIXES,
+    Workload,
+    WorkloadError,
+    positions,
+)
 from ..server.wire.experiments import parse_experiment
 from ..server.wire.report import TAG_BYTES, encode
 from .devices import PlanError, Z

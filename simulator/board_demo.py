@@ -18,12 +18,6 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from ..device.ldp_client import Experiment
-from ..server.answers import tables as show
-from ..server.answers.files import output_folder
-from ..server.answers.store_reader import StoreReader
-from ..server.epsilon import MICRO
-from ..server.experiments import definition
-from ..server.plain_text import visible
 from ..fleet.provisioning import interpreters, master_key
 from ..fleet.provisioning.flash import Load, flash
 from ..fleet.provisioning.settings import (
@@ -34,6 +28,12 @@ from ..fleet.provisioning.settings import (
     settings_path,
 )
 from ..fleet.provisioning.usb import UsbLink
+from ..server.answers import tables as show
+from ..server.answers.files import output_folder
+from ..server.answers.store_reader import StoreReader
+from ..server.epsilon import MICRO
+from ..server.experiments import definition
+from ..server.plain_text import visible
 from ..server.service.process import READY
 from ..server.store.store import Store
 from ..server.wire.keys import FleetKeys

@@ -21,9 +21,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote
 
+from ..fleet.provisioning.mosquitto import MOST_PACKET_BYTES
 from ..server.errors import HushmoteError
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress
-from ..fleet.provisioning.mosquitto import MOST_PACKET_BYTES
 
 _START_S = 10.0
 _STOP_S = 5.0

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from ..planning.devices import Z, check_sizes
+from ..planning.expected_error import Design, OfMean, Places, Question, asked
+from ..planning.sentences import asked as in_words
 from ..server.arrays import Floats
 from ..server.estimate.estimate import Estimates
 from ..server.experiments.definition import Definition
 from ..server.experiments.planned import PlannedCase
 from ..server.mechanisms.choice import Choice
-from ..planning.devices import Z, check_sizes
-from ..planning.expected_error import Design, OfMean, Places, Question, asked
-from ..planning.sentences import asked as in_words
 from .calls import expected_reports
 from .population import Population, weighted
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..server.arrays import Floats
 from ..planning.devices import PlanError
 from ..planning.five_questions import usual_bins
 from ..planning.wish import YES_NO, Wish
 from ..planning.wished import reading_of
+from ..server.arrays import Floats
 from ..server.words.numbers import counted
 from .population import (
     BLANK,

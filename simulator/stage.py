@@ -19,11 +19,11 @@ from threading import Thread
 import numpy as np
 
 from ..device.ldp_client import Experiment
+from ..fleet.provisioning import master_key
 from ..server.answers import tables as show
 from ..server.answers.files import output_folder
 from ..server.errors import HushmoteError
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress, is_nats
-from ..fleet.provisioning import master_key
 from ..server.service.process import READY
 from ..server.store.store import Store
 from ..server.wire import keys, topics

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from ..planning.privacy.beliefs import DisclosureError, checked_prior, fraction
 from ..server.arrays import Floats
 from ..server.errors import UsageError
-from ..planning.privacy.beliefs import DisclosureError, checked_prior, fraction
 from ..server.words.epsilon import rounded_down
 from ..server.words.numbers import chance
 from ..simulator import population

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ..server.arrays import Floats
 from ..planning.privacy.beliefs import DisclosureError, checked_prior
+from ..server.arrays import Floats
 from .sensitivity import (
     ReleaseStatistic,
     Universe,

@@ -21,15 +21,15 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from ..planning.devices import PlanError, best_design
+from ..planning.expected_error import Design, Kind, Question, mean_variance, variance
+from ..planning.lifetime import reports_made
 from ..server.accounting import optimal_epsilon
 from ..server.arrays import Floats
 from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.mechanisms import choose as oracle
 from ..server.mechanisms.workload import FREQUENCIES
-from ..planning.devices import PlanError, best_design
-from ..planning.expected_error import Design, Kind, Question, mean_variance, variance
-from ..planning.lifetime import reports_made
 from ..simulator import population, vectorised
 from .frame import Row, Running, StudyParameters, StudyResult, StudyTable
 

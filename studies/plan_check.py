@@ -19,13 +19,13 @@ import numpy as np
 from pydantic import Field, create_model
 from scipy import special
 
-from ..server.estimate.estimate import estimate
 from ..planning import expected_error
 from ..planning.answer import answer
 from ..planning.devices import Plan, Z
 from ..planning.expected_error import Design, OfMean, Places, Question
 from ..planning.lifetime import LifetimePlan, Spending
 from ..planning.wish import Wish
+from ..server.estimate.estimate import estimate
 from ..server.words.numbers import expected
 from ..simulator import vectorised
 from ..simulator.crew import THIS_PROCESS, Workers

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ..server.arrays import Floats, Ints
 from ..planning.privacy.beliefs import DisclosureError
+from ..server.arrays import Floats, Ints
 
 MOST_NUMBERS = 30_000_000
 """Numbers that enumeration looks at, at most: releases times records in each."""

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from hushmote.cli.main import app
 from hushmote.cli.mechanisms.plot import plot_mechanisms
 from hushmote.cli.mechanisms.tables import points
+from hushmote.planning.listing import ASKED, SLOTS, Listing, half_width, listing
 from hushmote.server.answers import tables as show
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.about import about
 from hushmote.server.mechanisms.peers import PEERS, Asked
-from hushmote.planning.listing import ASKED, SLOTS, Listing, half_width, listing
 
 FILE = Path(__file__).parents[1] / "docs" / "mechanisms.md"
 PICTURE = FILE.with_suffix(".png")

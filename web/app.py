@@ -16,10 +16,10 @@ from nicegui import app as nicegui_app
 from nicegui import ui
 from starlette.middleware.gzip import GZipMiddleware
 
+from ..fleet.results.result import result_of
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError, UsageError
 from ..server.ingest.clock import SIMULATED
-from ..fleet.results.result import result_of
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
 from . import errors, fleet, server, socket_io

@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, Response
 
-from ..server.answers.store_reader import StoreReader
 from ..fleet.statement import facts, page
+from ..server.answers.store_reader import StoreReader
 from ..server.store.store import StoreError
 from ..server.words.label import Phrase
 from .live import LiveStore

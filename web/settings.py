@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..server.errors import UsageError, the_name
 from ..server.budgets.policy import Policy
+from ..server.errors import UsageError, the_name
 from ..server.service.audit_log import AuditLog
 from ..server.service.tokens import Tokens
 

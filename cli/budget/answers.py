@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from ...planning.privacy.histogram import HistogramRow
 from ...server.accounting import Kind
 from ...server.accounting.compare import TITLES, TheoremRow
 from ...server.epsilon import LEAST, MICRO
-from ...planning.privacy.histogram import HistogramRow
 from ...server.words.epsilon import ALL_REPORTS, belief, rounded_down, rounded_up
 from ...server.words.numbers import counted
 

@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
+from ...planning.privacy.histogram import for_histogram, for_reports
 from ...server.accounting import AccountingError, Guarantee
 from ...server.accounting import compare as budget
 from ...server.accounting.compare import TheoremRow, plain_guarantee
 from ...server.answers import tables as show
+from ...server.budgets import policy
+from ...server.budgets.policy import Policy
 from ...server.epsilon import check_epsilon, micro_nats, nats
 from ...server.errors import UsageError
 from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.budget import cap_in_nats
 from ...server.plain import plain
-from ...server.budgets import policy
-from ...server.budgets.policy import Policy
-from ...planning.privacy.histogram import for_histogram, for_reports
 from ...server.words.epsilon import ALL_REPORTS, belief, within
 from .. import tables
 from ..options import AsJson, print_json

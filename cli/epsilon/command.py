@@ -8,15 +8,6 @@ import numpy as np
 import typer
 
 from ...device.ldp_client import Experiment
-from ...server.accounting.errors import probability, whole
-from ...server.answers import tables as show
-from ...server.answers.query import Facts, Selection
-from ...server.epsilon import MICRO, check_epsilon, micro_nats
-from ...server.errors import UsageError
-from ...server.estimate.postprocess import METHODS
-from ...server.experiments.asking import require
-from ...server.experiments.definition import load
-from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...planning.privacy.beliefs import (
     ByEpsilon,
     DisclosureError,
@@ -38,6 +29,15 @@ from ...planning.privacy.questions import (
     from_epsilon,
     from_risk,
 )
+from ...server.accounting.errors import probability, whole
+from ...server.answers import tables as show
+from ...server.answers.query import Facts, Selection
+from ...server.epsilon import MICRO, check_epsilon, micro_nats
+from ...server.errors import UsageError
+from ...server.estimate.postprocess import METHODS
+from ...server.experiments.asking import require
+from ...server.experiments.definition import load
+from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.store.store import Store
 from ...server.words.epsilon import belief
 from ...simulator import population

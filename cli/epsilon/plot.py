@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ...device.ldp_client import Experiment, ExperimentRefused
+from ...planning.privacy.beliefs import fixed, posterior_bound, worst_posterior, worst_posteriors
+from ...planning.privacy.questions import Attacker, Chosen, Seen
 from ...server.answers.figure import COLOURS, figure, legend_below, style
 from ...server.epsilon import MICRO
 from ...server.experiments.payload import NoMechanism
-from ...planning.privacy.beliefs import fixed, posterior_bound, worst_posterior, worst_posteriors
-from ...planning.privacy.questions import Attacker, Chosen, Seen
 from ...server.words import experiment as words
 
 _LINE = "#555555"

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
+from ...planning.privacy.histogram import HistogramView
+from ...planning.privacy.many_reports import BudgetRow
+from ...planning.privacy.questions import Belief, Chosen, Seen
 from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
 from ...server.epsilon import LEAST, MICRO
 from ...server.estimate.shuffled import LIMITS
 from ...server.plain_text import shortened
-from ...planning.privacy.histogram import HistogramView
-from ...planning.privacy.many_reports import BudgetRow
-from ...planning.privacy.questions import Belief, Chosen, Seen
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief, rounded_down
 from ...server.words.numbers import chance, counted

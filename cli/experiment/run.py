@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from ...device.ldp_client import Experiment, Level
+from ...fleet.provisioning.master_key import load_signing_key
 from ...server.accounting.compare import plain_guarantee
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
@@ -20,7 +21,6 @@ from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
 from ...server.ingest.clock import SIMULATED
 from ...server.mechanisms import mechanism_of
-from ...fleet.provisioning.master_key import load_signing_key
 from ...server.service.audit_log import audit_log, system_user
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from ...server.answers import tables as show
-from ...server.epsilon import MICRO
-from ...server.errors import UsageError
-from ...server.plain import plain
 from ...server.budgets import board_status, policy
 from ...server.budgets import remaining as fleet_ledger
 from ...server.budgets.board_status import BoardStatus
 from ...server.budgets.policy import Policy
 from ...server.budgets.remaining import COUNTED, FleetLedger, Remaining
+from ...server.epsilon import MICRO
+from ...server.errors import UsageError
+from ...server.plain import plain
 from ...server.store.store import Store
 from .. import tables
 from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, command, print_json, the_fleet

@@ -49,8 +49,8 @@ def mechanisms_command(
         raise UsageError(f"--devices must be from 2 to {_MOST_DEVICES}, not {devices}")
     paths = output.checked(plot, *output.PICTURES)
 
-    from ...server.answers import tables as show  # only now: help needs no NumPy
     from ...planning.listing import ASKED, SLOTS, besides, listing
+    from ...server.answers import tables as show  # only now: help needs no NumPy
     from . import tables
 
     labels = asked == "labels"

@@ -7,10 +7,10 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
-from ...server.answers.figure import COLOURS, figure, log_log, plain, style
-from ...server.epsilon import MICRO
 from ...planning.devices import PlanError
 from ...planning.listing import ASKED, Listing, half_width, listing
+from ...server.answers.figure import COLOURS, figure, log_log, plain, style
+from ...server.epsilon import MICRO
 
 _EPSILONS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.0, 6.0, 8.0)
 _MARKED = (0.5, 1.0, 2.0, 4.0, 8.0)

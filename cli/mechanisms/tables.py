@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ...planning.listing import ASKED, Listed, Listing, half_width
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
-from ...planning.listing import ASKED, Listed, Listing, half_width
 from .. import tables
 
 _HEADINGS = ("mechanism", "error", "codes", "bytes", "draws", "decoding")

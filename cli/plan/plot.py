@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.ticker import LogLocator
 
-from ...server.answers.figure import COLOURS, figure, legend_below, log_log, number_axis, plain, style
-from ...server.epsilon import MICRO
 from ...planning.devices import EPSILON_STEP, Plan, PlanError, Z, best_design, half_width
 from ...planning.expected_error import variance
 from ...planning.lifetime import LifetimePlan
 from ...planning.sentences import asked, unit_of
+from ...server.answers.figure import COLOURS, figure, legend_below, log_log, number_axis, plain, style
+from ...server.epsilon import MICRO
 from ...server.words.numbers import NOTHING, counted, length, points
 
 _POINTS = 25

@@ -7,10 +7,6 @@ from pathlib import Path
 
 import typer
 
-from ...server.answers import facts
-from ...server.answers import tables as show
-from ...server.errors import UsageError
-from ...server.experiments.definition import parse
 from ...planning.answer import PlanAnswer, answer
 from ...planning.devices import PlanError
 from ...planning.experiment_file import NEEDS_RANGE, Named, name_from
@@ -18,6 +14,10 @@ from ...planning.five_questions import asked as wished
 from ...planning.five_questions import next_steps, recommendation
 from ...planning.wish import Wish
 from ...planning.wished import reading_of
+from ...server.answers import facts
+from ...server.answers import tables as show
+from ...server.errors import UsageError
+from ...server.experiments.definition import parse
 from ...simulator.proposal import Proposal, proposed
 from ...simulator.simulate import SimulatedEstimate, simulate
 from .. import output

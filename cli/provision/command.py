@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import ValidationError
 
-from ...server.answers import tables as show
-from ...server.errors import ProvisionError, UsageError
 from ...fleet.provisioning import firmware, fleet_folder, rotation
 from ...fleet.provisioning import settings as provision
 from ...fleet.provisioning.fleet_folder import DEVICES, SIGNING, FleetFolder, now_utc
 from ...fleet.provisioning.fleet_spec import NATS, FleetSpec, aggregator_name, what_is_wrong
 from ...fleet.provisioning.master_key import create_keys, load_keys
 from ...fleet.provisioning.settings import DeviceSettings, Network
+from ...server.answers import tables as show
+from ...server.errors import ProvisionError, UsageError
 from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, FleetOf, Folder, command, print_json

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from ...server.answers import tables as show
-from ...server.errors import UsageError
 from ...fleet.provisioning import fleet_folder
 from ...fleet.provisioning.fleet_folder import FleetFolder
 from ...fleet.provisioning.rotation import Rotated
+from ...server.answers import tables as show
+from ...server.errors import UsageError
 from ..options import print_json
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"

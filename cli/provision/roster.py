@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...server.answers import tables as show
-from ...server.errors import UsageError, refusing
 from ...fleet.provisioning import fleet_folder
 from ...fleet.provisioning.authority import common_name, host_names
 from ...fleet.provisioning.fleet_folder import FleetFolder, now_utc
 from ...fleet.provisioning.fleet_spec import NATS
 from ...fleet.provisioning.rotation import reload_broker
+from ...server.answers import tables as show
+from ...server.errors import UsageError, refusing
 from ...server.wire.topics import check_device
 from ...server.words import numbers
 from .. import tables

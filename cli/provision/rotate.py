@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from ...server.answers import tables as show
-from ...server.errors import UsageError
 from ...fleet.provisioning import rotation
 from ...fleet.provisioning import settings as provision
 from ...fleet.provisioning.fleet_folder import DEVICES, FleetFolder, now_utc
 from ...fleet.provisioning.fleet_spec import NATS
 from ...fleet.provisioning.master_key import load_keys
+from ...server.answers import tables as show
+from ...server.errors import UsageError
 from ...server.wire.topics import check_device
 from ..options import AsJson, Folder, print_json
 from .options import open_folder, say, say_next

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from ...device.ldp_client import LDPError
+from ...fleet.provisioning.master_key import load_keys
+from ...fleet.results.publication import DISCOVERY_PREFIX, Publication
+from ...fleet.results.publisher import Publisher
 from ...server.aggregator import CLIENT_ID, Aggregator, Counting
 from ...server.errors import HushmoteError, UsageError
 from ...server.ingest.broker_url import NatsAddress
 from ...server.ingest.clock import SIMULATED, HurryingClock, now
 from ...server.ingest.pacing import BATCH_S
 from ...server.ingest.status import trouble
-from ...fleet.provisioning.master_key import load_keys
-from ...fleet.results.publication import DISCOVERY_PREFIX, Publication
-from ...fleet.results.publisher import Publisher
 from ...server.service import process as serving
 from ...server.store.database import parse_url
 from ...server.store.store import Store

@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from ...server.answers import tables as show
-from ...server.errors import UsageError, refusing
-from ...server.plain_text import visible
 from ...fleet.provisioning import fleet_folder
 from ...fleet.provisioning.fleet_folder import FleetFolder
 from ...fleet.provisioning.master_key import load_keys
 from ...fleet.provisioning.settings import load_settings
 from ...fleet.statement import document, facts, page
+from ...server.answers import tables as show
+from ...server.errors import UsageError, refusing
+from ...server.plain_text import visible
 from ...server.store.store import Store
 from ...server.wire import keys
 from ...server.words.label import Language, words_in

@@ -12,13 +12,13 @@ from ...server.answers import second_epsilon
 from ...server.answers import tables as show
 from ...server.answers.query import Facts, Selection
 from ...server.answers.windows import due
+from ...server.budgets import policy
 from ...server.errors import UsageError, refusing
 from ...server.estimate import plausibility
 from ...server.ingest.broker_url import is_nats
 from ...server.overview.aggregator import ask, check_url
 from ...server.overview.watch import StoreState
 from ...server.plain import plain
-from ...server.budgets import policy
 from ...server.store.counting import clock_fault
 from ...server.store.erase import unfinished_erasures
 from ...server.store.store import Store, Version

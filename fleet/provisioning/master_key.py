@@ -8,7 +8,6 @@ both, with `signing:` in the place of `announce:`. HUSHMOTE_MASTER_KEY has comma
 
 import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

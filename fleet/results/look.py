@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from ...server.answers.query import Facts
 from ...server.answers.windows import SETTLED
+from ...server.budgets import remaining
 from ...server.errors import HushmoteError
 from ...server.estimate import plausibility
-from ...server.budgets import remaining
 from ...server.store.store import Store, StoreError, Version
 from ...server.wire.topics import result_topic
 from . import home_assistant

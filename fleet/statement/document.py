@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ...server.errors import refusing
-from ..provisioning import flash
 from ...server.wire import keys, topics
 from ...server.wire.topics import NameRefused
 from ...server.words import label as words
 from ...server.words.label import Disclosure, Language, Phrase
+from ..provisioning import flash
 from . import page
 from .facts import FleetFacts, FleetQuestion, StatementError
 from .tables import chapters, registry

@@ -10,20 +10,20 @@ from pathlib import Path
 from ...server.accounting import Guarantee, History, ZcdpFilter
 from ...server.answers.query import Facts, Selected, Selection
 from ...server.answers.second_epsilon import TwoEpsilons, overview
+from ...server.budgets import policy as policies
+from ...server.budgets.policy import Policy
 from ...server.epsilon import MICRO
 from ...server.errors import HushmoteError, refusing
 from ...server.experiments.budget import USUAL_DELTA
 from ...server.plain_text import visible
-from ...server.budgets import policy as policies
-from ...server.budgets.policy import Policy
-from ..provisioning import flash, umqtt
-from ..provisioning.fleet_folder import FleetFolder
-from ..provisioning.further import further_files
 from ...server.store.store import Participation, Store, Version
 from ...server.wire import board_files, keys
 from ...server.wire.limits import kept_hours
 from ...server.words import label as words
 from ...server.words.label import Disclosure, Phrase
+from ..provisioning import flash, umqtt
+from ..provisioning.fleet_folder import FleetFolder
+from ..provisioning.further import further_files
 
 
 class StatementError(HushmoteError):

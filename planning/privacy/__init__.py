@@ -1,1 +1,1 @@
-"""What an attacker can believe after reports, and the audit of the shipped randomizer."""
+"""What an attacker can believe after one report, after many, and after the histogram."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ...fleet.audit import audit
 from ...server.epsilon import MICRO
 from ...server.mechanisms import Mechanism
-from ...planning.privacy import audit
 from .cases import Case
 from .exact import EnumerationError, exp_below, log, worst
 

@@ -6,12 +6,12 @@ it says so.
 
 import numpy as np
 
+from ...fleet.audit import audit
 from ...server import special
 from ...server.estimate import Estimate, estimate, plausibility
 from ...server.estimate.statistic import Statistic
 from ...server.mechanisms import Mechanism
 from ...server.mechanisms.decoded import Decoded
-from ...planning.privacy import audit
 from .. import vectorised
 from .cases import Case
 from .channel import Broken, Unasked, need_close, need_shape

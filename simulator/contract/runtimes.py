@@ -3,10 +3,10 @@
 import shlex
 from collections.abc import Sequence
 
-from ...server.mechanisms.own import files_of
-from ...planning.privacy.audit import AuditError
-from ...planning.privacy.audit_runtimes import CLIENT, CPYTHON, Runtime, printed
+from ...fleet.audit.audit import AuditError
+from ...fleet.audit.audit_runtimes import CLIENT, CPYTHON, Runtime, printed
 from ...fleet.provisioning import interpreters
+from ...server.mechanisms.own import files_of
 from .cases import Case, ContractError
 from .channel import Broken
 

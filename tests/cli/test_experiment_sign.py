@@ -12,10 +12,10 @@ from command_line import hushmote
 from enumeration import POLICY
 
 from hushmote.device import ldp_client
-from hushmote.server.experiments.reading import DefinitionError
-from hushmote.server.experiments.signed_file import load_signed
 from hushmote.fleet.provisioning import fleet_folder, master_key
 from hushmote.fleet.provisioning.fleet_spec import FleetSpec
+from hushmote.server.experiments.reading import DefinitionError
+from hushmote.server.experiments.signed_file import load_signed
 from hushmote.server.store.store import Store
 from hushmote.server.wire import keys, topics
 

@@ -6,9 +6,9 @@ import pytest
 from command_line import Run, runner
 from terminal import INTERRUPT, on_terminal
 
-from hushmote.server.experiments.definition import load
 from hushmote.planning.answer import answer
 from hushmote.planning.five_questions import asked, next_steps, recommendation
+from hushmote.server.experiments.definition import load
 
 FRIDGES = ["-30 to 34 °C", "20,000", "above 8 to 5 %", "80", "2 years, every hour"]
 

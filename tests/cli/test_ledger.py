@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from hushmote.cli.main import app
 from hushmote.device.ldp_client import Client, provision
-from hushmote.server.errors import UsageError
-from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.budgets import board_status, policy
 from hushmote.server.budgets import remaining as fleet_ledger
 from hushmote.server.budgets.board_status import StatusRefused
 from hushmote.server.budgets.policy import Policy
+from hushmote.server.errors import UsageError
+from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.store import Store
 
 TODAY = datetime.datetime.now(datetime.UTC).date()

@@ -15,6 +15,8 @@ from hushmote.cli.mechanisms.command import mechanisms_command
 from hushmote.cli.mechanisms.tables import points
 from hushmote.cli.options import understood
 from hushmote.device import ldp_client
+from hushmote.planning.devices import Z
+from hushmote.planning.listing import ASKED, listing, workload_of
 from hushmote.server import mechanisms
 from hushmote.server.answers import tables as show
 from hushmote.server.errors import UsageError
@@ -23,8 +25,6 @@ from hushmote.server.mechanisms.choose import choose, designs
 from hushmote.server.mechanisms.direct import Direct
 from hushmote.server.mechanisms.peers import PEERS, Asked
 from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
-from hushmote.planning.devices import Z
-from hushmote.planning.listing import ASKED, listing, workload_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

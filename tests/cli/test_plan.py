@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 
 from hushmote.cli.options import understood
 from hushmote.cli.plan import command as plan_cli
-from hushmote.server.answers import tables as show
-from hushmote.server.errors import UsageError
-from hushmote.server.experiments.definition import load
-from hushmote.server.mechanisms import mechanism_of
 from hushmote.planning.devices import PlanError
 from hushmote.planning.expected_error import Question
 from hushmote.planning.experiment_file import name_from, nats
 from hushmote.planning.wish import Wish
 from hushmote.planning.wished import question_of, reading_of
+from hushmote.server.answers import tables as show
+from hushmote.server.errors import UsageError
+from hushmote.server.experiments.definition import load
+from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.words.epsilon import rounded_up
 
 app = typer.Typer()

@@ -11,9 +11,9 @@ from command_line import runner
 from running import until
 from served import served
 
+from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.clock import now
-from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.store import Description, Store
 from hushmote.server.store.erase import expire
 from hushmote.server.wire import keys, topics

@@ -16,9 +16,9 @@ from later import away_from_midnight, later
 from terminal import INTERRUPT, Terminal
 
 from hushmote.cli.watch import SeenStore
+from hushmote.server.budgets import policy
 from hushmote.server.ingest import pipeline
 from hushmote.server.overview.watch import StoreState
-from hushmote.server.budgets import policy
 from hushmote.server.store import Description, Store
 from hushmote.server.wire import topics
 

@@ -279,7 +279,7 @@ def test_an_emulated_pico_says_after_a_yes_what_its_cap_allows_and_no_more_after
     for command in (configure, ["make", "-s", "-C", tmp_path, "room"]):
         subprocess.run(command, env=environment, check=True, capture_output=True)
     asked = number_json(16, name="room_temp", budget={"rule": "sum", "cap": 4_000_000}).decode()
-    rig = ROOT / "firmware_tests" / "rigs" / "pico" / "run_serial.mjs"
+    rig = ROOT / "firmware_tests" / "emulation" / "pico" / "run_serial.mjs"
     command = ["node", rig, tmp_path / "room.bin"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment, **pipes) as chip:

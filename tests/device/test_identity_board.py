@@ -22,12 +22,12 @@ from micropython import find_runtime, load
 from running import WAIT_S, until
 
 from hushmote.device import ldp_client
-from hushmote.server.aggregator import Aggregator, Counting
-from hushmote.server.ingest.broker_url import BrokerAddress
-from hushmote.server.ingest.tls import client_context
 from hushmote.fleet.provisioning import authority, master_key, rotation
 from hushmote.fleet.provisioning import settings as provision
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, now_utc
+from hushmote.server.aggregator import Aggregator, Counting
+from hushmote.server.ingest.broker_url import BrokerAddress
+from hushmote.server.ingest.tls import client_context
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 
@@ -128,7 +128,7 @@ def runtime() -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def umqtt() -> Path:
-    return load(ROOT / "firmware_tests" / "rigs" / "get_umqtt.py").fetch(ROOT / ".rig" / "lib")
+    return load(ROOT / "firmware_tests" / "emulation" / "get_umqtt.py").fetch(ROOT / ".rig" / "lib")
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ from hushmote.simulator.nats_servers import NatsServers
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "firmware_tests" / "reporter"
-RIGS = ROOT / "firmware_tests" / "rigs"
+RIGS = ROOT / "firmware_tests" / "emulation"
 FLEET = "house"
 DEVICE = "k3f9x1"
 MASTER = bytes(range(32))
@@ -66,7 +66,7 @@ def runtime() -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def umqtt() -> Path:
-    return load(ROOT / "firmware_tests" / "rigs" / "get_umqtt.py").fetch(ROOT / ".rig" / "lib")
+    return load(ROOT / "firmware_tests" / "emulation" / "get_umqtt.py").fetch(ROOT / ".rig" / "lib")
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from hushmote.server.experiments.payload import experiment_over
-from hushmote.server.mechanisms import Mechanism, mechanism_of
-from hushmote.server.mechanisms.workload import positions
 from hushmote.planning.devices import Z, best_design, half_width
 from hushmote.planning.expected_error import Design, Question, asked, bell, variance
 from hushmote.planning.worst_population import worst_population
+from hushmote.server.experiments.payload import experiment_over
+from hushmote.server.mechanisms import Mechanism, mechanism_of
+from hushmote.server.mechanisms.workload import positions
 
 SHAPES = (
     {"mechanism": "grr"},

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushmote.server.estimate import estimate
 from hushmote.planning.answer import answer
 from hushmote.planning.devices import PlanError, best_design
 from hushmote.planning.expected_error import (
@@ -20,6 +19,7 @@ from hushmote.planning.expected_error import (
 from hushmote.planning.experiment_file import Named
 from hushmote.planning.ratio_error import share_curves
 from hushmote.planning.wish import Wish
+from hushmote.server.estimate import estimate
 from hushmote.simulator import vectorised
 
 MISSING = 0.3

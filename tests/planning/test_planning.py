@@ -9,16 +9,6 @@ from enumeration import distribution
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.estimate import estimate
-from hushmote.server.experiments.payload import experiment_over
-from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms.channel import level_channel
-from hushmote.server.mechanisms.choice import Choice
-from hushmote.server.mechanisms.hashing import butterfly
-from hushmote.server.mechanisms.hashing.choice import best_channel, flat_channel, primes
-from hushmote.server.mechanisms.supports import SupportMechanism
-from hushmote.server.mechanisms.tree import least_squares as hierarchy
-from hushmote.server.mechanisms.workload import FREQUENCIES
 from hushmote.planning.devices import (
     MICRO,
     PlanError,
@@ -45,6 +35,16 @@ from hushmote.planning.lifetime import (
     plan_lifetime,
     reports_made,
 )
+from hushmote.server.estimate import estimate
+from hushmote.server.experiments.payload import experiment_over
+from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.channel import level_channel
+from hushmote.server.mechanisms.choice import Choice
+from hushmote.server.mechanisms.hashing import butterfly
+from hushmote.server.mechanisms.hashing.choice import best_channel, flat_channel, primes
+from hushmote.server.mechanisms.supports import SupportMechanism
+from hushmote.server.mechanisms.tree import least_squares as hierarchy
+from hushmote.server.mechanisms.workload import FREQUENCIES
 
 TREE = Choice("hh", (("fanout", 3), ("cells", (3, 3)), ("weights", (1, 2))), 0.0)
 HASH = Choice("olh", (("g", 3),), 0.0)

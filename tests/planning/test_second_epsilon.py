@@ -3,11 +3,11 @@
 import pytest
 
 from hushmote.device.ldp_client import EPSILON_MAX
-from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon
 from hushmote.planning.devices import EPSILON_STEP, MICRO, best_design
 from hushmote.planning.expected_error import Question
 from hushmote.planning.lifetime import LifetimeBudget, Rhythm, plan_lifetime
 from hushmote.planning.second_epsilon import epsilon_for_histogram, histogram, lifetime_histograms
+from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon
 
 MONTHS = Rhythm(3600, 90 * 86_400)
 

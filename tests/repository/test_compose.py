@@ -20,9 +20,9 @@ from postgres import Cluster
 from running import WAIT_S, until
 from served import get
 
-from hushmote.server.answers.store_reader import StoreReader
 from hushmote.fleet.provisioning import fleet_folder
 from hushmote.fleet.provisioning.master_key import load_keys
+from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import find_mosquitto, free_port

@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "firmware_tests"))
 
-from rigs import debian  # pyright: ignore[reportMissingImports]
+from emulation import debian  # pyright: ignore[reportMissingImports]
 
 
 class Archive:

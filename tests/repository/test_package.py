@@ -38,7 +38,7 @@ BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(s
 # Not to be imported with [demo] alone: what runs on MicroPython, what needs [postgresql], [nats] or [dask].
 NOT_IMPORTED = {
     "device.manifest",
-    "planning.privacy.audit_board",
+    "fleet.audit.audit_board",
     "simulator.board.hardware",
     "simulator.board.repl",
     "server.store.postgresql",
@@ -161,7 +161,17 @@ def test_the_wheel_has_every_file_of_the_packages_and_is_small(wheel: Path):
     ours = {
         path: ("" if path.parts[len(ROOT.parts)] == "hushmote" else "hushmote/")
         + path.relative_to(ROOT).as_posix()
-        for folder in ("hushmote", "device", "server", "planning", "fleet", "simulator", "studies", "web", "cli")
+        for folder in (
+            "hushmote",
+            "device",
+            "server",
+            "planning",
+            "fleet",
+            "simulator",
+            "studies",
+            "web",
+            "cli",
+        )
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from hushmote.cli.main import app
 from hushmote.device import main
-from hushmote.server.accounting import choose
-from hushmote.server.experiments.definition import parse
-from hushmote.server.budgets import policy
 from hushmote.planning.privacy.histogram import for_reports
+from hushmote.server.accounting import choose
+from hushmote.server.budgets import policy
+from hushmote.server.experiments.definition import parse
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "planning.md").read_text("utf-8")

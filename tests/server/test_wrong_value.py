@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from hushmote.server.experiments.definition import DefinitionError, parse
-from hushmote.server.budgets import board_status
 from hushmote.fleet.provisioning.fleet_spec import FleetSpec, what_is_wrong
+from hushmote.server.budgets import board_status
+from hushmote.server.experiments.definition import DefinitionError, parse
 from hushmote.server.wrong_value import wrong_value
 from hushmote.studies import catalogue
 

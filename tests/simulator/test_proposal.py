@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hushmote.server.experiments.definition import parse
 from hushmote.planning.answer import answer
 from hushmote.planning.experiment_file import Named
 from hushmote.planning.wish import Wish
+from hushmote.server.experiments.definition import parse
 from hushmote.simulator.population import PopulationError, read_csv
 from hushmote.simulator.proposal import column_of, proposed
 from hushmote.simulator.simulate import simulate

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
-from hushmote.server.errors import HushmoteError
 from hushmote.planning.devices import MICRO
+from hushmote.server.errors import HushmoteError
 from hushmote.studies import lifetime
 
 KNOWN = {  # for 10^6 boards, 365 daily windows, 64 values, as published with this project's design

@@ -7,11 +7,11 @@ from pathlib import Path
 from experiments import ROOM
 from filled import write
 
-from hushmote.server.experiments.definition import parse
-from hushmote.server.budgets import policy
 from hushmote.fleet.provisioning import flash
 from hushmote.fleet.statement import facts
 from hushmote.fleet.statement.facts import FleetFacts
+from hushmote.server.budgets import policy
+from hushmote.server.experiments.definition import parse
 from hushmote.server.store.store import Store
 
 AT = datetime.datetime(2026, 11, 26, 12, tzinfo=datetime.UTC)

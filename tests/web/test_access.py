@@ -29,12 +29,12 @@ from statements import ask as ask_of_home
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from hushmote.server.errors import UsageError
-from hushmote.server.budgets import policy
-from hushmote.server.service.http_access import is_loopback
-from hushmote.server.service.tokens import check_token
 from hushmote.fleet.statement import document, facts
 from hushmote.fleet.statement.facts import StatementError
+from hushmote.server.budgets import policy
+from hushmote.server.errors import UsageError
+from hushmote.server.service.http_access import is_loopback
+from hushmote.server.service.tokens import check_token
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Store, StoreError
 from hushmote.server.wire.keys import FleetKeys

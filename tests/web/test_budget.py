@@ -15,12 +15,12 @@ from filled import fill
 from later import later
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.errors import UsageError
-from hushmote.server.ingest.pipeline import fleets, ingest
-from hushmote.server.plain import plain
 from hushmote.server.budgets import remaining
 from hushmote.server.budgets.policy import Policy, policy_for
 from hushmote.server.budgets.remaining import COUNTED, BudgetLine, FleetLedger
+from hushmote.server.errors import UsageError
+from hushmote.server.ingest.pipeline import fleets, ingest
+from hushmote.server.plain import plain
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire.report import encode
 from hushmote.web.budget.answer import NO_POLICY, fleet_supply

@@ -17,9 +17,9 @@ from selenium.webdriver.common.keys import Keys
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
-from hushmote.server.errors import HushmoteError
 from hushmote.planning.devices import PlanError
 from hushmote.planning.experiment_file import FileRefused, Named
+from hushmote.server.errors import HushmoteError
 from hushmote.server.store.store import Store
 from hushmote.server.words.epsilon import belief
 from hushmote.web.in_locale import in_locale

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...server.accounting import Guarantee
-from ...server.epsilon import nats
-from ...server.experiments.budget import rule_guarantee
 from ...server.budgets.policy import Policy, guarantee_of
 from ...server.budgets.remaining import COUNTED, FleetLedger, Remaining, shown_days
+from ...server.epsilon import nats
+from ...server.experiments.budget import rule_guarantee
 from ...server.words.epsilon import ALL_SEEN, belief, within
 from ...server.words.numbers import counted
 

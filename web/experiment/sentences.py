@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...device.ldp_client import Experiment
+from ...fleet.results.result import LIVE
 from ...server.answers.answer import Answer
 from ...server.answers.guide import half_width
 from ...server.answers.query import Selected
@@ -14,7 +15,6 @@ from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.units import bin_edges
 from ...server.overview.fleets import days_left
 from ...server.plain_text import visible
-from ...fleet.results.result import LIVE
 from ...server.words import answers as words
 from ...server.words import findings
 from ...server.words.epsilon import belief, own_reports, rounded_up

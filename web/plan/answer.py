@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...planning.answer import PlanAnswer, answer
+from ...planning.sentences import mechanism, unit_of
 from ...server.epsilon import MICRO, nats
 from ...server.estimate.shuffled import LIMITS
 from ...server.mechanisms.about import said_of
-from ...planning.answer import PlanAnswer, answer
-from ...planning.sentences import mechanism, unit_of
 from ...server.words.epsilon import rounded_up
 from ...server.words.numbers import NOTHING, points
 from .question import Setting, wished

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from ...server.epsilon import MICRO, check_epsilon
 from ...planning.devices import PlanError
 from ...planning.expected_error import Kind
 from ...planning.wish import YES_NO, Wish
+from ...server.epsilon import MICRO, check_epsilon
 
 Fourth = Literal["devices", "epsilon", "domain", "error"]
 Form = Literal["number", "labels", "yes_no"]

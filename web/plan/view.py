@@ -9,9 +9,9 @@ from typing import Any
 
 from nicegui import background_tasks, ui
 
-from ...server.errors import HushmoteError
 from ...planning.devices import PlanError
 from ...planning.wish import in_python
+from ...server.errors import HushmoteError
 from ...server.words.epsilon import ALL_SEEN, ITS_REPORT, belief
 from .. import charts
 from ..frame import frame

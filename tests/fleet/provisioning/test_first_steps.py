@@ -21,8 +21,8 @@ from running import HANGS_S, WAIT_S, until
 
 from hushmote.cli.provision.first_steps import first_steps
 from hushmote.device import ldp_client, main
-from hushmote.server import private_file
 from hushmote.fleet.provisioning import authority, fleet_folder, settings
+from hushmote.server import private_file
 from hushmote.server.service.process import READY
 from hushmote.server.store import Store
 from hushmote.server.wire import topics

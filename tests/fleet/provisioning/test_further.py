@@ -9,10 +9,10 @@ from experiments import number_json
 from flashing import ROOT, Bench, on_board
 from own_channels import EXAMPLES
 
-from hushmote.server.errors import HushmoteError
 from hushmote.fleet.provisioning.flash import MODULES
 from hushmote.fleet.provisioning.further import MOST_BYTES, further_files
 from hushmote.fleet.provisioning.usb import compile_mpy
+from hushmote.server.errors import HushmoteError
 from hushmote.server.wire import board_files
 from hushmote.server.wire import experiments as wire
 

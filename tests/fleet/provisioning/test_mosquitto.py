@@ -25,10 +25,10 @@ from fleet_broker import (
 )
 from running import HANGS_S, until
 
-from hushmote.server.errors import ProvisionError
 from hushmote.fleet.provisioning import authority
 from hushmote.fleet.provisioning import mosquitto as broker_config
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, FleetSpec, now_utc
+from hushmote.server.errors import ProvisionError
 from hushmote.server.wire.topics import NameRefused
 
 TOPIC = f"hushmote/v1/{FLEET}"

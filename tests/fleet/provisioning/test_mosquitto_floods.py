@@ -16,9 +16,9 @@ from fleet_broker import FLEET, FleetBroker, context, make_fleet, visit
 from fleet_broker import running as running_broker
 from running import running, until
 
-from hushmote.server.aggregator import Aggregator
 from hushmote.fleet.provisioning import mosquitto as broker_config
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, now_utc
+from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.wire import report, topics
 

@@ -8,9 +8,9 @@ from fleet_broker import FLEET
 from fleet_servers import THREE, make_nats_fleet
 from running import HANGS_S
 
-from hushmote.server.errors import ProvisionError
 from hushmote.fleet.provisioning import nats as servers_config
 from hushmote.fleet.provisioning.fleet_spec import FleetSpec
+from hushmote.server.errors import ProvisionError
 from hushmote.server.wire.topics import NameRefused
 from hushmote.simulator.nats_servers import find_nats_server
 

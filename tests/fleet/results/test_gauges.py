@@ -12,10 +12,10 @@ from filled import fill
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hushmote.server.budgets import remaining
 from hushmote.fleet.results.gauges import WORDS, Gauges
 from hushmote.fleet.results.look import budgets, look
 from hushmote.fleet.results.publication import Gauge, Publication, Scrape
+from hushmote.server.budgets import remaining
 from hushmote.server.service.metrics import CertificateEnds
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet

@@ -21,12 +21,12 @@ from running import until
 from served import Served, get, served
 from traffic import publish
 
-from hushmote.server.answers.windows import SETTLED
 from hushmote.fleet.provisioning.fleet_folder import now_utc
 from hushmote.fleet.provisioning.fleet_spec import aggregator_name
 from hushmote.fleet.results.publication import Publication
 from hushmote.fleet.results.publisher import Publisher
 from hushmote.fleet.results.result import LIVE, result_of
+from hushmote.server.answers.windows import SETTLED
 from hushmote.server.store import Store
 from hushmote.server.wire.topics import report_topic, result_topic
 from hushmote.simulator.broker import MosquittoBroker, free_port

@@ -12,12 +12,6 @@ from filled import fill
 from kinds import MEAN, TEXT, fill_kinds
 
 from hushmote.device.ldp_client import Experiment, ExperimentRefused
-from hushmote.server.answers import second_epsilon
-from hushmote.server.answers.fleet_estimate import FleetEstimate
-from hushmote.server.answers.query import Facts, Selection
-from hushmote.server.answers.windows import SETTLED, end_of, has_ended
-from hushmote.server.errors import UsageError
-from hushmote.server.experiments.asking import NotAnswered
 from hushmote.fleet.results.result import (
     ASK,
     ENDED,
@@ -28,6 +22,12 @@ from hushmote.fleet.results.result import (
     possible_statistics,
     result_of,
 )
+from hushmote.server.answers import second_epsilon
+from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.windows import SETTLED, end_of, has_ended
+from hushmote.server.errors import UsageError
+from hushmote.server.experiments.asking import NotAnswered
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
 from hushmote.server.words.epsilon import rounded_up

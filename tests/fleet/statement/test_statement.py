@@ -13,14 +13,14 @@ from experiments import experiment_json
 from statements import AT, KEPT, POLICY, ask, facts_of, firmware
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.answers.query import Facts, Selection
-from hushmote.server.answers.second_epsilon import overview
-from hushmote.server.budgets import policy
 from hushmote.fleet.provisioning import flash, master_key
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder
 from hushmote.fleet.provisioning.fleet_spec import FleetSpec
 from hushmote.fleet.statement import document, facts, page
 from hushmote.fleet.statement.facts import StatementError
+from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.second_epsilon import overview
+from hushmote.server.budgets import policy
 from hushmote.server.store.store import Store
 from hushmote.server.wire import topics
 from hushmote.server.words import label as words

@@ -11,12 +11,12 @@ from designs import designed
 from enumeration import distribution
 
 from hushmote.device.ldp_client import ONE, Experiment
-from hushmote.server.accounting import MICRO, THEOREMS, optimal_epsilon
-from hushmote.server.accounting.theorem import exact_arithmetic
 from hushmote.planning.privacy import beliefs as disclosure
 from hushmote.planning.privacy import many_reports as disclosure_budget
 from hushmote.planning.privacy import questions as epsilon_local
 from hushmote.planning.privacy.beliefs import DisclosureError, Risk, Target, uniform
+from hushmote.server.accounting import MICRO, THEOREMS, optimal_epsilon
+from hushmote.server.accounting.theorem import exact_arithmetic
 
 MECHANISMS = {
     "rr": designed("grr", 2, 1.3),

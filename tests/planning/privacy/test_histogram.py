@@ -7,13 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from hushmote.planning.privacy.beliefs import DisclosureError, fixed, posterior_bound
+from hushmote.planning.privacy.histogram import for_histogram, for_reports, histogram_view, likely_loss
+from hushmote.planning.privacy.questions import Belief, chosen
 from hushmote.server.accounting import AccountingError
 from hushmote.server.epsilon import MICRO
 from hushmote.server.estimate.shuffled import histogram_epsilon
 from hushmote.server.mechanisms import mechanism_of
-from hushmote.planning.privacy.beliefs import DisclosureError, fixed, posterior_bound
-from hushmote.planning.privacy.histogram import for_histogram, for_reports, histogram_view, likely_loss
-from hushmote.planning.privacy.questions import Belief, chosen
 
 
 def histograms(rows: list[np.ndarray]) -> dict[tuple[int, ...], float]:

@@ -18,6 +18,7 @@ from filled import fill
 from kinds import fill_kinds
 
 import hushmote
+from hushmote.fleet.results.result import result_of
 from hushmote.server.answers.ask import EstimateQuestion, ask
 from hushmote.server.answers.finding import Finding, Findings, find, reports_a_day
 from hushmote.server.answers.periods import last, period_of
@@ -27,7 +28,6 @@ from hushmote.server.errors import UsageError
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
-from hushmote.fleet.results.result import result_of
 from hushmote.server.store.store import Store
 from hushmote.server.wire.experiments import parse_experiment
 from hushmote.server.words.findings import amount, dates

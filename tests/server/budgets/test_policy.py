@@ -19,9 +19,9 @@ from hushmote.cli.main import app
 from hushmote.device import ldp_client, main
 from hushmote.device.ldp_client import Client, ExperimentRefused, provision
 from hushmote.server.accounting import MICRO, Filter, History, ZcdpFilter
-from hushmote.server.errors import HushmoteError
 from hushmote.server.budgets import policy
 from hushmote.server.budgets.policy import Policy, PolicyError
+from hushmote.server.errors import HushmoteError
 
 NAMES = ("a", "b", "c")
 

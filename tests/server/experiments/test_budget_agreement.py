@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 from hushmote.cli.main import app
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, ExperimentRefused, provision
+from hushmote.fleet.audit import audit_runtimes
 from hushmote.server.accounting import MICRO, THEOREMS, History, choose
 from hushmote.server.experiments.definition import parse
 from hushmote.server.experiments.reading import DefinitionError
-from hushmote.planning.privacy import audit_runtimes
 from hushmote.server.store import Store, VersionRefused
 
 SCRIPT = Path(__file__).parents[3] / "firmware_tests" / "test_budget.py"

@@ -7,12 +7,12 @@ import time
 import pytest
 from boards import FLEET_KEYS, MASTER, SIGNING, ask_fleet, experiment, payload_of
 
+from hushmote.fleet.provisioning.master_key import without_signing
 from hushmote.server.ingest import clock
 from hushmote.server.ingest.announce import Announcer
 from hushmote.server.ingest.commit import Committer
 from hushmote.server.ingest.pipeline import KnownFleets
 from hushmote.server.ingest.status import Status
-from hushmote.fleet.provisioning.master_key import without_signing
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire import keys, report, topics
 

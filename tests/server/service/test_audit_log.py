@@ -12,8 +12,8 @@ import pytest
 from boards import FLEET_KEYS, MASTER, ask_fleet, experiment
 from command_line import hushmote
 
-from hushmote.server.ingest import pipeline as ingest
 from hushmote.fleet.provisioning.master_key import to_text
+from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.service.audit_log import AuditLog, AuditLogError, audit_log, system_user
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics

@@ -15,8 +15,8 @@ from running import running, until
 from served import get, served, with_setting
 from traffic import counted, crowd, publish
 
-from hushmote.server.aggregator import CLIENT_ID, Aggregator, Counting
 from hushmote.fleet.provisioning import master_key
+from hushmote.server.aggregator import CLIENT_ID, Aggregator, Counting
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
 

@@ -8,9 +8,9 @@ from command_line import runner
 from filled import rows
 from pyroaring import BitMap
 
+from hushmote.server.budgets.remaining import read
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.clock import now
-from hushmote.server.budgets.remaining import read
 from hushmote.server.store import Store, StoreError, VersionRefused
 from hushmote.server.store.check import check
 from hushmote.server.store.merge import MergeRefused, merge

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rigs import debian
+from emulation import debian
 
 RIG = Path(__file__).resolve().parents[2] / ".rig"
 

@@ -21,9 +21,8 @@ from own_channels import EXAMPLES
 from scipy.stats import binom, binomtest
 
 from hushmote.cli.check_mechanism import payloads
-from hushmote.server.mechanisms import MECHANISMS, MechanismError
-from hushmote.planning.privacy import audit_runtimes
-from hushmote.planning.privacy.audit import (
+from hushmote.fleet.audit import audit_runtimes
+from hushmote.fleet.audit.audit import (
     SILENCE,
     AuditError,
     AuditFinding,
@@ -35,7 +34,8 @@ from hushmote.planning.privacy.audit import (
     lower_bound,
     subject,
 )
-from hushmote.planning.privacy.audit_runtimes import CLIENT, CPYTHON, Job, Runtime
+from hushmote.fleet.audit.audit_runtimes import CLIENT, CPYTHON, Job, Runtime
+from hushmote.server.mechanisms import MECHANISMS, MechanismError
 from hushmote.simulator.board.board import SoftwareBoard
 
 FALSE_ALARM = 1e-10  # of one finding

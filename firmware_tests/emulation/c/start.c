@@ -1,6 +1,6 @@
 /* What a C program needs of a bare Cortex-M: its start, a place for what it prints, an end.
 
-   EMULATED_RP2040: of the emulator that rigs/pico has, which begins at the first instruction of the flash. Else: of QEMU's
+   EMULATED_RP2040: of the emulator that emulation/pico has, which begins at the first instruction of the flash. Else: of QEMU's
    mps2-an385, with semihosting. */
 #include <stddef.h>
 #include <stdint.h>

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ...device import ldp_client
 from ...server.mechanisms.own import files_of
-from ...fleet.provisioning import interpreters
-from ...fleet.provisioning.usb import UsbLink
+from ..provisioning import interpreters
+from ..provisioning.usb import UsbLink
 from .audit import AuditError, Subject
 
 CLIENT = Path(ldp_client.__file__)

@@ -1,0 +1,1 @@
+"""Audits the randomizer that a runtime or a board runs: the ε that its outputs show."""

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "planning": ("FleetPlan", "plan"),
+    "planning.fleet_plan": ("FleetPlan", "plan"),
     "server.answers.answer": ("Answer", "Answers"),
     "server.answers.fleet_estimate": ("FleetEstimate",),
     "server.answers.store_reader": ("ExperimentReader", "FleetReader", "StoreReader"),

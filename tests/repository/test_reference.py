@@ -10,7 +10,7 @@ from hushmote.cli import main
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("cli", "server", "planning", "fleet", "simulator", "studies", "device", "hushmote", "deploy")
-FOLDERS += ("firmware_tests", "tests")
+FOLDERS += ("firmware_tests", "tests", "rigs", "tools")
 A_HEADER = ("fleet/provisioning/firmware.py", "tests/cli/test_provision.py")  # have the names of one for C
 NAME = re.compile(r"(?<![A-Z_])_?HUSHMOTE_[A-Z_]*[A-Z]")
 

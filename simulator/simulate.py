@@ -58,7 +58,7 @@ class SimulatedEstimate(FleetEstimate):
     rows: FileRows | None = None
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
     file: Path | str | Definition,
     *,
     devices: int | None = None,

@@ -129,7 +129,7 @@ class CBoard:
     PowerCut, ends all storage, and comes out of the call.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what hushmote_begin() takes)
         self,
         policy: dict[str, Any],
         storage: Any,

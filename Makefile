@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo page test quick long check docs pages pictures firmware pico esphome arduino mip bench lock audit sbom clean
+.PHONY: demo page test core quick long check docs pages pictures firmware pico esphome arduino mip bench lock audit sbom clean
 
 # With BROKER=nats on three NATS servers of its own, none of them a system package.
 demo: $(VENV)/.demo $(if $(filter nats,$(BROKER)),$(VENV)/.cluster)
@@ -21,7 +21,7 @@ page: $(VENV)/.demo $(VENV)/.page
 	$(BIN)/hushmote demo --page
 
 # The workers have every core already: threads of numpy's library beside them wait by spinning, a fifth of its time.
-test quick long: export OMP_NUM_THREADS = 1
+test core quick long: export OMP_NUM_THREADS = 1
 
 # The checks and the firmware's runtimes run beside the suite, which waits a good part of its time, and say what
 # they found in one piece. pytest's closing line is the last one. The browser's MicroPython is
@@ -34,6 +34,10 @@ test: $(VENV)/.test
 	$(BIN)/pytest --collect-only > build/tests.txt; \
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal; tests=$$?; \
 	wait $$checks && exit $$tests
+
+# The core: device/ and server/.
+core: $(VENV)/.test
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal tests/device tests/server
 
 # What needs no broker, browser, database or MicroPython, and is no long simulation: it waits for nothing.
 quick: $(VENV)/.test

@@ -1,7 +1,7 @@
 """Run by test_core_alone.py in a folder that has device/ and server/ as hushmote/, and nothing else of ours.
 
-Arguments: the broker's host and port. Imports every module of the core, counts 50 reports of 50 boards through
-the broker, and prints what the store answers.
+Arguments: the broker's host and port. Imports every module of the core, counts 50 reports of 50 boards
+through the broker, and prints what the store answers.
 """
 
 import datetime
@@ -11,6 +11,7 @@ import sys
 import threading
 
 import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
 
 REPORTS = 50
 HIDDEN = ("planning", "fleet", "simulator", "studies", "web", "cli")
@@ -65,7 +66,7 @@ def main(host: str, port: int) -> None:
         thread = threading.Thread(target=aggregator.run)
         thread.start()
         assert aggregator.ready.wait(60)
-        publisher = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+        publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
         publisher.connect(host, port)
         publisher.loop_start()
         for number in range(REPORTS):

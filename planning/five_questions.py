@@ -15,9 +15,9 @@ from .answer import PlanAnswer
 from .devices import MOST_DEVICES, PlanError
 from .expected_error import Kind
 from .lifetime import LifetimePlan, Rhythm, parse_duration
+from .proposal import usual_bins
+from .request import YES_NO, PlanRequest, Reading
 from .sentences import cost
-from .wish import YES_NO, Wish
-from .wished import Reading
 
 T = TypeVar("T")
 Ask = Callable[[str, str], str]
@@ -62,8 +62,6 @@ _A_LABEL = re.compile(r"(?:it'?s |it is |they are |either |one of |labels?:? )+"
 _SHARES = re.compile(r"|(?:.*\b)?(?:shares?|how many|percent)\b.*")
 _EVERY = re.compile(r",?\s*\b(?:and\s+)?(?:once\s+an?|(?:once\s+)?every|each)\b\s*", re.IGNORECASE)
 _LY = {"hourly": "every hour", "daily": "every day", "weekly": "every week"}
-_STEPS = (1.0, 2.0, 5.0)
-_USUAL_BINS, _FEWEST_BINS, _MOST_BINS = 64, 16, 128
 _USUAL_ERROR = 0.05
 
 
@@ -81,7 +79,7 @@ class Goal:
     quantile: float | None = None
 
 
-def asked(ask: Ask) -> tuple[Wish, str]:
+def asked(ask: Ask) -> tuple[PlanRequest, str]:
     """Ask each question until the answer is understood; returns the wish, and its purpose as a sentence."""
     reading = _until_understood(ask, _ASK_READ, "yes/no", parse_reading)
     devices = _until_understood(ask, _ASK_DEVICES, "1,000", parse_devices)
@@ -92,7 +90,7 @@ def asked(ask: Ask) -> tuple[Wish, str]:
     total = _until_understood(ask, _ASK_BELIEF, "46", parse_belief)
     horizon, call = _until_understood(ask, _ASK_RHYTHM, "2 years, every hour", parse_rhythm)
     reading = learned.reading
-    wish = Wish(
+    wish = PlanRequest(
         devices=devices,
         values=YES_NO if reading.yes_no else reading.labels or reading.bins,
         low=reading.low,
@@ -183,14 +181,6 @@ def parse_reading(text: str) -> Reading:
     if "other" in labels:
         raise PlanError("the label other is always there, as the last one: leave it out")
     return Reading(labels=labels)
-
-
-def usual_bins(span: float) -> int:
-    """As many bins as make each 1, 2 or 5 of some decimal place wide, some 64."""
-    steps = [step * 10.0**place for place in range(-6, 7) for step in _STEPS]
-    counts = [span / step for step in steps]
-    whole = [round(n) for n in counts if abs(n - round(n)) < 1e-9 and _FEWEST_BINS <= n <= _MOST_BINS]
-    return min(whole, key=lambda n: abs(math.log(n / _USUAL_BINS)), default=_USUAL_BINS)
 
 
 def parse_devices(text: str) -> int:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..planning.readings_file import Reading, csv_rows
 from ..server.answers import moments
 from ..server.answers.answer import Answer, Answers
 from ..server.answers.fleet_estimate import FleetEstimate
@@ -28,7 +29,7 @@ from ..server.mechanisms import mechanism_of
 from ..server.words.epsilon import belief
 from . import convergence
 from .faithful import codes_of
-from .population import Reading, csv_rows, read_csv
+from .population import read_csv
 from .stage import FLEET, DemoError, Reported
 
 _FILE = """

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from ..device.ldp_client import Experiment
+from ..planning.readings_file import Reading, csv_rows
 from ..server.arrays import Floats
-from .population import Population, PopulationError, Reading, Recorded, csv_rows
+from .population import Population, PopulationError, Recorded
 
 MAX_DOMAIN = 1 << 24
 """Indices beyond which there is no array of all of them: those of texts with prefixes."""

@@ -12,7 +12,7 @@ from hushmote.planning.five_questions import (
     parse_reading,
     parse_rhythm,
 )
-from hushmote.planning.wished import Reading
+from hushmote.planning.request import Reading
 
 FRIDGE = Reading(bins=64, low=-30.0, high=34.0, unit="°C")
 

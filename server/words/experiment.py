@@ -7,7 +7,7 @@ from ...device.ldp_pairs import Part
 from ..accounting import Guarantee, Kind
 from ..mechanisms import mechanism_of
 from ..mechanisms.views.factors import parts_of
-from ..wire.experiments import value_count
+from ..wire.experiments import reports_in_budget, value_count
 from .numbers import counted
 
 
@@ -54,9 +54,9 @@ def _values(experiment: Experiment | Part, unit: str) -> str:
 def budget(experiment: Experiment) -> str:
     """What one board may spend on the experiment, in words."""
     thinned = "" if experiment.every == 1 else f"; a call makes a report 1 time in {experiment.every:,}"
-    if experiment.rule == "unlimited":
+    count = reports_in_budget(experiment)
+    if count is None:
         return "no cap of its own" + thinned
-    count = experiment.cap if experiment.rule == "count" else experiment.cap // experiment.cost()
     most = counted(count)
     if experiment.rule == "count":
         return f"at most {most} for life{thinned}"

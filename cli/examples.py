@@ -38,6 +38,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "provision upgrade": ("hushmote provision upgrade --folder fleet-home",),
     "provision revoke": ("hushmote provision revoke k3f9x1 --folder fleet-home",),
+    "provision forget": (
+        "hushmote provision forget k3f9x1 --folder fleet-home",
+        "hushmote provision forget k3f9x1 --folder fleet-home --yes --json",
+    ),
     "provision list": (
         "hushmote provision list --folder fleet-home",
         "hushmote provision list --allow k3f9x1 --allow 5620b8f87aca3592",

@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..device.ldp_client import LDPError
 from ..server.errors import HushmoteError, os_reason
+from ..server.hints import speaking
 from ..server.plain_text import one_line
 from ..server.wire.experiments import FOLDERS
 from ..server.wrong_value import wrong_value
@@ -187,7 +188,9 @@ def hushmote(
 def main() -> None:
     """Entry point: run the command of sys.argv and exit; a mistake is a line or two, never a traceback."""
     FOLDERS[:] = [""]  # the folder it is run in, for mechanisms of one's own
-    sys.exit(_run())
+    with speaking("command"):
+        status = _run()
+    sys.exit(status)
 
 
 def _run() -> int:

@@ -63,7 +63,7 @@ class StoreReader:
 
 @dataclass(frozen=True, repr=False)
 class FleetReader:
-    """A fleet of a store; made by StoreReader.fleet()."""
+    """A fleet of a store; made by StoreReader.fleet(). name: of the fleet."""
 
     _reader: StoreReader
     name: str
@@ -87,7 +87,10 @@ class FleetReader:
 
 @dataclass(frozen=True, repr=False)
 class ExperimentReader:
-    """An experiment of a fleet; made by FleetReader.experiment()."""
+    """An experiment of a fleet; made by FleetReader.experiment().
+
+    fleet: its name. name: of the experiment.
+    """
 
     _reader: StoreReader
     fleet: str

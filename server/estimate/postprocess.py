@@ -13,6 +13,7 @@ import numpy as np
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
+from ..hints import option
 from ..mechanisms.decoded import Decoded, simplex
 from .estimate import Estimates
 from .pooling import Pool
@@ -180,7 +181,7 @@ def _over_all_indices(estimate: Estimates, method: str) -> Estimates:
     """Return the estimate over all indices; EstimateError where only some versions set `missing`."""
     if any(part.domain != estimate.whole.domain for _, part in estimate.parts):
         text = f"{method} needs versions that all set missing, or none"
-        raise EstimateError(f"{text}: choose one with --version")
+        raise EstimateError(f"{text}: choose one with {option('version')}")
     return estimate.whole
 
 

@@ -394,7 +394,6 @@ def _check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> 
         ("--cdf", {"quantiles"}, question.cdf),
         ("--rows", {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
         ("--post", {"frequencies", "mean"}, processed),
-        ("--weigh fisher", {"frequencies", "candidates", "pairs"}, question.weigh == "fisher"),
         ("--of, --given and --joint", {"pairs"}, question.pair),
         ("--trend", _COMPARED, question.trend),
         ("--against", _COMPARED, question.against),

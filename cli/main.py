@@ -5,7 +5,6 @@ mistake in the command line itself has status 2, and a second line that says whe
 """
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -26,9 +25,6 @@ from .options import understood
 
 # Every version of typer has this class, some have its base from click and some bring it along.
 _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
-
-
-COMPLETING = "_HUSHMOTE_COMPLETE"  # set where a shell asks how a line may go on
 
 
 # What `hushmote --help` shows, in that order: panels, and in each the line of a command.
@@ -103,8 +99,6 @@ def load(name: str) -> Any:
         member.short_help = " ".join((member.help or "").partition("\n\n")[0].split())  # click would cut it
         if lines := EXAMPLES.get(path):
             member.epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
-        if COMPLETING in os.environ:
-            _plain_in_shells(member)
     return loaded
 
 
@@ -126,15 +120,6 @@ def below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
     yield path, command
     for name, member in getattr(command, "commands", {}).items():
         yield from below(f"{path} {name}", member)
-
-
-def _plain_in_shells(command: Any) -> None:
-    """Have texts stand beside completions as they are: typer reads markup and emoji in them, and wraps."""
-    os.environ["COLUMNS"] = "1000"
-    for thing in (command, *command.params):
-        if thing.help:
-            text = " ".join(thing.help.split()).replace("[", "(").replace("]", ")")
-            thing.help = text.replace(":", ":[b][/b]")
 
 
 class _Commands(TyperGroup):

@@ -395,7 +395,6 @@ def _check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> 
         (option("cdf"), {"quantiles"}, question.cdf),
         (option("rows"), {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
         (option("post"), {"frequencies", "mean"}, processed),
-        (option("weigh", "fisher"), {"frequencies", "candidates", "pairs"}, question.weigh == "fisher"),
         (f"{option('of')}, {option('given')} and {option('joint')}", {"pairs"}, question.pair),
         (option("trend"), _COMPARED, question.trend),
         (option("against"), _COMPARED, question.against),

@@ -39,7 +39,7 @@ _PANELS = {
         "simulate": "Simulate a fleet before it is built, and compare its estimates with the truth.",
     },
     "Plan": {
-        "plan": "Plan an experiment: five questions in words, or three of devices, ε, values and error.",
+        "plan": "Plan an experiment: how many devices, which ε, what error, how to spend a lifetime budget.",
         "mechanisms": "List the mechanisms: the questions each answers, its error and its cost.",
         "epsilon": "Choose ε from a disclosure risk: what an attacker may come to believe.",
         "budget": "Privacy budgets: what each composition theorem allows, and what it guarantees.",

@@ -101,7 +101,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "statement write": (
         "hushmote statement write --policy main.py",
         "hushmote statement write fleet-home --policy main.py --output label.html",
-        "hushmote statement write --policy main.py --lang de --output de.pdf",
+        "hushmote statement write --policy main.py --lang de --output de.html",
         "hushmote statement write fleet-home --policy main.py --output statement.json",
         "hushmote statement write --policy main.py --public --output public.json",
     ),

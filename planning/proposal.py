@@ -56,8 +56,8 @@ def propose(source: str, request: PlanRequest) -> Proposal:
     path, _, column = source.rpartition(":")
     if not path or Path(source).is_file():
         raise PlanError(f"--input needs a column: --input {source}:{column_of(source)}")
-    said = reading_of(request)
-    known = "bool" if said.yes_no else "choice" if said.labels else "number" if said.bins else ""
+    reading = reading_of(request)
+    known = "bool" if reading.yes_no else "choice" if reading.labels else "number" if reading.bins else ""
     rows = csv_rows(path, (column,), PlanError, numbers=(column,))
     kind = known or _kind([cell for _, (cell,) in rows])
     return _filled(f"{path}:{column}", kind, read_column(path, column, kind, PlanError), request)
@@ -66,10 +66,10 @@ def propose(source: str, request: PlanRequest) -> Proposal:
 def _filled(source: str, kind: str, cells: Sequence[Reading], request: PlanRequest) -> Proposal:
     """Return what the cells of FILE:COLUMN propose, None for one without a reading; raises as propose()."""
     path, _, column = source.rpartition(":")
-    said, readings = reading_of(request), [reading for reading in cells if not is_blank(reading)]
+    reading, readings = reading_of(request), [cell for cell in cells if not is_blank(cell)]
     if not readings:
         raise PlanError(f"{column} of {path} has no reading: all its cells are empty")
-    if len(set(readings)) == 1 and request.low is None and not (said.yes_no or said.labels):
+    if len(set(readings)) == 1 and request.low is None and not (reading.yes_no or reading.labels):
         raise PlanError(f"all readings in {column} of {path} are {_shown(readings[0])}: nothing to ask")
     blank = sum(map(is_blank, cells))
     if blank and request.missing is None:
@@ -77,7 +77,7 @@ def _filled(source: str, kind: str, cells: Sequence[Reading], request: PlanReque
     if kind == "bool":
         filled, words = replace(request, values=YES_NO), "Its readings are yes or no."
     elif kind == "choice":
-        filled, words = (request, "") if said.labels else _labelled(readings, column, request)
+        filled, words = (request, "") if reading.labels else _labelled(readings, column, request)
     else:
         filled, words = _ranged(np.array(readings, float), column, request)
     filled, taken = _usual(filled)
@@ -87,7 +87,7 @@ def _filled(source: str, kind: str, cells: Sequence[Reading], request: PlanReque
         heading += (
             f" {blank:,} of {counted(len(cells), 'cell')} {are} blank, so the file gets missing = true."
         )
-    if kind != "bool" and not said.labels:
+    if kind != "bool" and not reading.labels:
         words += " That comes straight from your data, and is published with the experiment."
     return Proposal(filled, f"file:{source}", " ".join(filter(None, (heading, words, taken))))
 
@@ -211,7 +211,7 @@ def _unit(column: str) -> str:
 
 
 def _usual(request: PlanRequest) -> tuple[PlanRequest, str]:
-    """The request with two of devices, ε and error, and which of them were not said."""
+    """Return the request with two of devices, ε and error, and a sentence on those assumed."""
     if request.lifetime is not None or request.histogram_epsilon is not None:
         return request, ""
     taken: dict[str, float] = {}
@@ -220,5 +220,5 @@ def _usual(request: PlanRequest) -> tuple[PlanRequest, str]:
         if name in open_ and len(open_) > 1:
             taken[name] = value
             open_.remove(name)
-    said = " ".join(f"--{name} {value:g}" for name, value in taken.items())
-    return replace(request, **taken), f"You did not say, so this is assumed: {said}." if said else ""
+    options = " ".join(f"--{name} {value:g}" for name, value in taken.items())
+    return replace(request, **taken), f"You did not say, so this is assumed: {options}." if options else ""

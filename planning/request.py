@@ -101,7 +101,7 @@ class PlanRequest:
     ] = None
 
     def words(self) -> list[str]:
-        """The options of `hushmote plan` that say the same."""
+        """Return the options of `hushmote plan` that make the same request."""
         result: list[str] = []
         for field in fields(PlanRequest):
             value: Any = getattr(self, field.name)
@@ -116,7 +116,7 @@ class PlanRequest:
 
 
 def in_python(text: str) -> str:
-    """A text with fields as Python and the page name them: histogram_epsilon for --histogram-epsilon."""
+    """Return a text that names fields as Python and the page do: histogram_epsilon, without dashes."""
     return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), text)
 
 
@@ -133,7 +133,7 @@ class Reading:
 
     @property
     def domain(self) -> int | None:
-        """Number of values, or None where it is left open."""
+        """The number of values, or None where it is left open."""
         if self.yes_no:
             return 2
         return len(self.labels) + 1 if self.labels else self.bins
@@ -145,7 +145,7 @@ class Reading:
 
 
 def reading_of(request: PlanRequest) -> Reading:
-    """What boards read; raises PlanError where a request contradicts itself."""
+    """Return what boards read; raises PlanError where a request contradicts itself."""
     low, high = request.low, request.high
     reading = _values(request.values)
     if (low is None) != (high is None):
@@ -158,16 +158,16 @@ def reading_of(request: PlanRequest) -> Reading:
     return replace(reading, low=low, high=high, unit=request.unit)
 
 
-def _values(said: int | str | Sequence[str] | None) -> Reading:
-    """The readings that --values names."""
-    if isinstance(said, str):
-        text = said.strip()
+def _values(values: int | str | Sequence[str] | None) -> Reading:
+    """Return the readings that --values names."""
+    if isinstance(values, str):
+        text = values.strip()
         if text.lower() == YES_NO:
             return Reading(yes_no=True)
-        said = int(text) if _WHOLE.fullmatch(text) else text.split(",")
-    if said is None or isinstance(said, int):
-        return Reading(bins=said)
-    labels = tuple(label.strip() for label in said)
+        values = int(text) if _WHOLE.fullmatch(text) else text.split(",")
+    if values is None or isinstance(values, int):
+        return Reading(bins=values)
+    labels = tuple(label.strip() for label in values)
     if not labels or "" in labels or len(set(labels)) < len(labels):
         raise PlanError(f"labels read a,b,c: different, none empty, not {','.join(labels)!r}", "values")
     if len(labels) == 1 and (labels[0].lower() == YES_NO or _WHOLE.fullmatch(labels[0])):
@@ -178,7 +178,7 @@ def _values(said: int | str | Sequence[str] | None) -> Reading:
 
 
 def question_of(request: PlanRequest, reading: Reading) -> Question:
-    """What is asked of the readings; raises PlanError where it cannot be."""
+    """Return what is asked of the readings; raises PlanError where it cannot be."""
     single = reading.yes_no or bool(reading.labels)
     usual = "quantile" if request.quantile is not None else "frequency" if single else "range"
     kind = _KINDS.get(request.statistics or usual)
@@ -204,7 +204,7 @@ def question_of(request: PlanRequest, reading: Reading) -> Question:
 
 
 def _places(texts: Sequence[str], reading: Reading) -> tuple[int | None, tuple[tuple[int, int], ...]]:
-    """A number of neighbouring bins, or half-open indices of ranges."""
+    """Return a number of neighbouring bins, or half-open indices of ranges."""
     widths = [text for text in texts if _WHOLE.fullmatch(text.strip())]
     if len(widths) == len(texts) == 1:
         return int(widths[0]), ()
@@ -214,7 +214,7 @@ def _places(texts: Sequence[str], reading: Reading) -> tuple[int | None, tuple[t
 
 
 def _indices(text: str, reading: Reading) -> tuple[int, int]:
-    """Half-open indices of "low:high": in the reading's unit where its range is known, else in bins."""
+    """Return half-open indices of "low:high", in the reading's unit if its range is known, else in bins."""
     if reading.bins is None:
         raise PlanError("--range needs --values: leave another of the four open, or take a number of bins")
     low_text, colon, high_text = text.partition(":")
@@ -235,15 +235,15 @@ def _indices(text: str, reading: Reading) -> tuple[int, int]:
 
 
 def of_unit(reading: Reading, question: Question) -> float | None:
-    """The part of the range that a unit is, and of a quantile the share of devices there, spread evenly.
+    """Return the part of the range that a unit is, or for a quantile the share of evenly spread devices.
 
-    None where it is not known.
+    None if it is not known.
     """
     return 1 / reading.span if question.kind in ("quantile", "mean") and reading.span else None
 
 
 def wanted_error(request: PlanRequest, question: Question, unit: float | None) -> float | None:
-    """The wanted error as a share of devices, of a mean a part of the range; raises PlanError."""
+    """Return the wanted error as a share of devices, of a mean a part of the range; raises PlanError."""
     error, in_unit = request.error, ""
     if isinstance(error, str):
         match = _AMOUNT.fullmatch(error)
@@ -269,7 +269,7 @@ def wanted_error(request: PlanRequest, question: Question, unit: float | None) -
 
 
 def epsilon_of_report(request: PlanRequest, question: Question, domain: int | None) -> int | None:
-    """Micro-nats of --epsilon, or of what --histogram-epsilon allows; raises PlanError."""
+    """Return micro-nats of --epsilon, or of what --histogram-epsilon allows; raises PlanError."""
     for name in ("horizon", "call", "limit", "delta"):
         given = getattr(request, name) is not None
         if given and not (name == "delta" and request.histogram_epsilon is not None):
@@ -288,14 +288,14 @@ def epsilon_of_report(request: PlanRequest, question: Question, domain: int | No
 
 
 def histogram_delta(request: PlanRequest) -> float:
-    """δ of the histograms' ε."""
+    """Return the δ of the histograms' ε."""
     if request.histogram_epsilon is None or request.delta is None:
         return USUAL_HISTOGRAM_DELTA
     return finite("delta", request.delta)
 
 
 def life_of(request: PlanRequest) -> tuple[LifetimeBudget, Rhythm, int]:
-    """Budget, rhythm, and the most micro-nats of one report; raises PlanError."""
+    """Return budget, rhythm, and the most micro-nats of one report; raises PlanError."""
     if request.epsilon is not None:
         raise PlanError("--lifetime finds the ε of a report itself: leave --epsilon out, or take --limit")
     if request.histogram_epsilon is not None:
@@ -309,12 +309,12 @@ def life_of(request: PlanRequest) -> tuple[LifetimeBudget, Rhythm, int]:
 
 
 def finite(name: str, value: float) -> float:
-    """The value; raises PlanError for infinities and nan."""
+    """Return the value; raises PlanError for infinities and nan."""
     if not math.isfinite(value):
         raise PlanError(f"{name} must be a number, not {value}", name)
     return value
 
 
 def micro(name: str, nats: float | None) -> int | None:
-    """Micro-nats of nats, rounded; raises PlanError for infinities and nan."""
+    """Return nats in micro-nats, rounded; raises PlanError for infinities and nan."""
     return None if nats is None else round(finite(name, nats * MICRO))

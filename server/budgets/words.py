@@ -27,8 +27,9 @@ def count(reports: int | None) -> str:
 def cells(line: Remaining) -> tuple[str, ...]:
     """Return an experiment's row under HEADINGS."""
     state = line.budget.state
+    left = "asked once" if line.holds == 1 and not line.left else count(line.left)
     return (
-        state if state != "current" else "asked once" if line.holds == 1 else count(line.left),
+        left if state == "current" else state,
         f"{line.silent:,}",
         "" if line.per_day is None else f"{line.per_day:,.1f}",
         str(line.half or ""),

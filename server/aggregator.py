@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .errors import HushmoteError
+from .extras import require
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
 from .ingest.clock import CheckedClock, HurryingClock, now
@@ -135,10 +135,8 @@ class Aggregator:
 
             self._source = MqttSource(session, self._status, counting.protocol, make)
         else:
-            try:
-                from .ingest.nats.source import NatsSource  # only here: few have what it needs
-            except ImportError:
-                raise HushmoteError("a broker on NATS needs nats-py: pip install 'hushmote[nats]'") from None
+            require("nats", "a broker on NATS")
+            from .ingest.nats.source import NatsSource  # only here: few have what it needs
 
             asked = functools.partial(pace, asked_for=True)
             self._source = NatsSource(broker, session, self._status, asked)

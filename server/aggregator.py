@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal
 
 from .extras import require
@@ -136,10 +137,10 @@ class Aggregator:
             self._source = MqttSource(session, self._status, counting.protocol, make)
         else:
             require("nats", "a broker on NATS")
-            from .ingest.nats.source import NatsSource  # only here: few have what it needs
-
+            # By name: the core works without this package.
+            module = import_module(".ingest.nats.source", __package__)
             asked = functools.partial(pace, asked_for=True)
-            self._source = NatsSource(broker, session, self._status, asked)
+            self._source = module.NatsSource(broker, session, self._status, asked)
         limit = None if counting.rate is None else RateLimit(counting.rate)
         # A hurrying clock passes hours between two batches, in which nothing is down.
         if isinstance(clock := counting.clock, HurryingClock):

@@ -27,7 +27,6 @@ COMMANDS = {
     "demo --board --yes": ("mpremote", "flash"),
     "door --broker mqtt://localhost": ("uvicorn", "fleet"),
     "epsilon --risk 10%:20% --output risk.png": ("matplotlib", "plots"),
-    "mechanisms --for frequency --output errors.svg": ("matplotlib", "plots"),
     "page": ("nicegui", "page"),
     "plan --devices 1000 --epsilon 2 --values yes-no --output plan.pdf": ("matplotlib", "plots"),
     "serve --broker mqtt://localhost --http 127.0.0.1:0": ("uvicorn", "fleet"),

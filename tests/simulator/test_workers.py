@@ -183,13 +183,8 @@ def test_what_is_no_scheduler_is_found_out_before_dask_waits_for_it():
             workers(f"tcp://127.0.0.1:{port}").__enter__()
 
 
-def test_without_dask_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "hushmote.simulator.dask_workers")
-    monkeypatch.delattr("hushmote.simulator.dask_workers")
+def test_without_dask_one_process_works_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    for asked in (workers(2), workers("tcp://127.0.0.1:1")):
-        with pytest.raises(WorkersError, match=r"needs Dask: pip install 'hushmote\[dask\]'"):
-            asked.__enter__()
     for alone in (workers(), workers(1), workers(cores=True)):
         with alone as one:
             assert [pid for pid, _ in one.map(worker_parts.surroundings, [1])] == [os.getpid()]

@@ -16,7 +16,7 @@ from ..server.plain import plain
 from .frame import Running, StudyParameters, StudyResult, StudyTable
 
 SHOWN = ("basic", "zcdp", "optimal", "advanced")
-"""The theorems that pictures compare; of the others tables tell, and of majority a study of its own."""
+"""The theorems that pictures compare; tables have more."""
 _POINTS = 40
 _HEADINGS = {"epsilon": "reports", "spent": "reports", "reports": "ε per report"}
 _ANSWERS = {"epsilon": "ε per report", "spent": "ε of all", "reports": "reports"}

@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
-from hushmote.server.accounting import AccountingError, majority_total, optimal_delta
+from hushmote.server.accounting import AccountingError, optimal_delta
 from hushmote.server.errors import UsageError
 from hushmote.studies.composition import advanced, misprint, tutorial, until_spent, view
+from hushmote.studies.majority_rule import majority_total
 
 
 def test_the_tutorials_example_by_the_theorem_and_by_its_misprint():

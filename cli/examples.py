@@ -79,8 +79,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "check-mechanism": (
         "hushmote check-mechanism olh",
         "hushmote check-mechanism my_channel:MyChannel --json",
-        "hushmote check-mechanism room_temp.toml --samples 20000 --runtime all",
-        "hushmote check-mechanism --port /dev/ttyACM0",
+        "hushmote check-mechanism room_temp.toml --port /dev/ttyACM0 --samples 20000",
     ),
     "ledger": (
         "hushmote ledger --policy main.py --devices 20000",

@@ -41,6 +41,7 @@ NOT_IMPORTED = {
     "fleet.audit.audit_board",
     "simulator.board.hardware",
     "simulator.board.repl",
+    "simulator.contract.codes_board",
     "server.store.postgresql",
     "server.ingest.nats.client",
     "server.ingest.nats.connection",

@@ -4,7 +4,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": (
         "hushmote demo",
         "hushmote demo --devices 2000 --broker embedded",
-        "hushmote demo --question pairs",
         "hushmote demo --board",
     ),
     "simulate": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def demo_command(
     broker: Annotated[
         str,
-        "auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers, of which "
-        "one dies), or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,...",
+        "auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers), "
+        "or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,...",
     ] = "auto",
     out: Annotated[
         Path | None,
@@ -32,14 +32,7 @@ def demo_command(
         "[default: out; with --board hushmote-try]",
         "FOLDER",
     ] = None,
-    question: Annotated[
-        Literal["mean", "pairs", "labels"] | None,
-        "Ask about flights: their mean delay, late airlines, or where they go, without a list.",
-    ] = None,
-    devices: Annotated[
-        int | None,
-        "Number of readings to use, of 26,115 (else all), or of flights, of 327,346 (else 20,000).",
-    ] = None,
+    devices: Annotated[int | None, "Number of readings to use, of 26,115; else all."] = None,
     page: Annotated[bool, "Keep reporting, and show it in a browser, until Ctrl-C."] = False,
     board: Annotated[
         bool, "Run one board in software instead, from its sensor to the count; its folder is kept."
@@ -54,10 +47,8 @@ def demo_command(
     """
     if yes and not board:
         raise UsageError("--yes is for --board: add it, or leave --yes out")
-    if board and (page or question is not None or devices is not None):
-        raise UsageError(
-            "--board is one board with its own question: leave --page, --question and --devices out"
-        )
+    if board and (page or devices is not None):
+        raise UsageError("--board is one board with its own question: leave --page and --devices out")
     if board:
         _try_board(broker, out, yes, as_json)
         return
@@ -70,12 +61,9 @@ def demo_command(
     if broker == "nats" or isinstance(where, NatsAddress):
         require("nats", "a demo on NATS")
     if not page:
-        asked = question or demo.TEMPERATURES
-        outcome = demo.run(Place(where, out, as_json, progress), devices, asked)
+        outcome = demo.run(Place(where, out, as_json, progress), devices)
         print_json(outcome.to_dict()) if as_json else demo.show_outcome(outcome)
         return
-    if question is not None:
-        raise UsageError("the page shows the demo without --question: leave one of them out")
     require("nicegui", "the page", "run make page in a clone")
     from ..simulator import live_demo
 

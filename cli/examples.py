@@ -4,7 +4,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": (
         "hushmote demo",
         "hushmote demo --devices 2000 --broker embedded",
-        "hushmote demo --question pairs",
         "hushmote demo --board",
     ),
     "simulate": (
@@ -83,8 +82,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "check-mechanism": (
         "hushmote check-mechanism olh",
         "hushmote check-mechanism my_channel:MyChannel --json",
-        "hushmote check-mechanism room_temp.toml --samples 20000 --runtime all",
-        "hushmote check-mechanism --port /dev/ttyACM0",
+        "hushmote check-mechanism room_temp.toml --port /dev/ttyACM0 --samples 20000",
     ),
     "ledger": (
         "hushmote ledger --policy main.py --devices 20000",

@@ -195,7 +195,6 @@ def test_a_mistake_in_the_command_line_is_two_lines_and_status_2(
         ),
         (("ledger", "--status", "no"), "cannot read no"),
         (("ledger", "--policy", "noise"), "cannot read noise"),
-        (("check-mechanism", "--samples", "100", "--runtime", "nope"), "there is no runtime 'nope'"),
         (("flash", "/dev/nope", "door.toml"), "door.toml is not JSON"),
         (("provision", "fleet", "f", "--host", "a b"), "host 'a b' must be a DNS name"),
         (("provision", "list", "--folder", "no"), "no is not a fleet's folder"),

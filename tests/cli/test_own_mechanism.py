@@ -86,8 +86,6 @@ def test_every_command_that_reads_an_experiment_takes_it(cups: Path, fresh: Run)
     assert found["reports"] == counted["reports"] > 1000
     assert "sound" in fresh("store", "check", "sqlite:///s.sqlite", cwd=cups)
     assert "1.0986" in fresh("epsilon", "cups.toml", "--risk", "0.3", cwd=cups)
-    audit = json.loads(fresh("check-mechanism", "cups.toml", "--samples", "2000", "--json", cwd=cups))
-    assert all(finding["private"] and finding["fit_p_value"] > 1e-9 for finding in audit["findings"])
     (cups / "halved_post.py").write_text("def half(estimates): return estimates.frequencies / 2")
     asked = ("estimate", "cups", "--post", "halved_post:half", "--json", *store)
     processed = json.loads(fresh(*asked, cwd=cups))

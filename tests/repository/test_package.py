@@ -36,7 +36,13 @@ LEFT_OUT = (
 BESIDE_THE_BOARD = ("tests/vectors.json", "tests/vectors_further.json", "firmware_tests/check_vectors.py")
 BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
 # Modules of parts that run on MicroPython alone.
-ON_BOARDS = {"device.manifest", "fleet.audit.audit_board", "simulator.board.hardware", "simulator.board.repl"}
+ON_BOARDS = {
+    "device.manifest",
+    "fleet.audit.audit_board",
+    "simulator.board.hardware",
+    "simulator.board.repl",
+    "simulator.contract.codes_board",
+}
 # Modules that need an extra, which is imported where it is asked for, by the package that they lack first.
 OPTIONAL = {
     "cloudpickle": {"simulator.dask_workers"},

@@ -14,12 +14,12 @@ from enumeration import POLICY, MemoryStorage
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from running import HANGS_S
+from runtimes_here import runtimes_here
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, ExperimentRefused, provision
-from hushmote.fleet.audit import audit_runtimes
 from hushmote.server.accounting import MICRO, THEOREMS, History, choose
 from hushmote.server.experiments.definition import parse
 from hushmote.server.experiments.reading import DefinitionError
@@ -34,7 +34,7 @@ LITERALS: dict[str, Any] = {
     and isinstance(node.targets[0], ast.Name)
     and node.targets[0].id in ("PAYLOAD", "CASES", "VERSIONS")
 }
-RUNTIMES = audit_runtimes.found()
+RUNTIMES = runtimes_here()
 
 
 def toml(budget: str, epsilon: str = "0.5") -> str:

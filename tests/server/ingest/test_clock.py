@@ -24,34 +24,34 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_it_runs_through_whole_days_and_is_then_the_machines(seconds: list[float]):
-    hurrying = HurryingClock(3, day_s=10)
-    for seconds[0] in (1000.0, 5000.0):  # it stands still until it is called
-        assert hurrying.look() == datetime.datetime(2026, 11, 19, tzinfo=datetime.UTC)
-    assert hurrying() == hurrying.look()
-    for passed, wanted in (
-        (9.99, "2026-11-19"),
-        (10, "2026-11-20"),
-        (15, "2026-11-20"),
-        (29.9, "2026-11-21"),
-    ):
-        seconds[0] = 5000.0 + passed
-        assert hurrying().date().isoformat() == wanted
-    seconds[0] = 5015.0
-    assert hurrying().hour == 12
-    for passed in (30, 31, 10_000):
-        seconds[0] = 5000.0 + passed
-        assert hurrying() == PRESENT
+class TestHurryingClock:
+    def test_runs_through_whole_days_then_follows_the_machine(self, seconds: list[float]):
+        hurrying = HurryingClock(3, day_s=10)
+        for seconds[0] in (1000.0, 5000.0):  # it stands still until it is called
+            assert hurrying.look() == datetime.datetime(2026, 11, 19, tzinfo=datetime.UTC)
+        assert hurrying() == hurrying.look()
+        for passed, wanted in (
+            (9.99, "2026-11-19"),
+            (10, "2026-11-20"),
+            (15, "2026-11-20"),
+            (29.9, "2026-11-21"),
+        ):
+            seconds[0] = 5000.0 + passed
+            assert hurrying().date().isoformat() == wanted
+        seconds[0] = 5015.0
+        assert hurrying().hour == 12
+        for passed in (30, 31, 10_000):
+            seconds[0] = 5000.0 + passed
+            assert hurrying() == PRESENT
 
-
-def test_it_never_goes_back(seconds: list[float]):
-    hurrying = HurryingClock(2, day_s=1)
-    told = []
-    for _ in range(60):
-        told.append(hurrying())
-        seconds[0] += 0.05
-    assert told == sorted(told)
-    assert told[-1] == PRESENT
+    def test_never_goes_back(self, seconds: list[float]):
+        hurrying = HurryingClock(2, day_s=1)
+        told = []
+        for _ in range(60):
+            told.append(hurrying())
+            seconds[0] += 0.05
+        assert told == sorted(told)
+        assert told[-1] == PRESENT
 
 
 MINUTE, HOUR, DAY = (datetime.timedelta(**{unit: 1}) for unit in ("minutes", "hours", "days"))
@@ -91,7 +91,7 @@ class TestCheckedClock:
     @pytest.mark.parametrize(
         ("wrong", "reason"), [(-21 * DAY, BEHIND), (-2000 * DAY, BEHIND), (32 * DAY, AHEAD)], ids=str
     )
-    def test_says_it_once_and_goes_on(self, wrong, reason):
+    def test_logs_an_error_once_and_recovers(self, wrong, reason):
         machine = Machine()
         machine.time += wrong
         for _ in range(100):
@@ -128,7 +128,7 @@ class TestCheckedClock:
         machine.time -= 20 * MINUTE
         assert machine.refuses(BEHIND)
 
-    def test_hears_an_operator(self):
+    def test_accepts_an_operators_decision(self):
         machine = Machine()
         machine.time += 1800 * DAY
         assert machine.refuses(AHEAD)
@@ -136,7 +136,7 @@ class TestCheckedClock:
         machine.pass_(3 * MINUTE)
         assert machine.clock() == machine.time
 
-    def test_one_that_an_operator_did_not_mean_waits(self):
+    def test_waits_for_the_operators_decision(self):
         machine = Machine(PRESENT + 1800 * DAY)
         machine.time += 1800 * DAY
         machine.clock()

@@ -29,45 +29,44 @@ class _Connection:
 Connection: Any = _Connection  # it has as much of a ReportConnection as an outbox asks for
 
 
-def test_only_what_changed_is_published_and_all_on_a_new_connection():
-    wanted, first, second = {"a": b"1", "b": b"2"}, Connection(), Connection()
-    outbox = Outbox(lambda: wanted)
-    outbox.begin()
-    outbox.turn(first)
-    outbox.turn(first)
-    wanted = {"a": b"1", "b": b""}
-    outbox.turn(first)
-    assert first.published == [("a", b"1"), ("b", b"2"), ("b", b"")]
-    outbox.begin()
-    outbox.turn(second)
-    assert second.published == [("a", b"1"), ("b", b"")]
-
-
-def test_what_the_broker_s_packets_cannot_hold_is_left_out():
-    """A header of 10 bytes, a topic of 1 and a payload of 9 fill a packet of 20."""
-    connection = Connection(20)
-    outbox = Outbox(lambda: {"a": bytes(9), "b": bytes(10)})
-    outbox.begin()
-    outbox.turn(connection)
-    assert connection.published == [("a", bytes(9))]
-
-
-def test_three_connections_in_a_row_that_end_unanswered_end_it_and_two_do_not():
-    def published(answered: list[bool]) -> bool:
-        """Whether it still publishes after connections of which these were answered."""
-        outbox = Outbox(lambda: {"a": b"1"})
-        for was in answered:
-            connection = Connection()
-            outbox.begin()
-            outbox.turn(connection)
-            if was:
-                connection.answer()
-                outbox.turn(connection)
-        last = Connection()
+class TestOutbox:
+    def test_publishes_changes_and_everything_on_a_new_connection(self):
+        wanted, first, second = {"a": b"1", "b": b"2"}, Connection(), Connection()
+        outbox = Outbox(lambda: wanted)
         outbox.begin()
-        outbox.turn(last)
-        return bool(last.published)
+        outbox.turn(first)
+        outbox.turn(first)
+        wanted = {"a": b"1", "b": b""}
+        outbox.turn(first)
+        assert first.published == [("a", b"1"), ("b", b"2"), ("b", b"")]
+        outbox.begin()
+        outbox.turn(second)
+        assert second.published == [("a", b"1"), ("b", b"")]
 
-    assert published([False, False])
-    assert not published([False, False, False])
-    assert published([False, False, True, False, False])
+    def test_skips_messages_too_large_for_the_broker(self):
+        """A header of 10 bytes, a topic of 1 and a payload of 9 fill a packet of 20."""
+        connection = Connection(20)
+        outbox = Outbox(lambda: {"a": bytes(9), "b": bytes(10)})
+        outbox.begin()
+        outbox.turn(connection)
+        assert connection.published == [("a", bytes(9))]
+
+    def test_ends_after_three_unanswered_connections(self):
+        def published(answered: list[bool]) -> bool:
+            """Whether it still publishes after connections of which these were answered."""
+            outbox = Outbox(lambda: {"a": b"1"})
+            for was in answered:
+                connection = Connection()
+                outbox.begin()
+                outbox.turn(connection)
+                if was:
+                    connection.answer()
+                    outbox.turn(connection)
+            last = Connection()
+            outbox.begin()
+            outbox.turn(last)
+            return bool(last.published)
+
+        assert published([False, False])
+        assert not published([False, False, False])
+        assert published([False, False, True, False, False])

@@ -75,31 +75,29 @@ def ended(s: socket.socket) -> bool:
     return True
 
 
-def test_one_too_many_ends_the_one_that_has_waited_longest(port: int):
-    first, second, third = (connected(port) for _ in range(MOST))
-    for s in (second, third, first):  # now the second has waited longest
-        ask(s)
-        assert answered(s)
-    last = connected(port)
-    assert ended(second)
-    for s in (first, third, last):
-        ask(s)
-        assert answered(s)
-        s.close()
+class TestLimit:
+    def test_closes_the_connection_that_waited_longest(self, port: int):
+        first, second, third = (connected(port) for _ in range(MOST))
+        for s in (second, third, first):  # now the second has waited longest
+            ask(s)
+            assert answered(s)
+        last = connected(port)
+        assert ended(second)
+        for s in (first, third, last):
+            ask(s)
+            assert answered(s)
+            s.close()
 
-
-def test_one_that_waits_for_its_answer_stays_and_the_oldest_idle_one_goes(
-    port: int, application: Application
-):
-    asking, idle, third = (connected(port) for _ in range(MOST))
-    ask(asking, "/wait")
-    assert application.asked.wait(WAIT_S)
-    last = connected(port)
-    assert ended(idle)
-    application.released.set()
-    assert answered(asking)
-    for s in (third, last):
-        ask(s)
-        assert answered(s)
-        s.close()
-    asking.close()
+    def test_closes_the_oldest_idle_connection_first(self, port: int, application: Application):
+        asking, idle, third = (connected(port) for _ in range(MOST))
+        ask(asking, "/wait")
+        assert application.asked.wait(WAIT_S)
+        last = connected(port)
+        assert ended(idle)
+        application.released.set()
+        assert answered(asking)
+        for s in (third, last):
+            ask(s)
+            assert answered(s)
+            s.close()
+        asking.close()

@@ -100,5 +100,6 @@ class TestTokenFile:
             TokenFile(file)
 
 
-def test_tokens_are_not_shown():
-    assert ADA not in repr(Tokens({"ada": ADA}))
+class TestTokens:
+    def test_hide_secrets_in_repr(self):
+        assert ADA not in repr(Tokens({"ada": ADA}))

@@ -136,7 +136,7 @@ class TestAtTheStart:
     @pytest.mark.parametrize(
         ("clock", "reason"), [(TO_1970, BEHIND), ("-21d", BEHIND), (TO_2031, AHEAD)], ids=str
     )
-    def test_a_wrong_clock_counts_nothing_until_it_is_right(self, site, machine, clock, reason):
+    def test_wrong_clock_counts_nothing_until_it_is_right(self, site, machine, clock, reason):
         site.set_times(now())
         machine.set(clock)
         port = free_port()
@@ -176,7 +176,7 @@ class TestAtTheStart:
         site.is_whole()
 
     @pytest.mark.parametrize("days", [3, 7, 30])
-    def test_a_shorter_time_without_it_needs_nobody(self, site, machine, days):
+    def test_shorter_pause_needs_no_operator(self, site, machine, days):
         site.set_times(now() - days * DAY)
         with site.serve(machine) as process:
             process.ready()
@@ -296,29 +296,31 @@ class TestWhileRunning:
         site.is_whole()
 
 
-def test_one_of_two_aggregators_with_a_wrong_clock_counts_nothing(site, machine, tmp_path):
-    other, ports = Machine(tmp_path / "other"), (free_port(), free_port())
-    site.set_times(now())
-    other.set(TO_2031)
-    with contextlib.ExitStack() as stack:
-        processes = []
-        for number, (at, port) in enumerate(zip((machine, other), ports, strict=True)):
-            broker = tmp_path / f"{number}.toml"
-            broker.write_text(
-                f'url = "mqtt://127.0.0.1:{site.broker.port}"\nshare = "both"\nclient_id = "agg-{number}"\n'
-            )
-            options = ("--http", f"127.0.0.1:{port}")
-            processes.append(stack.enter_context(site.serve(at, *options, broker=broker)))
-        right, wrong = processes
-        right.ready()
-        waits(wrong, ports[1], AHEAD)
-        site.send(400)
-        until(lambda: 150 < site.counts < 250, lambda: f"{site.counts} {right.log()} {wrong.log()}")
-        assert health(f"http://127.0.0.1:{ports[0]}") == (200, None)
-        other.set("+0d")
-        site.counts_all(wrong)
-        assert right.end() == wrong.end() == 0
-    site.is_whole()
+class TestSeveralAggregators:
+    def test_wrong_clock_stops_only_its_own_aggregator(self, site, machine, tmp_path):
+        other, ports = Machine(tmp_path / "other"), (free_port(), free_port())
+        site.set_times(now())
+        other.set(TO_2031)
+        with contextlib.ExitStack() as stack:
+            processes = []
+            for number, (at, port) in enumerate(zip((machine, other), ports, strict=True)):
+                broker = tmp_path / f"{number}.toml"
+                broker.write_text(
+                    f'url = "mqtt://127.0.0.1:{site.broker.port}"\n'
+                    f'share = "both"\nclient_id = "agg-{number}"\n'
+                )
+                options = ("--http", f"127.0.0.1:{port}")
+                processes.append(stack.enter_context(site.serve(at, *options, broker=broker)))
+            right, wrong = processes
+            right.ready()
+            waits(wrong, ports[1], AHEAD)
+            site.send(400)
+            until(lambda: 150 < site.counts < 250, lambda: f"{site.counts} {right.log()} {wrong.log()}")
+            assert health(f"http://127.0.0.1:{ports[0]}") == (200, None)
+            other.set("+0d")
+            site.counts_all(wrong)
+            assert right.end() == wrong.end() == 0
+        site.is_whole()
 
 
 class TestExperimentAdd:

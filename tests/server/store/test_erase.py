@@ -91,178 +91,127 @@ def files(store, request):
     return b"".join(p.read_bytes() for p in (postgres.folder / "base" / str(oid)).iterdir())
 
 
-def test_nothing_of_an_erased_device_is_in_the_files_and_it_was_there_before(store, request):
-    with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        if connection.dialect.name == "postgresql":  # the device's id is in the statistics
-            connection.exec_driver_sql("ANALYZE")
-    assert files(store, request).count(GONE.encode()) >= 2
-    for device in (GONE, REVOKED):
-        erase(store, "home", device=device, fleet_keys=FLEET_KEYS)
-    after = files(store, request)
-    assert GONE.encode() not in after
-    assert REVOKED.encode() not in after
-    assert STAYS.encode() in after
-    assert store.roster("home") == {}
+class TestFiles:
+    def test_contain_nothing_of_an_erased_device(self, store, request):
+        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            if connection.dialect.name == "postgresql":  # the device's id is in the statistics
+                connection.exec_driver_sql("ANALYZE")
+        assert files(store, request).count(GONE.encode()) >= 2
+        for device in (GONE, REVOKED):
+            erase(store, "home", device=device, fleet_keys=FLEET_KEYS)
+        after = files(store, request)
+        assert GONE.encode() not in after
+        assert REVOKED.encode() not in after
+        assert STAYS.encode() in after
+        assert store.roster("home") == {}
 
-
-def test_nothing_of_an_erased_experiment_is_in_the_files(store, request):
-    store.withdraw_experiment("home", DOOR.name, grace_days=0)
-    assert DOOR.name.encode() in files(store, request)
-    done = erase(store, "home", experiment=DOOR.name)
-    assert done == Erasure(fleet="home", experiment=DOOR.name, devices=1, reports=2)
-    after = files(store, request)
-    for what in (DOOR.name.encode(), DOOR.digest, DOOR.sha256, b"2026-11-21T14"):
-        assert what not in after
-    assert check(store).violations == ()
-    assert check(store).reports == 9
-
-
-def test_nothing_of_an_erased_fleet_is_in_the_files(store, request):
-    ask_fleet(store, "elsewhere", TEMP)
-    count(store, [*sent("other", fleet="elsewhere", master=None), ("hushmote/v1/home/report/x", b"no")])
-    for exp in (TEMP, DOOR):
-        store.withdraw_experiment("home", exp.name)
-    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert erase(store, "home").reports == 6
-    after = files(store, request)
-    for what in (STAYS, REVOKED, DOOR.name, "2026-11-21T14"):
-        assert what.encode() not in after
-    assert store.fleets() == {"elsewhere": False}
-    found = check(store)
-    assert (found.reports, found.violations) == (3, ())
-    for table in schema.metadata.sorted_tables:
-        if "fleet" in table.columns:
-            with store.reading() as connection:
-                assert "home" not in set(connection.scalars(select(table.c.fleet)))
-
-
-def test_an_erased_device_s_old_reports_do_not_count_again_and_leave_no_row(store):
-    counts = list(store.histogram("home", TEMP.digest))
-    done = erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert done == Erasure(fleet="home", device=GONE, devices=1, reports=5, sealed=True)
-    assert list(store.histogram("home", TEMP.digest)) == counts
-    assert count(store, sent(GONE) + sent(GONE, DOOR, 2)) == (0, {"duplicate": 5})
-    assert GONE not in repr(rows(store))
-    assert (check(store).reports, check(store).violations) == (11, ())
-    assert store.participation("home")["temp"].devices == 3
-
-
-@in_sqlite
-def test_a_device_that_reports_again_counts_on_from_where_it_was(store):
-    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert count(store, sent(GONE, count=4)) == (1, {"duplicate": 3})
-    assert {n for d, name, n in store.seen("home") if d == GONE} == {NumberSet(4, late=3)}
-    assert check(store).violations == ()
-    assert erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS).reports == 1
-    assert count(store, sent(GONE, count=4)) == (0, {"duplicate": 4})
-    assert (check(store).reports, check(store).violations) == (12, ())
-
-
-@in_sqlite
-def test_a_revoked_device_stays_out_after_it_was_erased(store):
-    erase(store, "home", device=REVOKED, fleet_keys=FLEET_KEYS)
-    assert count(store, sent(REVOKED, count=4) + sent(REVOKED, DOOR)) == (0, {"duplicate": 7})
-
-
-@in_sqlite
-def test_marks_say_nothing_without_the_master_key_and_differ_for_each_experiment(store):
-    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    with store.reading() as connection:
-        left = connection.execute(select(schema.erased)).all()
-    assert {(r.fleet, r.experiment, r.highest, r.reports) for r in left} == {
-        ("home", "temp", 3, 3),
-        ("home", DOOR.name, 2, 2),
-    }
-    assert {r.mark for r in left} == {keys.erased_mark(MASTER, "home", e.name, GONE) for e in (TEMP, DOOR)}
-    assert {r.mark for r in left}.isdisjoint(
-        keys.erased_mark(bytes(32), "home", e.name, GONE) for e in (TEMP, DOOR)
-    )
-
-
-@in_sqlite
-def test_a_seal_under_a_rotated_key_holds_as_long_as_that_key_counts(store):
-    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    rotated = FleetKeys((bytes(32), MASTER), SIGNING)
-    assert count(store, sent(GONE), rotated) == (0, {"duplicate": 3})
-    assert count(store, sent(GONE), FleetKeys((bytes(32),), SIGNING)) == (0, {"bad tag": 3})
-
-
-def test_an_open_fleet_seals_with_the_key_that_it_is_given_and_needs_it_from_then_on(store_url):
-    with Store(store_url) as store:
-        ask_fleet(store, "home", TEMP)
-        old = sent(GONE, master=None)
-        assert count(store, old, None) == (3, {})
-        assert not erase(store, "home", device=GONE).sealed
+    def test_contain_nothing_of_an_erased_experiment(self, store, request):
+        store.withdraw_experiment("home", DOOR.name, grace_days=0)
+        assert DOOR.name.encode() in files(store, request)
+        done = erase(store, "home", experiment=DOOR.name)
+        assert done == Erasure(fleet="home", experiment=DOOR.name, devices=1, reports=2)
+        after = files(store, request)
+        for what in (DOOR.name.encode(), DOOR.digest, DOOR.sha256, b"2026-11-21T14"):
+            assert what not in after
         assert check(store).violations == ()
-        assert count(store, old, None) == (3, {})  # as the command says before it asks
-        assert erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS).sealed
-        assert count(store, old) == (0, {"duplicate": 3})
-        assert (check(store).reports, check(store).violations) == (6, ())
-        with pytest.raises(MasterKeyError, match="has erased devices, sealed with a master key"):
-            ingest.fleets(store)
-        with pytest.raises(MasterKeyError, match="is sealed with its master key"):
-            erase(store, "home", device=STAYS)
+        assert check(store).reports == 9
+
+    def test_contain_nothing_of_an_erased_fleet(self, store, request):
+        ask_fleet(store, "elsewhere", TEMP)
+        count(store, [*sent("other", fleet="elsewhere", master=None), ("hushmote/v1/home/report/x", b"no")])
+        for exp in (TEMP, DOOR):
+            store.withdraw_experiment("home", exp.name)
+        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+        assert erase(store, "home").reports == 6
+        after = files(store, request)
+        for what in (STAYS, REVOKED, DOOR.name, "2026-11-21T14"):
+            assert what.encode() not in after
+        assert store.fleets() == {"elsewhere": False}
+        found = check(store)
+        assert (found.reports, found.violations) == (3, ())
+        for table in schema.metadata.sorted_tables:
+            if "fleet" in table.columns:
+                with store.reading() as connection:
+                    assert "home" not in set(connection.scalars(select(table.c.fleet)))
 
 
-@in_sqlite
-def test_a_damaged_row_can_be_erased_and_nothing_of_it_counts_again(store):
-    with store.writing() as connection:
-        connection.execute(schema.dedupe.update().where(schema.dedupe.c.device == GONE).values(numbers="x"))
-    assert erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS).reports == 5
-    assert count(store, sent(GONE, count=4)) == (0, {"duplicate": 4})
-    assert check(store).violations == ()
+class TestErasedDevice:
+    def test_old_reports_do_not_count_again(self, store):
+        counts = list(store.histogram("home", TEMP.digest))
+        done = erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+        assert done == Erasure(fleet="home", device=GONE, devices=1, reports=5, sealed=True)
+        assert list(store.histogram("home", TEMP.digest)) == counts
+        assert count(store, sent(GONE) + sent(GONE, DOOR, 2)) == (0, {"duplicate": 5})
+        assert GONE not in repr(rows(store))
+        assert (check(store).reports, check(store).violations) == (11, ())
+        assert store.participation("home")["temp"].devices == 3
+
+    @in_sqlite
+    def test_new_reports_count_on_from_its_highest_number(self, store):
+        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+        assert count(store, sent(GONE, count=4)) == (1, {"duplicate": 3})
+        assert {n for d, name, n in store.seen("home") if d == GONE} == {NumberSet(4, late=3)}
+        assert check(store).violations == ()
+        assert erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS).reports == 1
+        assert count(store, sent(GONE, count=4)) == (0, {"duplicate": 4})
+        assert (check(store).reports, check(store).violations) == (12, ())
+
+    @in_sqlite
+    def test_stays_revoked(self, store):
+        erase(store, "home", device=REVOKED, fleet_keys=FLEET_KEYS)
+        assert count(store, sent(REVOKED, count=4) + sent(REVOKED, DOOR)) == (0, {"duplicate": 7})
+
+    @in_sqlite
+    def test_marks_are_unlinkable_without_the_master_key(self, store):
+        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+        with store.reading() as connection:
+            left = connection.execute(select(schema.erased)).all()
+        assert {(r.fleet, r.experiment, r.highest, r.reports) for r in left} == {
+            ("home", "temp", 3, 3),
+            ("home", DOOR.name, 2, 2),
+        }
+        assert {r.mark for r in left} == {
+            keys.erased_mark(MASTER, "home", e.name, GONE) for e in (TEMP, DOOR)
+        }
+        assert {r.mark for r in left}.isdisjoint(
+            keys.erased_mark(bytes(32), "home", e.name, GONE) for e in (TEMP, DOOR)
+        )
+
+    @in_sqlite
+    def test_seal_under_a_rotated_key_holds_while_it_counts(self, store):
+        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+        rotated = FleetKeys((bytes(32), MASTER), SIGNING)
+        assert count(store, sent(GONE), rotated) == (0, {"duplicate": 3})
+        assert count(store, sent(GONE), FleetKeys((bytes(32),), SIGNING)) == (0, {"bad tag": 3})
+
+    def test_in_an_open_fleet_is_sealed_with_the_given_key(self, store_url):
+        with Store(store_url) as store:
+            ask_fleet(store, "home", TEMP)
+            old = sent(GONE, master=None)
+            assert count(store, old, None) == (3, {})
+            assert not erase(store, "home", device=GONE).sealed
+            assert check(store).violations == ()
+            assert count(store, old, None) == (3, {})  # as the command says before it asks
+            assert erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS).sealed
+            assert count(store, old) == (0, {"duplicate": 3})
+            assert (check(store).reports, check(store).violations) == (6, ())
+            with pytest.raises(MasterKeyError, match="has erased devices, sealed with a master key"):
+                ingest.fleets(store)
+            with pytest.raises(MasterKeyError, match="is sealed with its master key"):
+                erase(store, "home", device=STAYS)
+
+    @in_sqlite
+    def test_damaged_row_can_be_erased(self, store):
+        with store.writing() as connection:
+            connection.execute(
+                schema.dedupe.update().where(schema.dedupe.c.device == GONE).values(numbers="x")
+            )
+        assert erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS).reports == 5
+        assert count(store, sent(GONE, count=4)) == (0, {"duplicate": 4})
+        assert check(store).violations == ()
 
 
 # What is refused
-
-
-@in_sqlite
-def test_what_is_not_there_or_still_asked_is_refused_in_a_line_and_changes_nothing(store):
-    wrong = FleetKeys((bytes(32),), SIGNING)
-    store.set_master_check("home", keys.master_check(MASTER, "home"))
-    before = rows(store)
-    asked: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
-        ({"device": "nobody", "fleet_keys": FLEET_KEYS}, VersionRefused, "fleet home knows no device nobody"),
-        ({"device": GONE}, MasterKeyError, "give it as a file or in HUSHMOTE_MASTER_KEY"),
-        ({"device": GONE, "fleet_keys": wrong}, MasterKeyError, "this is not the master key of fleet home"),
-        ({"experiment": "hall"}, VersionRefused, "there is no experiment hall in fleet home"),
-        ({"experiment": "temp"}, VersionRefused, "are still asked temp: `hushmote experiment withdraw temp`"),
-        ({}, VersionRefused, "still asked"),
-    )
-    for what, error, text in asked:
-        with pytest.raises(error, match=text):
-            erase(store, "home", **what)
-    with pytest.raises(VersionRefused, match="there is no fleet away"):
-        erase(store, "away")
-    assert rows(store) == before
-
-
-def test_who_does_not_agree_keeps_everything(store):
-    before = rows(store)
-
-    def no(erasure):
-        assert erasure.reports == 5
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS, agree=no)
-    assert rows(store) == before
-    if store.engine.dialect.name == "sqlite":
-        assert Path(store.where).read_bytes()[18:20] == b"\2\2"  # in WAL mode, as every store
-
-
-@in_sqlite
-def test_it_is_refused_while_somebody_counts_and_counting_waits_for_it(store, tmp_path):
-    store_url = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    with Store(store_url) as other:
-        assert count(other, sent("new")) == (3, {})
-        before = rows(store)
-        with pytest.raises(StoreLocked, match="is in use, and nothing was erased: stop its aggregators"):
-            erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-        assert rows(store) == before
-        assert count(other, sent("new", count=4)) == (1, {"duplicate": 3})
-    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert count(store, OLD[:3]) == (0, {"duplicate": 3})
 
 
 class TestPostgresqlWhileAggregatorsCount:
@@ -463,36 +412,75 @@ class TestQueuedErasure:
         assert check(store).violations == ()
 
 
-def test_a_read_only_store_is_one_line(tmp_path):
-    path = tmp_path / "store.sqlite"
-    filled(f"sqlite:///{path}").close()
-    before = path.read_bytes()
-    with Store(f"sqlite:///{path}", read_only=True) as store, fails("it is read-only"):
+class TestRefusal:
+    @in_sqlite
+    def test_unknown_or_published_target_changes_nothing(self, store):
+        wrong = FleetKeys((bytes(32),), SIGNING)
+        store.set_master_check("home", keys.master_check(MASTER, "home"))
+        before = rows(store)
+        asked: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
+            (
+                {"device": "nobody", "fleet_keys": FLEET_KEYS},
+                VersionRefused,
+                "fleet home knows no device nobody",
+            ),
+            ({"device": GONE}, MasterKeyError, "give it as a file or in HUSHMOTE_MASTER_KEY"),
+            (
+                {"device": GONE, "fleet_keys": wrong},
+                MasterKeyError,
+                "this is not the master key of fleet home",
+            ),
+            ({"experiment": "hall"}, VersionRefused, "there is no experiment hall in fleet home"),
+            (
+                {"experiment": "temp"},
+                VersionRefused,
+                "are still asked temp: `hushmote experiment withdraw temp`",
+            ),
+            ({}, VersionRefused, "still asked"),
+        )
+        for what, error, text in asked:
+            with pytest.raises(error, match=text):
+                erase(store, "home", **what)
+        with pytest.raises(VersionRefused, match="there is no fleet away"):
+            erase(store, "away")
+        assert rows(store) == before
+
+    def test_without_agreement_changes_nothing(self, store):
+        before = rows(store)
+
+        def no(erasure):
+            assert erasure.reports == 5
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS, agree=no)
+        assert rows(store) == before
+        if store.engine.dialect.name == "sqlite":
+            assert Path(store.where).read_bytes()[18:20] == b"\2\2"  # in WAL mode, as every store
+
+    @in_sqlite
+    def test_waits_for_counting(self, store, tmp_path):
+        store_url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        with Store(store_url) as other:
+            assert count(other, sent("new")) == (3, {})
+            before = rows(store)
+            with pytest.raises(StoreLocked, match="is in use, and nothing was erased: stop its aggregators"):
+                erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+            assert rows(store) == before
+            assert count(other, sent("new", count=4)) == (1, {"duplicate": 3})
         erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert path.read_bytes() == before
+        assert count(store, OLD[:3]) == (0, {"duplicate": 3})
+
+    def test_read_only_store_is_one_line(self, tmp_path):
+        path = tmp_path / "store.sqlite"
+        filled(f"sqlite:///{path}").close()
+        before = path.read_bytes()
+        with Store(f"sqlite:///{path}", read_only=True) as store, fails("it is read-only"):
+            erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+        assert path.read_bytes() == before
 
 
 # Merging
-
-
-@in_sqlite
-def test_a_store_with_erased_devices_merges_and_is_refused_where_nobody_can_tell(store, tmp_path):
-    with (
-        Store(f"sqlite:///{tmp_path / 'site.sqlite'}") as site,
-        filled(f"sqlite:///{tmp_path / 'same.sqlite'}") as same,
-    ):
-        ask_fleet(site, "home", TEMP, keyed=True)
-        assert count(site, sent("elsewhere")) == (3, {})
-        erase(site, "home", device="elsewhere", fleet_keys=FLEET_KEYS)
-        merge(store, [site])
-        assert (check(store).reports, check(store).violations) == (14, ())
-        assert count(store, sent("elsewhere")) == (0, {"duplicate": 3})
-        for each in (store, same):
-            erase(each, "home", device=GONE, fleet_keys=FLEET_KEYS)
-            erase(each, "home", device=STAYS, fleet_keys=FLEET_KEYS)
-            erase(each, "home", device=REVOKED, fleet_keys=FLEET_KEYS)
-        with pytest.raises(MergeRefused, match="counted reports of 4 devices erased since"):
-            merge(store, [same])
 
 
 # Windows that are not kept
@@ -509,77 +497,95 @@ def kept(store_url, keep, window="day"):
     return store, exp, step
 
 
-@pytest.mark.parametrize(("window", "keep"), [("day", "2d"), ("hour", "2h")])
-def test_a_window_is_erased_once_its_time_after_its_end_is_over_and_not_before(store_url, window, keep):
-    store, exp, step = kept(store_url, keep, window)
-    with store:
-        first, *later = store.windows("home", exp.digest)
-        end = NOW.replace(minute=0, hour=0 if window == "day" else NOW.hour) + step
-        assert expire(store, end + 2 * step - datetime.timedelta(seconds=1)) is None
-        due = expire(store, end + 2 * step)
-        assert due is not None
-        version, gone, reports = due
-        assert (version.experiment.digest, gone, reports) == (exp.digest, first, 1)
-        assert expire(store, end + 2 * step) is None
-        assert list(store.windows("home", exp.digest)) == later
-        assert store.experiments()[0].erased == 1
-        assert (check(store).reports, check(store).violations) == (2, ())
-        assert count(store, sent(STAYS, exp, 1, master=None), None) == (0, {"duplicate": 1})
-
-
-@in_sqlite
-def test_what_is_kept_for_good_stays_and_the_newest_version_says_for_all(store_url):
-    store, exp, _ = kept(store_url, "")
-    far = NOW + datetime.timedelta(days=40_000)
-    with store:
-        assert expire(store, far) is None
-        new = experiment(window="day", budget={"rule": "unlimited"}, epsilon=500_000)
-        store.add_experiment("home", payload_of(new), description=Description(keep="1d"))
-        for left in (2, 1, 0):
-            due = expire(store, far)
+class TestExpiry:
+    @pytest.mark.parametrize(("window", "keep"), [("day", "2d"), ("hour", "2h")])
+    def test_erases_a_window_once_its_time_is_over(self, store_url, window, keep):
+        store, exp, step = kept(store_url, keep, window)
+        with store:
+            first, *later = store.windows("home", exp.digest)
+            end = NOW.replace(minute=0, hour=0 if window == "day" else NOW.hour) + step
+            assert expire(store, end + 2 * step - datetime.timedelta(seconds=1)) is None
+            due = expire(store, end + 2 * step)
             assert due is not None
-            assert due[0].experiment.digest == exp.digest
-            assert len(store.windows("home", exp.digest)) == left
-        assert expire(store, far) is None
-        assert check(store).violations == ()
+            version, gone, reports = due
+            assert (version.experiment.digest, gone, reports) == (exp.digest, first, 1)
+            assert expire(store, end + 2 * step) is None
+            assert list(store.windows("home", exp.digest)) == later
+            assert store.experiments()[0].erased == 1
+            assert (check(store).reports, check(store).violations) == (2, ())
+            assert count(store, sent(STAYS, exp, 1, master=None), None) == (0, {"duplicate": 1})
 
+    @in_sqlite
+    def test_newest_version_decides(self, store_url):
+        store, exp, _ = kept(store_url, "")
+        far = NOW + datetime.timedelta(days=40_000)
+        with store:
+            assert expire(store, far) is None
+            new = experiment(window="day", budget={"rule": "unlimited"}, epsilon=500_000)
+            store.add_experiment("home", payload_of(new), description=Description(keep="1d"))
+            for left in (2, 1, 0):
+                due = expire(store, far)
+                assert due is not None
+                assert due[0].experiment.digest == exp.digest
+                assert len(store.windows("home", exp.digest)) == left
+            assert expire(store, far) is None
+            assert check(store).violations == ()
 
-@in_sqlite
-def test_an_aggregator_erases_one_window_a_turn_and_looks_once_an_hour(store_url, caplog, monkeypatch):
-    store, exp, _ = kept(store_url, "1d")
-    clock = itertools.chain([NOW + datetime.timedelta(days=9)] * 5, [NOW + datetime.timedelta(days=9.1)])
-    with store, caplog.at_level("INFO"):
-        looks = []
-        read = store.experiments
-        monkeypatch.setattr(store, "experiments", lambda *a: looks.append(1) or read(*a))
-        retention = Retention(store, Status(), lambda: next(clock))
-        for left in (2, 1, 0, 0, 0):
+    @in_sqlite
+    def test_erases_one_window_a_turn_once_an_hour(self, store_url, caplog, monkeypatch):
+        store, exp, _ = kept(store_url, "1d")
+        clock = itertools.chain([NOW + datetime.timedelta(days=9)] * 5, [NOW + datetime.timedelta(days=9.1)])
+        with store, caplog.at_level("INFO"):
+            looks = []
+            read = store.experiments
+            monkeypatch.setattr(store, "experiments", lambda *a: looks.append(1) or read(*a))
+            retention = Retention(store, Status(), lambda: next(clock))
+            for left in (2, 1, 0, 0, 0):
+                retention.turn()
+                assert len(store.windows("home", exp.digest)) == left
+            assert len(looks) == 4
             retention.turn()
-            assert len(store.windows("home", exp.digest)) == left
-        assert len(looks) == 4
-        retention.turn()
-        assert len(looks) == 5
-    assert "temp of fleet home: the window 2026-11-21, of 1 reports, was erased" in caplog.text
+            assert len(looks) == 5
+        assert "temp of fleet home: the window 2026-11-21, of 1 reports, was erased" in caplog.text
+
+    @in_sqlite
+    def test_failing_store_does_not_stop_the_aggregator(self, store_url, caplog, monkeypatch):
+        store, _, _ = kept(store_url, "1d")
+        with store:
+
+            def fail():
+                raise StoreError("the disk is full")
+
+            monkeypatch.setattr(store, "experiments", fail)
+            Retention(store, Status(), lambda: NOW).turn()
+        assert "windows that are too old are not erased yet: the disk is full" in caplog.text
 
 
-@in_sqlite
-def test_a_store_that_fails_stops_no_aggregator(store_url, caplog, monkeypatch):
-    store, _, _ = kept(store_url, "1d")
-    with store:
+class TestMerge:
+    @in_sqlite
+    def test_rejects_stores_whose_erased_devices_may_overlap(self, store, tmp_path):
+        with (
+            Store(f"sqlite:///{tmp_path / 'site.sqlite'}") as site,
+            filled(f"sqlite:///{tmp_path / 'same.sqlite'}") as same,
+        ):
+            ask_fleet(site, "home", TEMP, keyed=True)
+            assert count(site, sent("elsewhere")) == (3, {})
+            erase(site, "home", device="elsewhere", fleet_keys=FLEET_KEYS)
+            merge(store, [site])
+            assert (check(store).reports, check(store).violations) == (14, ())
+            assert count(store, sent("elsewhere")) == (0, {"duplicate": 3})
+            for each in (store, same):
+                erase(each, "home", device=GONE, fleet_keys=FLEET_KEYS)
+                erase(each, "home", device=STAYS, fleet_keys=FLEET_KEYS)
+                erase(each, "home", device=REVOKED, fleet_keys=FLEET_KEYS)
+            with pytest.raises(MergeRefused, match="counted reports of 4 devices erased since"):
+                merge(store, [same])
 
-        def fail():
-            raise StoreError("the disk is full")
-
-        monkeypatch.setattr(store, "experiments", fail)
-        Retention(store, Status(), lambda: NOW).turn()
-    assert "windows that are too old are not erased yet: the disk is full" in caplog.text
-
-
-@in_sqlite
-def test_stores_merge_what_was_erased_by_time(store_url, tmp_path):
-    store, _, _ = kept(store_url, "1d")
-    with store, Store(f"sqlite:///{tmp_path / 'all.sqlite'}") as total:
-        expire(store, NOW + datetime.timedelta(days=9))
-        merge(total, [store])
-        assert [(v.keep, v.erased) for v in total.experiments()] == [("1d", 1)]
-        assert (check(total).reports, check(total).violations) == (2, ())
+    @in_sqlite
+    def test_adds_expired_windows(self, store_url, tmp_path):
+        store, _, _ = kept(store_url, "1d")
+        with store, Store(f"sqlite:///{tmp_path / 'all.sqlite'}") as total:
+            expire(store, NOW + datetime.timedelta(days=9))
+            merge(total, [store])
+            assert [(v.keep, v.erased) for v in total.experiments()] == [("1d", 1)]
+            assert (check(total).reports, check(total).violations) == (2, ())

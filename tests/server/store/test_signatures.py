@@ -83,15 +83,16 @@ class TestAdd:
         assert keyed.experiments("keyed")[0].signatures is None
 
 
-def test_merge_keeps_the_signatures_of_the_newest_serial(keyed, tmp_path):
-    keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
-    with Store(f"sqlite:///{tmp_path / 'other.sqlite'}") as other:
-        other.add_fleet("keyed", keyed=True)
-        other.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW + 9))
-        merge(keyed, [other])
-    (version,) = keyed.experiments("keyed")
-    assert version.signatures == sign(NOW + 9)
-    assert version.serial == NOW + 9
+class TestMerge:
+    def test_keeps_the_signatures_of_the_newest_serial(self, keyed, tmp_path):
+        keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
+        with Store(f"sqlite:///{tmp_path / 'other.sqlite'}") as other:
+            other.add_fleet("keyed", keyed=True)
+            other.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW + 9))
+            merge(keyed, [other])
+        (version,) = keyed.experiments("keyed")
+        assert version.signatures == sign(NOW + 9)
+        assert version.serial == NOW + 9
 
 
 class TestBoard:
@@ -155,8 +156,9 @@ class TestBoard:
         assert board.status()["experiments"]["temp"] is not None
 
 
-def test_a_fleet_that_is_asked_as_before_has_no_signatures(store):
-    ask_fleet(store, "keyed", experiment(), keyed=True)
-    (version,) = store.experiments("keyed")
-    assert version.signatures is None
-    assert MASTER not in (version.payload, FLEET_KEYS.announce_key)
+class TestUnsigned:
+    def test_fleet_that_is_announced_as_before_has_no_signatures(self, store):
+        ask_fleet(store, "keyed", experiment(), keyed=True)
+        (version,) = store.experiments("keyed")
+        assert version.signatures is None
+        assert MASTER not in (version.payload, FLEET_KEYS.announce_key)

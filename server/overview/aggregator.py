@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import UsageError
-from ..plain_text import one_line, shortened
+from ..plain_text import one_line, shorten
 from .rejects import Rejected, rejected
 
 TIMEOUT_S = 2.0  # for both answers together
@@ -173,4 +173,4 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
 
 
 def _fit(text: str) -> str:
-    return shortened(one_line(text), _MOST_LETTERS)
+    return shorten(one_line(text), _MOST_LETTERS)

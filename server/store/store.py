@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, and_, func, select, union_all, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
-from ..errors import absent
+from ..errors import no_such_name
 from ..wire.experiments import OwnCodeRefused, parse_experiment
 from ..wire.keys import Signatures
 from ..wire.limits import GRACE_DAYS
@@ -249,7 +249,7 @@ class Store(Database):
             versions = [v for v in every if v.experiment.name == name]
             if not versions:
                 names = sorted({v.experiment.name for v in every})
-                raise VersionRefused(absent("experiment", name, names, f"in fleet {fleet}"))
+                raise VersionRefused(no_such_name("experiment", name, names, f"in fleet {fleet}"))
             now = self._checked_time(connection)
             for v in versions:
                 self._retire(connection, v, now.date(), grace_days)

@@ -122,7 +122,7 @@ def fleets(
             seals=fleet_keys,
             versions={v.experiment.digest: v for v in own},
             most={v.experiment.digest: most[v.id] for v in own},
-            revoked=store.revoked(name),
+            revoked=store.revoked_devices(name),
             listed=name in listed,
             master_check=checks.get(name),
         )
@@ -374,16 +374,16 @@ def ingest(
         room = limit.room
     with store.ingest() as transaction:
         for name in {c.key[0] for c in candidates} & {f.name for f in fleets.values() if f.listed}:
-            allowed = transaction.allowed(name, {c.key[2] for c in candidates if c.key[0] == name})
+            allowed = transaction.allowed_devices(name, {c.key[2] for c in candidates if c.key[0] == name})
             known = [c for c in candidates if c.key[0] != name or c.key[2] in allowed]
             if strangers := len(candidates) - len(known):
                 rejects[name, UNKNOWN_DEVICE] += strangers
             candidates = known
-        barred = transaction.barred(functools.partial(_marks, candidates, fleets))
+        barred = transaction.barred_numbers(functools.partial(_marks, candidates, fleets))
         rejects.update((c.key[0], DUPLICATE) for c in candidates if c.number <= barred.get(c.key, 0))
         candidates = [c for c in candidates if c.number > barred.get(c.key, 0)]
         faults = dict[DedupeKey, Exception]()
-        seen = transaction.seen((c.key for c in candidates), faults)
+        seen = transaction.read_numbers((c.key for c in candidates), faults)
         seen |= {key: seen[key].close(highest) for key, highest in barred.items() if key in seen}
         while True:
             try:

@@ -57,7 +57,7 @@ class TestErasing:
             assert (aggregator.counters.accepted, aggregator.counters.failures) == (31, 0)
         assert counted(store) == 31
         assert erase(store, "open", device="new1").reports == 1
-        devices = {device for device, _, _ in store.seen("open")}
+        devices = {device for device, _, _ in store.accepted_numbers("open")}
         assert "new1" not in devices
         assert devices >= {"new10", "d1", "last0"}
 

@@ -31,7 +31,7 @@ def count(store, servers, last):
     """Run an aggregator until it has counted a report that is published now, and all that came before."""
     with running(store, servers, client_id=CLIENT) as aggregator:
         publish(servers, crowd(1, prefix=last)[0])
-        until(lambda: f"{last}0" in {d for d, _, _ in store.seen("open")}, lambda: aggregator.counters)
+        until(lambda: f"{last}0" in {d for d, _, _ in store.accepted_numbers("open")}, lambda: aggregator.counters)
     # Once it has stopped: the store has a report a moment before the counters do.
     return aggregator.counters.accepted
 

@@ -216,7 +216,7 @@ class TestRejects:
         exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
         numbers = [n * 1_000_000 for n in range(1, 601)]
         assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in numbers)) == (600, {})
-        ((_, _, found),) = store.seen("open")
+        ((_, _, found),) = store.accepted_numbers("open")
         assert len(found.beyond) <= MOST_CONTAINERS
         assert len(found) == 600
         late, gap = numbers[0] + 5, numbers[-1] - 5

@@ -1,6 +1,6 @@
-"""What a store can tell about a device, read from the live databases after real boards reported.
+"""What someone can learn about a device from the live databases, after real boards reported.
 
-Their schema tells nothing but which devices took part and how often; PostgreSQL's own columns tell more.
+The schema only tells which devices took part and how often; PostgreSQL's own columns tell more.
 """
 
 import datetime
@@ -23,8 +23,8 @@ DAY, HOUR = experiment(), experiment(name="door", window="hour")
 DEVICES = [f"board-{i}" for i in range(40)]
 DOCS = Path(__file__).parents[3] / "docs" / "store.md"
 
-# What no table may have beside a device: what it said, when, and from where.
-SAID = re.compile("code|value|reading|window|count|time|date|expires|address|topic|payload|digest")
+# No table may have these beside a device: its answer, its time or its address.
+REVEALING = re.compile("code|value|reading|window|count|time|date|expires|address|topic|payload|digest")
 SERIALS = {("fleet", "serial"), ("experiment", "serial"), ("experiment", "first_serial")}
 COUNTING = ("counting", "alive")  # the store's last minute of counting
 CLOCK = ("counting", "clock")  # the minute in which an experiment was added
@@ -32,14 +32,14 @@ FINER_THAN_AN_HOUR = re.compile(r"\d{1,2}:\d\d|T\d\d\d")
 
 
 def messages(devices=DEVICES, numbers=(1, 2)):
-    """Real boards' reports to two experiments of a fleet with keys, in the order of the devices."""
-    made = []
+    """Return real boards' reports to two experiments of a keyed fleet, in the order of the devices."""
+    messages_so_far = []
     for device in devices:
         key = keys.device_key(MASTER, "home", device)
         for exp in (DAY, HOUR):
             sent = reports(device, exp, max(numbers), key=key, value=21.5)
-            made += [(topics.report_topic("home", device), sent[n - 1]) for n in numbers]
-    return made
+            messages_so_far += [(topics.report_topic("home", device), sent[n - 1]) for n in numbers]
+    return messages_so_far
 
 
 def filled(url, batches):
@@ -57,7 +57,7 @@ def filled(url, batches):
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def catalogue(request, tmp_path_factory):
-    """Reflected tables, whatever the schema's own module says, and rows, after reports of all kinds."""
+    """Return the tables and rows in the database itself, after reports of all kinds."""
     url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.sqlite'}"
     if request.param == "postgresql":
         postgres = request.getfixturevalue("postgres")
@@ -89,13 +89,13 @@ class TestTables:
         with_device = {name for name, t in tables.items() if "device" in t.columns}
         assert with_device == {"dedupe", "device", "erasure"}
         for name in with_device:
-            assert not [c.name for c in tables[name].columns if SAID.search(c.name)]
+            assert not [c.name for c in tables[name].columns if REVEALING.search(c.name)]
 
     def test_device_id_is_only_in_its_own_columns(self, catalogue):
         _, rows = catalogue
         assert {row["device"] for row in rows["dedupe"]} == set(DEVICES)
-        for name, found in rows.items():
-            for row in found:
+        for name, records in rows.items():
+            for row in records:
                 for column, cell in row.items():
                     text = cell.decode("latin-1") if isinstance(cell, bytes) else str(cell)
                     if column != "device":
@@ -111,14 +111,14 @@ class TestTables:
             (1, "2026-11-21"),
             (2, "2026-11-21T14"),
         }
-        for name, found in rows.items():
-            for row in found:
+        for name, records in rows.items():
+            for row in records:
                 for column, cell in row.items():
                     assert not FINER_THAN_AN_HOUR.search(str(cell)), (name, column)
-                    # Nor seconds since an epoch: the numbers that are kept are counts, codes and ids. Only an
-                    # experiment's serials are: the moments when somebody published it, and no board's.
+                    # Nor seconds since an epoch: the stored numbers are counts, codes and ids. Only an
+                    # experiment's serials are: the moments of its publication, not of a board's report.
                     if (name, column) == COUNTING:
-                        assert len(found) == 1
+                        assert len(records) == 1
                         assert cell == NOW.replace(second=0).timestamp()
                     elif (name, column) == CLOCK:
                         assert cell % 60 == 0
@@ -129,8 +129,8 @@ class TestTables:
         tables, _ = catalogue
         listed = {}
         for line in DOCS.read_text().splitlines():
-            if found := re.match(r"\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|", line):
-                listed[found[1]] = set(re.findall(r"`(\w+)`", found[2]))
+            if match := re.match(r"\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|", line):
+                listed[match[1]] = set(re.findall(r"`(\w+)`", match[2]))
         assert listed == {name: set(t.columns.keys()) for name, t in tables.items()}
 
     def test_dedupe_row_holds_only_the_number_of_reports(self, catalogue):
@@ -143,7 +143,7 @@ class TestTables:
 
 @pytest.fixture
 def one_second(monkeypatch):
-    """A clock that stands still: an experiment's serial is the second it was added in."""
+    """Stop the clock: an experiment's serial is the second in which it was added."""
     then = datetime.datetime.fromtimestamp(1_790_000_000, datetime.UTC)
     monkeypatch.setattr(Store, "_checked_time", lambda *_: then)
 
@@ -197,7 +197,7 @@ SELECT d.device, h.code FROM dedupe d JOIN histogram h ON d.xmin = h.xmin WHERE 
 
 
 def linked(store):
-    """The (device, code) pairs that one transaction wrote last, as anybody who reads the database sees."""
+    """Return the (device, code) pairs that one transaction wrote last, as a reader sees them."""
     with store.engine.connect() as connection:
         return {(device, code) for device, code in connection.exec_driver_sql(LINKED)}
 
@@ -216,15 +216,15 @@ class TestPostgresql:
             assert linked(store) == {("board-0", sent)}  # a batch of one report: the link is certain
             ingest.ingest(store, batch, ingest.fleets(store, FLEET_KEYS), NOW)
             codes = {code(payload) for _, payload in batch}
-            found = linked(store)
-            # A batch of thirty: each of its devices goes with each of its codes.
-            assert {pair for pair in found if pair[0] != "board-0"} == {
+            pairs = linked(store)
+            # In a batch of thirty, any device may have sent any code.
+            assert {pair for pair in pairs if pair[0] != "board-0"} == {
                 (d, c) for d in DEVICES[1:31] for c in codes
             }
             assert len(codes) > 10  # ten or fewer of 64 for thirty boards: a chance below 1e-12
 
     def test_rows_are_in_order_of_first_report(self, postgres_url):
-        # Three of a part at least, and not by chance in their order: these devices are the same each time.
+        # At least three in a partition, whose order is not by chance: the devices are the same each time.
         devices = [f"d{i:02}" for i in range(40, 0, -1)]
         batches = [messages(devices[i::4], (1,)) for i in range(4)]
         with filled(postgres_url, []) as store:
@@ -242,7 +242,7 @@ class TestPostgresql:
             with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 connection.exec_driver_sql("CLUSTER dedupe USING dedupe_pkey")
             assert order() == sorted(order())
-            assert linked(store)  # which leaves the transactions' numbers where they were
+            assert linked(store)  # which does not change the transaction ids
 
     @pytest.mark.parametrize(
         ("statement", "keeps"),

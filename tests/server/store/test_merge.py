@@ -1,4 +1,4 @@
-"""Merged stores hold what one aggregator would have counted; what cannot be added exactly changes nothing."""
+"""Merged stores equal one aggregator that counted everything; inexact additions change nothing."""
 
 import datetime
 import functools
@@ -54,15 +54,15 @@ class Sites:
         return store
 
     def at(self, name: str) -> str:
-        """A pattern of the end of what messages call the store."""
+        """Return a pattern for the end of the store's name in messages."""
         return re.escape(Path(self.url(name)).name)
 
     def content(self, name: str) -> dict[str, list[dict]]:
-        """Every row of every table."""
+        """Return every row of every table."""
         return content(create_engine(self.url(name), poolclass=NullPool))
 
     def damage(self, name: str, statement: str) -> None:
-        """Change rows as no store does."""
+        """Change rows in a way that no store does."""
         with create_engine(self.url(name), poolclass=NullPool).begin() as connection:
             connection.exec_driver_sql(statement)
 
@@ -82,7 +82,7 @@ def sites(request, tmp_path):
         yield Sites(tmp_path, stack, request.getfixturevalue("postgres") if in_postgres else None)
 
 
-# Where a database's own ways matter: its locks, its inserts, how it undoes what failed.
+# Tests that depend on a database's locks, inserts and rollbacks.
 in_both = pytest.mark.parametrize("sites", ["sqlite", "postgresql"], indirect=True)
 
 
@@ -91,18 +91,18 @@ def take(store, messages, now=DAYS[0], fleet="home"):
     return ingest.ingest(store, messages, ingest.fleets(store, names=[fleet]), now)
 
 
-def made(device, exp, numbers=frozenset(range(1, 5))):
-    """Real reports of a real board, those with these numbers."""
+def report_messages(device, exp, numbers=frozenset(range(1, 5))):
+    """Return a real board's reports with these numbers."""
     return [(device, payload) for n, payload in enumerate(reports(device, exp, 4), 1) if n in numbers]
 
 
 def table(store, name):
-    """A store's rows by what they mean, without its row ids."""
+    """Return a store's rows without its row ids."""
     ids = {v.id: v.experiment.digest for v in store.experiments()}
     with store.engine.connect() as connection:
         rows = [dict(row._mapping) for row in connection.exec_driver_sql(f"SELECT * FROM {name}")]
     for row in rows:
-        for told_apart in ("id", "serial", "first_serial"):  # which are of the moment when they were made
+        for told_apart in ("id", "serial", "first_serial"):  # which depend on the moment of creation
             row.pop(told_apart, None)
         if name == "histogram":
             row["experiment"] = ids[row["experiment"]]
@@ -124,7 +124,7 @@ class TestRefusal:
     def test_reports_counted_twice_are_refused_with_their_number(self, sites):
         exp = experiment()
         a, b = sites.open("a"), sites.open("b")
-        one, two = made("one", exp), made("two", exp)
+        one, two = report_messages("one", exp), report_messages("two", exp)
         take(a, one[:3] + two[:1])
         take(b, one[1:] + two[1:])
         text = refused(a, b, match="the same 2 reports of 1 device to temp in fleet home")
@@ -137,8 +137,8 @@ class TestRefusal:
     def test_overlapping_sources_are_both_refused(self, sites):
         exp = experiment()
         a, b, c = (sites.open(name) for name in "abc")
-        take(b, made("one", exp))
-        take(c, made("one", exp, frozenset({4})) + made("other", exp))
+        take(b, report_messages("one", exp))
+        take(c, report_messages("one", exp, frozenset({4})) + report_messages("other", exp))
         refused(a, b, c, match="the same 1 report of 1 device")
 
     def test_open_and_keyed_fleet_of_one_name(self, sites):
@@ -162,7 +162,7 @@ class TestRefusal:
         )
         high = sites.open("high", payloads=[more])
         refused(less, high, match="cap above its first, 4: lower")
-        refused(less, other, match="budget rule sum for good")
+        refused(less, other, match="budget rule sum, which cannot change")
         assert merge(high, [less]).experiments[0].versions == 1  # the cap was lowered
 
     @pytest.mark.slow
@@ -198,10 +198,10 @@ class TestRefusal:
     def test_damaged_dedupe_rows(self, sites):
         exp = experiment()
         a, b = sites.open("a"), sites.open("b")
-        take(b, made("one", exp))
+        take(b, report_messages("one", exp))
         sites.damage("b", "UPDATE dedupe SET numbers = '1-3'")
         refused(a, b, match=f"{sites.at('b')} is damaged", error=StoreError)
-        take(a, made("one", exp))
+        take(a, report_messages("one", exp))
         sites.damage("b", "UPDATE dedupe SET numbers = '1-4'")
         sites.damage("a", "UPDATE dedupe SET numbers = 'x'")
         refused(a, b, match=f"{sites.at('a')} is damaged", error=StoreError)
@@ -209,7 +209,7 @@ class TestRefusal:
     def test_late_numbers_that_may_have_been_counted(self, sites):
         exp = experiment(name="free", budget={"rule": "unlimited"})
         a, b = (sites.open(name, payloads=[payload_of(exp)]) for name in "ab")
-        far = [n * 1_000_000 for n in range(1, 601)]  # more than there is room for
+        far = [n * 1_000_000 for n in range(1, 601)]  # more than a set may hold
 
         def sent(numbers):
             return [("a", report.encode(exp, n, 0)) for n in numbers]
@@ -228,8 +228,8 @@ def two_sites(sites):
     exp = experiment()
     a = sites.open("a", payloads=())
     b, c = sites.open("b"), sites.open("c", fleet="away")
-    take(b, [*made("one", exp), ("x", b"no")])
-    take(c, made("two", exp), fleet="away")
+    take(b, [*report_messages("one", exp), ("x", b"no")])
+    take(c, report_messages("two", exp), fleet="away")
     return a, b, c
 
 
@@ -254,18 +254,18 @@ class TestCrash:
     def test_error_at_any_statement_changes_nothing(self, sites):
         a, *sources = two_sites(sites)
         before = sites.content("a")
-        left = 0
+        remaining_statements = 0
 
         def fail(*_):
-            nonlocal left
-            left -= 1
-            if left < 0:
+            nonlocal remaining_statements
+            remaining_statements -= 1
+            if remaining_statements < 0:
                 raise RuntimeError
 
         event.listen(a.engine, "before_cursor_execute", fail)
         failures = 0
         for failures in range(200):
-            left = failures
+            remaining_statements = failures
             try:
                 merge(a, sources)
                 break
@@ -279,8 +279,8 @@ class TestCrash:
         a, *sources = two_sites(sites)
         before = sites.content("a")
         urls = [sites.url(name) for name in "abc"]
-        done = subprocess.run([sys.executable, "-c", KILLED, *urls], timeout=HANGS_S, check=False)
-        assert done.returncode == -signal.SIGKILL
+        process = subprocess.run([sys.executable, "-c", KILLED, *urls], timeout=HANGS_S, check=False)
+        assert process.returncode == -signal.SIGKILL
         assert sites.content("a") == before
         assert len(merge(a, sources).experiments) == 2
 
@@ -297,30 +297,30 @@ class TestMerge:
             sent = [[("x", b"not a report")] * 2 for _ in parts]
             for device in range(6):
                 # A travelling board: each of its reports reaches one of three sites. Some arrive twice.
-                asked = exp if device % 2 else later
-                for message in made(f"{now.day}-{device}", asked):
+                version = exp if device % 2 else later
+                for message in report_messages(f"{now.day}-{device}", version):
                     sent[rng.integers(3)] += [message] * (1 + rng.integers(2))
             for site, messages in zip(parts, sent, strict=True):
                 take(site, messages, now)
                 take(whole, messages, now)
         into, *sources = parts
         before = [sites.content(name) for name in "abc"]
-        done: list[float] = []
-        said = merge(into, sources, dry_run=True, advance=done.append)
-        assert sum(done) == pytest.approx(1)
+        shares: list[float] = []
+        outcome = merge(into, sources, dry_run=True, advance=shares.append)
+        assert sum(shares) == pytest.approx(1)
         assert [sites.content(name) for name in "abc"] == before
         had = into.participation("home")["temp"]
-        assert merge(into, sources) == said
+        assert merge(into, sources) == outcome
         for name in ("fleet", "device", "experiment", "histogram", "dedupe", "reject"):
             assert table(into, name) == table(whole, name), name
-        (line,) = said.experiments
+        (line,) = outcome.experiments
         now_has = into.participation("home")["temp"]
         assert (line.versions, line.reports, line.devices) == (
             0,
             now_has.reports - had.reports,
             now_has.devices - had.devices,
         )
-        assert said.rejects == sum(sum(store.rejects()["home"].values()) for store in sources)
+        assert outcome.rejects == sum(sum(store.rejects()["home"].values()) for store in sources)
         for e in (exp, later):
             (one, other) = (estimate(e, s.histogram("home", e.digest)).frequencies for s in (into, whole))
             np.testing.assert_array_equal(one, other)
@@ -332,9 +332,9 @@ class TestMerge:
         a = sites.open("a")
         b = sites.open("b", payloads=[payload_of(door)])
         c = sites.open("c", fleet="away")
-        take(a, made("one", exp))
-        take(b, made("one", door))
-        take(c, made("one", exp), fleet="away")
+        take(a, report_messages("one", exp))
+        take(b, report_messages("one", door))
+        take(c, report_messages("one", exp), fleet="away")
         added = merge(a, [b, c])
         assert added.fleets == ("away",)
         assert [(x.fleet, x.experiment, x.reports) for x in added.experiments] == [
@@ -351,7 +351,7 @@ class TestMerge:
         b.allow_devices("home", ["z", "v"])
         b.revoke_devices("home", ["x"])
         c.revoke_devices("home", ["x", "w"])
-        said = merge(a, [b, c])
+        outcome = merge(a, [b, c])
         assert a.roster("home") == {
             "v": "allowed",
             "w": "revoked",
@@ -359,14 +359,14 @@ class TestMerge:
             "y": "allowed",
             "z": "revoked",
         }
-        assert (said.named, said.revoked) == (2, 2)
+        assert (outcome.named, outcome.revoked) == (2, 2)
         assert b.roster("home") == {"v": "allowed", "x": "revoked", "z": "allowed"}
 
     def test_adds_a_file_to_postgresql(self, tmp_path, postgres_url):
         exp = experiment()
         with ExitStack() as stack:
             site = Sites(tmp_path, stack).open("site")
-            take(site, made("one", exp))
+            take(site, report_messages("one", exp))
             main = stack.enter_context(Store(postgres_url))
             assert [x.reports for x in merge(main, [site]).experiments] == [4]
             np.testing.assert_array_equal(
@@ -376,16 +376,16 @@ class TestMerge:
 
     def test_keeps_the_targets_publications(self, sites):
         old, new = experiment_payload(), experiment_payload(epsilon=500_000)
-        door, gone = experiment_payload(name="door"), experiment_payload(name="gone")
+        door, other = experiment_payload(name="door"), experiment_payload(name="gone")
         a = sites.open("a", payloads=[new])
-        b = sites.open("b", payloads=[new, old, door, gone])
+        b = sites.open("b", payloads=[new, old, door, other])
         b.withdraw_experiment("home", "gone")
         added = merge(a, [b])
         assert {(v.payload, v.current, v.expires) for v in a.experiments()} == {
             (new, True, LAST),
             (old, False, LAST),
             (door, True, LAST),
-            (gone, False, LAST),
+            (other, False, LAST),
         }
         assert [x.experiment for x in added.experiments if x.kept] == ["temp"]
         b.add_experiment("home", door, None)
@@ -415,14 +415,14 @@ class TestMerge:
         b.set_master_check("home", "0123456789abcdef")
         was = [{v.payload: v for v in store.experiments("home")} for store in (a, b)]
         merge(a, [b])
-        found = {v.payload: v for v in a.experiments("home")}
+        by_payload = {v.payload: v for v in a.experiments("home")}
         for payload in (old, new):
             one, other = (versions[payload] for versions in was)
-            assert found[payload].first_serial == min(one.first_serial, other.first_serial)
-            assert found[payload].serial == max(one.serial, other.serial)
-            # A board of either site may have had any before any other; what the target said of days stays.
-            assert found[payload].counted_until == one.counted_until
-            assert found[payload].current == one.current
+            assert by_payload[payload].first_serial == min(one.first_serial, other.first_serial)
+            assert by_payload[payload].serial == max(one.serial, other.serial)
+            # Boards of either site may have seen the versions in any order; the target's days stay.
+            assert by_payload[payload].counted_until == one.counted_until
+            assert by_payload[payload].current == one.current
         assert a.master_checks() == {"home": "0123456789abcdef"}
         b.set_master_check("home", "ffffffffffffffff")
         c = sites.open("c", payloads=[old])
@@ -432,7 +432,7 @@ class TestMerge:
         (late,) = (v for v in c.experiments("home") if v.payload == new)
         assert not late.current
         assert late.counted_until is not None
-        assert late.counted_until < LAST  # as if c's version had followed it now
+        assert late.counted_until < LAST  # as if c's version had replaced it now
         assert check(c).violations == ()
         serial = a.experiments("home")[0].serial
         a.add_experiment("home", old)
@@ -445,11 +445,11 @@ class TestMerge:
 
         run = functools.partial(hushmote, "store", "merge", cwd=sites.folder)
         before = sites.content("a")
-        said = json.loads(run(*urls, "--dry-run", "--json"))
+        outcome = json.loads(run(*urls, "--dry-run", "--json"))
         assert sites.content("a") == before
-        assert said["fleets"] == ["away"]
-        assert said["rejects"] == 1
-        assert [x["reports"] for x in said["experiments"]] == [4, 4]
+        assert outcome["fleets"] == ["away"]
+        assert outcome["rejects"] == 1
+        assert [x["reports"] for x in outcome["experiments"]] == [4, 4]
         assert "would be added to" in run(*urls, "--dry-run")
         assert "new fleets: away" in run(*urls)
         error = run(*urls, expect=1)

@@ -1,4 +1,4 @@
-"""A store of an earlier schema version becomes what a new one is, every count in it, or stays as it was."""
+"""An upgraded store equals a new one and keeps every count, or it is not changed at all."""
 
 import datetime
 import json
@@ -38,7 +38,7 @@ def dump(path, version=5):
 
 @pytest.fixture(params=[*REPORTS])
 def version(request):
-    """An earlier schema version."""
+    """Return an earlier schema version."""
     return request.param
 
 
@@ -48,7 +48,7 @@ from_the_oldest = pytest.mark.parametrize("version", [schema.BASELINE], indirect
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def old(request, tmp_path, version):
-    """The URL of a store of that version, with what boards' reports had made of it."""
+    """Return the URL of a store of that version, with boards' reports."""
     dump(tmp_path / "old.sqlite")
     here = f"sqlite:///{tmp_path / 'old.sqlite'}"
     if request.param == "sqlite":
@@ -74,7 +74,7 @@ def old(request, tmp_path, version):
 
 
 def step_up(url, version):
-    """Take a store of version 5, in WAL mode as every SQLite store, to a later one by its steps alone."""
+    """Upgrade a store of version 5, in WAL mode, to a later version by its steps alone."""
     engine = create_engine(url)
     if engine.dialect.name == "sqlite":
         with closing(sqlite3.connect(str(engine.url.database))) as connection:
@@ -88,16 +88,16 @@ def step_up(url, version):
 
 
 def content(url):
-    """Table -> its columns' names and its rows, of whatever version."""
+    """Return each table's column names and rows, in any version."""
     engine = create_engine(url)
-    found = {}
+    tables = {}
     with engine.connect() as connection:
         for name in inspect(connection).get_table_names():
             if not is_part(name):
                 rows = connection.exec_driver_sql(f"SELECT * FROM {name}").mappings()
-                found[name] = set(rows.keys()), sorted((dict(row) for row in rows), key=repr)
+                tables[name] = set(rows.keys()), sorted((dict(row) for row in rows), key=repr)
     engine.dispose()
-    return found
+    return tables
 
 
 def upgrade(url):
@@ -105,7 +105,7 @@ def upgrade(url):
 
 
 def described(url):
-    """All that a database's own catalogue says of its schema, but for white space."""
+    """Return everything that a database's catalogue says about its schema, without white space."""
     engine = create_engine(url)
     with engine.connect() as connection:
         no_parts = {"include_name": lambda name, kind, _: kind != "table" or not is_part(name)}
@@ -122,7 +122,7 @@ def described(url):
                 "SELECT relname, pg_get_partkeydef(oid), pg_get_expr(relpartbound, oid), reloptions::text"
                 " FROM pg_class WHERE relnamespace = 'public'::regnamespace",
             ]
-        found = [
+        lines = [
             sorted(
                 tuple(re.sub(r"\s+", " ", re.sub(r"\s+([,)])", r"\1", str(cell))).strip() for cell in row)
                 for row in connection.exec_driver_sql(q)
@@ -130,10 +130,10 @@ def described(url):
             for q in queries
         ]
     engine.dispose()
-    return found
+    return lines
 
 
-# Schema version -> table -> the columns that it brought to tables that were there.
+# Schema version -> table -> columns that it added to existing tables.
 NEW_COLUMNS = {
     6: {"dedupe": {"beyond"}},
     7: {"experiment": {"asked"}},
@@ -141,13 +141,13 @@ NEW_COLUMNS = {
     9: {},
     10: {"counting": {"clock"}, "experiment": {"signatures"}},
 }
-# Schema version -> table that it brought -> its rows in a store that has just been upgraded.
+# Schema version -> new table -> its rows in a store that has just been upgraded.
 NEW_TABLES = {8: {"erased": []}, 9: {"counting": [{"alive": None, "clock": None}], "interruption": []}}
 NEW_TABLES[10] = {"erasure": [], "rewrite": [{"erasures": 0, "rewritten": 0}]}
 
 
 def killed_at(url, moment):
-    """Upgrade in a child process that is killed at that moment of its statements; return whether it was."""
+    """Upgrade in a child process that is killed at that statement; return whether it was."""
 
     def act(count):
         for name in kills.STATEMENTS:
@@ -203,7 +203,7 @@ class TestUpgrade:
             experiments = {(v.fleet, v.experiment.name): v.experiment for v in store.experiments()}
             sent, fresh = [], []
             for fleet, keyed in store.fleets().items():
-                for device, name, numbers in store.seen(fleet):
+                for device, name, numbers in store.accepted_numbers(fleet):
                     key = keys.device_key(MASTER, fleet, device) if keyed else None
                     exp = experiments[fleet, name]
                     for number in range(1, 5):
@@ -221,7 +221,7 @@ class TestUpgrade:
             assert ingest.ingest(store, fresh + fresh, fleets, NOW).accepted == len(fresh)
             assert check(store).violations == ()
             assert check(store).reports == REPORTS[version] + len(fresh)
-            assert {numbers for _, _, numbers in store.seen("home")} == {NumberSet(4)}
+            assert {numbers for _, _, numbers in store.accepted_numbers("home")} == {NumberSet(4)}
 
     def test_has_a_step_for_each_version(self):
         revisions = [int(step.revision) for step in migrations.scripts(schema.BASELINE)]
@@ -263,7 +263,9 @@ class TestUpgrade:
         url = f"sqlite:///{tmp_path / 'old.sqlite'}"
         before = content(url)
         for opened in (lambda: upgrade(url), lambda: Store(url)):
-            with pytest.raises(StoreError, match=r"schema version 4, .*: it upgrades stores of version 5 on"):
+            with pytest.raises(
+                StoreError, match=r"schema version 4, .*: it can upgrade stores from version 5 on"
+            ):
                 opened()
         assert content(url) == before
 
@@ -302,8 +304,8 @@ class TestUpgrade:
         assert "then `hushmote store upgrade sqlite:///v5.sqlite`" in run(
             "check", "sqlite:///v5.sqlite", expect=1
         )
-        said = json.loads(run("upgrade", "sqlite:///v5.sqlite", "--json"))
-        assert said == {"store": "v5.sqlite", "from": 5, "to": schema.VERSION}
+        output = json.loads(run("upgrade", "sqlite:///v5.sqlite", "--json"))
+        assert output == {"store": "v5.sqlite", "from": 5, "to": schema.VERSION}
         assert "nothing was changed" in run("upgrade", "sqlite:///v5.sqlite")
         assert "there is no store" in run("upgrade", "sqlite:///none.sqlite", expect=1)
         assert not (tmp_path / "none.sqlite").exists()
@@ -312,4 +314,4 @@ class TestUpgrade:
         assert "use the Hushmote that wrote it" in run("upgrade", "sqlite:///v5.sqlite", expect=1)
         with closing(sqlite3.connect(tmp_path / "other.sqlite")) as connection, connection:
             connection.execute("CREATE TABLE photographs (id INTEGER)")
-        assert "something else" in run("upgrade", "sqlite:///other.sqlite", expect=1)
+        assert "another program's database" in run("upgrade", "sqlite:///other.sqlite", expect=1)

@@ -20,7 +20,7 @@ from hushmote.simulator.broker import MosquittoBroker
 
 @pytest.fixture
 def path(tmp_path):
-    """Where a store is that nobody has open."""
+    """Return the path of a store that no process has open."""
     path = tmp_path / "store.sqlite"
     with Store(f"sqlite:///{path}") as store:
         ask_fleet(store, "open", experiment())
@@ -32,7 +32,7 @@ def beside(path, end):
 
 
 def counted(path):
-    """How many reports are counted; opened anew, so that the test itself holds nothing of it."""
+    """Return how many reports are counted, through a new connection."""
     with Store(f"sqlite:///{path}", read_only=True) as store:
         return int(store.histogram("open", experiment().digest).sum())
 
@@ -71,7 +71,7 @@ class TestOtherPrograms:
                 other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 other.execute("VACUUM")
             store.add_fleet("d", keyed=False)
-            store.engine.dispose()  # SQLite removes the -wal: nobody had it open any more
+            store.engine.dispose()  # SQLite removes the -wal, which no process has open any more
             assert not os.path.exists(f"{path}-wal")
             store.add_fleet("e", keyed=False)
             assert list(store.fleets()) == ["a", "b", "c", "d", "e"]
@@ -108,9 +108,7 @@ class TestRemovedWal:
     def test_blocks_a_new_store_beside_it(self, path):
         with Store(f"sqlite:///{path}"):
             path.rename(path.with_name("elsewhere"))
-        with pytest.raises(
-            StoreError, match="is missing and its -wal is there: put it back, restore a backup"
-        ):
+        with pytest.raises(StoreError, match="is missing but its -wal exists: put it back, restore a backup"):
             Store(f"sqlite:///{path}")
         path.with_name("elsewhere").rename(path)
         assert counted(path) == 0
@@ -141,7 +139,11 @@ class TestRemovedWal:
             with pytest.raises(StoreRemoved, match="everything counted is in"):
                 store.fleets()
 
-    @pytest.mark.parametrize("statement", ["UPDATE schema_version SET version = version", "no statement"])
+    @pytest.mark.parametrize(
+        "statement",
+        ["UPDATE schema_version SET version = version", "no statement"],
+        ids=["failing batch", "empty batch"],
+    )
     def test_in_mid_batch_is_noticed(self, path, statement):
         with Store(f"sqlite:///{path}") as store:
             with pytest.raises(StoreRemoved, match="everything counted is in"):

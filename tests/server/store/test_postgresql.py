@@ -1,4 +1,4 @@
-"""PostgreSQL as a store that several aggregators share: exactly once, durable, never silent for ever."""
+"""PostgreSQL as a store that several aggregators share: exactly once, durable, never blocked for ever."""
 
 import contextlib
 import datetime
@@ -56,7 +56,7 @@ class TestConcurrency:
         # want existing and missing rows at once. A deadlock would surface as StoreError.
         rng = np.random.default_rng(5)
         devices = sorted({"".join(rng.choice([*"ab-z09"], rng.integers(2, 7))) for _ in range(1000)})
-        wanted = [
+        subsets = [
             [(str(d), int(rng.integers(1, 7))) for d in rng.permutation(devices)[:600]] for _ in range(20)
         ]
         accepted = []
@@ -69,13 +69,13 @@ class TestConcurrency:
                     accepted.append(tally.accepted)
 
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(work, [wanted[i::4] for i in range(4)]))
-        distinct = {b for batch in wanted for b in batch}
-        assert len(accepted) == len(wanted)
+            list(pool.map(work, [subsets[i::4] for i in range(4)]))
+        distinct = {b for batch in subsets for b in batch}
+        assert len(accepted) == len(subsets)
         assert sum(accepted) == len(distinct)
-        found = check(store)
-        assert found.violations == ()
-        assert found.reports == len(distinct)
+        outcome = check(store)
+        assert outcome.violations == ()
+        assert outcome.reports == len(distinct)
 
     def test_deadlock_fails_the_batch_which_counts_on_retry(self, store, postgres):
         """PostgreSQL looks for a deadlock once, a second after a wait begins: by then the others must wait.
@@ -101,7 +101,7 @@ class TestConcurrency:
         lock = "SELECT 1 FROM dedupe WHERE device = '{}' FOR UPDATE"
         thread = threading.Thread(target=work)
         with psycopg.connect(postgres.dsn(name)) as other, psycopg.connect(postgres.dsn(name)) as third:
-            other.execute("SET deadlock_timeout = '1h'")  # the aggregator is the one that is sent away
+            other.execute("SET deadlock_timeout = '1h'")  # the aggregator's transaction is the one that fails
             other.execute(lock.format("c").encode())
             third.execute(lock.format("b").encode())
             thread.start()
@@ -157,7 +157,7 @@ class TestConcurrency:
 
 
 def stopped(pid):
-    """Stop a process; it goes on after a minute whatever happens, so that no test waits for ever."""
+    """Stop a process; it continues after a minute in any case, so that no test waits for ever."""
     os.kill(pid, signal.SIGSTOP)
     rescue = threading.Timer(WAIT_S, go_on, (pid,))
     rescue.daemon = True
@@ -178,7 +178,7 @@ class TestConnection:
                 assert plain.execute("SHOW synchronous_commit").fetchone() == (default,)
             with Store(postgres_url) as store:
                 assert setting(store, "synchronous_commit") == ours
-                store.engine.dispose()  # what is connected later is set the same
+                store.engine.dispose()  # later connections have the same settings
                 assert setting(store, "synchronous_commit") == ours
                 with store.writing() as connection:
                     assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == ours
@@ -215,7 +215,7 @@ class TestConnection:
                 go_on(pid)
         assert len(pids) == 1
         event.remove(store.engine, "commit", stop)
-        # What it was told before it stopped, the commit among it, it may do now or not: once in either case.
+        # Commands from before the stop, such as the commit, may still be executed: once in either case.
         until(
             lambda: not postgres.execute(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pids[0]}"), "its end"
         )
@@ -247,7 +247,7 @@ class TestConnection:
 
 
 def documented(name):
-    """The two blocks of SQL in docs/store.md, the roles' names made a database's own."""
+    """Return the two blocks of SQL in docs/store.md, with role names for this database."""
     text = (Path(__file__).parents[3] / "docs" / "store.md").read_text()
     make, grant = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     return make.replace("hushmote_", f"{name}_"), grant.replace("hushmote_", f"{name}_")
@@ -255,7 +255,7 @@ def documented(name):
 
 @pytest.fixture
 def roles(postgres, postgres_url):
-    """Role -> URL, as docs/store.md sets them up, for a store that its owner made."""
+    """Return the URL of each role, set up as in docs/store.md, for a store that its owner created."""
     name = postgres_url.rpartition("/")[2]
     make, grant = documented(name)
     postgres.execute(make, name)

@@ -1,4 +1,4 @@
-"""`hushmote serve` while its PostgreSQL takes no connections or only reads, or where waiting is useless."""
+"""`hushmote serve` while PostgreSQL accepts no connections or is read-only, or waiting is useless."""
 
 import re
 import threading
@@ -22,7 +22,7 @@ def server():
 
 @pytest.fixture
 def cluster(server):
-    """A database server of this module's own; it runs again for the next test."""
+    """Return a database server for this module; it runs again for the next test."""
     yield server
     if server.pid is None:
         server.start()
@@ -36,7 +36,7 @@ def broker():
 
 @pytest.fixture(scope="module")
 def url(server):
-    """The URL of a store that holds something."""
+    """Return the URL of a store with data."""
     url = server.url(server.create())
     with Store(url) as store:
         ask_fleet(store, "open", experiment())
@@ -104,7 +104,7 @@ class TestStart:
 class TestReadOnlyServer:
     @pytest.fixture
     def read_only(self, cluster, url):
-        """Make the database read-only for new sessions, as one that has lost a failover, or undo it."""
+        """Make the database read-only for new sessions, like one that has lost a failover, or undo it."""
         name = url.rpartition("/")[2]
 
         def change(on):

@@ -31,7 +31,7 @@ SEALED = {
 
 
 def take(store, sent, exp=TEMP):
-    """Count reports by number of devices; returns how many were accepted, and rejects by reason."""
+    """Count reports by number of devices; return how many were accepted, and the rejects by reason."""
     messages = [
         (topics.report_topic("home", device), report.encode(exp, number, number % exp.code_count))
         for device, numbers in sent.items()
@@ -42,7 +42,7 @@ def take(store, sent, exp=TEMP):
 
 
 def numbers(store):
-    return {device: found for device, _, found in store.seen("home")}
+    return {device: numbers for device, _, numbers in store.accepted_numbers("home")}
 
 
 def filled(url):
@@ -55,7 +55,7 @@ def filled(url):
 
 @pytest.fixture
 def store(store_url):
-    """A store with four devices of fleet home, two of which have gaps in their numbers."""
+    """Create a store with four devices of fleet home, two of which have gaps in their numbers."""
     with filled(store_url) as store:
         yield store
 
@@ -71,8 +71,8 @@ class TestConcurrency:
                 return open_transaction()
 
             store.ingest = late_arrival
-            told = seal(store, "home", "temp", dry_run=False)
-        assert told.gaps == 4 + 2 + 2  # 3, 5 to 7 and 10, 11 of one; 1, 2 of the other
+            effect = seal(store, "home", "temp", dry_run=False)
+        assert effect.gaps == 4 + 2 + 2  # 3, 5 to 7 and 10, 11 of one; 1, 2 of the other
         assert numbers(store)["gaps"] == NumberSet(12, late=6)
         assert numbers(store)["whole"] == NumberSet(4)
         assert check(store).violations == ()
@@ -102,9 +102,9 @@ class TestConcurrency:
 class TestSeal:
     def test_dry_run_describes_and_changes_nothing(self, store):
         before = rows(store)
-        told = seal(store, "home", "temp")
+        effect = seal(store, "home", "temp")
         assert rows(store) == before
-        assert told == Sealing(
+        assert effect == Sealing(
             "home",
             "temp",
             devices=4,
@@ -115,19 +115,19 @@ class TestSeal:
             bytes_after=len("1-3" + "5~1-9" + "2~1-3" + "1-1"),
             over=False,
         )
-        assert seal(store, "home", "temp", dry_run=False) == told
+        assert seal(store, "home", "temp", dry_run=False) == effect
         assert numbers(store) == SEALED
 
     def test_keeps_counts_and_remaining_budgets(self, store):
         counts = list(store.histogram("home", TEMP.digest))
-        left = read(store, "home", now().date()).profiles
+        profiles = read(store, "home", now().date()).profiles
         seal(store, "home", "temp", dry_run=False)
         assert list(store.histogram("home", TEMP.digest)) == counts
         assert store.participation("home") == {"temp": Participation(devices=4, reports=9, most=4)}
-        assert read(store, "home", now().date()).profiles == left
-        assert left
-        found = check(store)
-        assert (found.violations, found.reports, found.devices) == ((), 9, 4)
+        assert read(store, "home", now().date()).profiles == profiles
+        assert profiles
+        numbers = check(store)
+        assert (numbers.violations, numbers.reports, numbers.devices) == ((), 9, 4)
 
     def test_closes_gaps_and_counts_new_numbers(self, store):
         seal(store, "home", "temp", dry_run=False)
@@ -180,10 +180,10 @@ class TestSeal:
     def test_command_describes_first_and_then_acts(self, tmp_path, monkeypatch):
         filled(f"sqlite:///{tmp_path / 's.sqlite'}").close()
         run = runner("store", tmp_path, monkeypatch)
-        said = run("seal", "sqlite:///s.sqlite", "temp")
-        assert "with gaps in their report numbers: 2 devices, 7 reports" in said
-        assert "It still counts: sealing can lose 7 reports" in said
-        assert "Nothing was changed: add --yes" in said
+        output = run("seal", "sqlite:///s.sqlite", "temp")
+        assert "with gaps in their report numbers: 2 devices, 7 reports" in output
+        assert "It still counts: sealing can lose 7 reports" in output
+        assert "Nothing was changed: add --yes" in output
         assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 7
         assert "Nothing" not in run("seal", "sqlite:///s.sqlite", "temp", "--yes")
         assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 0

@@ -1,4 +1,4 @@
-"""The store: what is committed is there, what contradicts is refused, and a bad file is one line."""
+"""The store keeps what is committed, rejects contradictions, and reports a bad file in one line."""
 
 import datetime
 import sqlite3
@@ -33,9 +33,9 @@ def store(store_url):
         yield store
 
 
-def add(store, counts, *, seen=None, rejects=None):
+def add(store, counts, *, number_sets=None, rejects=None):
     with store.ingest() as transaction:
-        transaction.write(seen or {}, counts, rejects or {})
+        transaction.write(number_sets or {}, counts, rejects or {})
 
 
 class TestDescription:
@@ -50,7 +50,7 @@ class TestDescription:
         (first, second) = store.experiments()
         assert (first.unit, first.purpose, first.owner) == ("°C", "How cold?", "b@example.org")
         assert (first.payload, first.current, second.current) == (one, True, False)
-        store.add_experiment("home", one)  # nobody said anything: what is known stays
+        store.add_experiment("home", one)  # without a new description the known one stays
         assert [v.description for v in store.experiments()] == [changed, Description()]
 
     def test_that_is_not_text_is_damage(self, tmp_path):
@@ -58,7 +58,7 @@ class TestDescription:
             ask_fleet(store, "home", experiment_payload())
             with store.writing() as connection:
                 connection.exec_driver_sql("UPDATE experiment SET owner = x'ff'")
-            with fails("does not parse .*its unit, purpose, owner or question is no text"):
+            with fails("does not parse .*its unit, purpose, owner or question is not a text"):
                 store.experiments()
 
 
@@ -80,9 +80,9 @@ class TestFleets:
         store.allow_devices("home", ["a"])
         store.revoke_devices("home", ["b", "never-heard-of"])
         assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
-        assert store.revoked("home") == {"b", "never-heard-of"}
-        assert store.revoked("away") == frozenset()
-        with fails("device b of fleet home is revoked, for good: prov", VersionRefused):
+        assert store.revoked_devices("home") == {"b", "never-heard-of"}
+        assert store.revoked_devices("away") == frozenset()
+        with fails("device b of fleet home is permanently revoked: prov", VersionRefused):
             store.allow_devices("home", ["new", "b"])
         store.revoke_devices("home", ["b"])
         assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
@@ -91,8 +91,8 @@ class TestFleets:
     def test_devices_are_known_once_named_or_counted(self, store):
         store.add_fleet("lab", keyed=False)
         store.allow_devices("home", ["named"])
-        seen = {("home", "temp", "heard"): NumberSet(1), ("lab", "temp", "elsewhere"): NumberSet(1)}
-        add(store, {}, seen=seen)
+        number_sets = {("home", "temp", "heard"): NumberSet(1), ("lab", "temp", "elsewhere"): NumberSet(1)}
+        add(store, {}, number_sets=number_sets)
         ids = [f"no-{n}" for n in range(1500)] + ["named", "heard", "elsewhere"]
         assert store.known_devices("home", ids) == {"named", "heard"}
         assert store.known_devices("home", []) == frozenset()
@@ -150,7 +150,7 @@ class TestOpen:
     def test_database_of_another_program_is_left_alone(self, tmp_path):
         with sqlite3.connect(tmp_path / "store.sqlite") as connection:
             connection.execute("CREATE TABLE photographs (id INTEGER)")
-        with pytest.raises(StoreError, match="database of something else"):
+        with pytest.raises(StoreError, match="another program's database"):
             Store(url(tmp_path))
         with sqlite3.connect(tmp_path / "store.sqlite") as connection:
             tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
@@ -199,26 +199,27 @@ class TestCounts:
         with Store(store_url) as store:
             exp = ask_fleet(store, "home", experiment_payload(), keyed=True)
             key = ("home", "temp", "k3")
-            add(store, {(1, "all", 1): 1}, seen={key: NumberSet(2)}, rejects={("home", "duplicate"): 4})
+            add(
+                store, {(1, "all", 1): 1}, number_sets={key: NumberSet(2)}, rejects={("home", "duplicate"): 4}
+            )
         with Store(store_url, create=False) as store:
             assert store.fleets() == {"home": True}
             assert store.histogram("home", exp.digest)[1] == 1
             assert store.participation("home") == {"temp": Participation(devices=1, reports=2, most=2)}
             assert store.rejects() == {"home": {"duplicate": 4}}
             with store.ingest() as transaction:
-                assert transaction.seen([key, ("home", "temp", "new")])[key] == NumberSet(2)
+                assert transaction.read_numbers([key, ("home", "temp", "new")])[key] == NumberSet(2)
 
     @pytest.mark.slow
     def test_large_batch_is_read_in_several_selects(self, store):
-        """A select takes 4,000: the first, those between and the last of 8,001 are each in another one."""
         ids = [f"d{i:04}" for i in range(8_001)]
-        seen = {("home", "temp", device): NumberSet().add(i + 1) for i, device in enumerate(ids)}
-        add(store, {}, seen=seen)
+        number_sets = {("home", "temp", device): NumberSet().add(i + 1) for i, device in enumerate(ids)}
+        add(store, {}, number_sets=number_sets)
         store.allow_devices("home", ids[:-1])
         store.revoke_devices("home", ids[:1])
         with store.ingest() as transaction:
-            assert transaction.seen(seen) == seen
-            assert transaction.allowed("home", ids) == set(ids[1:-1])
+            assert transaction.read_numbers(number_sets) == number_sets
+            assert transaction.allowed_devices("home", ids) == set(ids[1:-1])
 
     @pytest.mark.slow
     def test_two_writers_wait_for_each_other(self, store_url):
@@ -229,8 +230,8 @@ class TestCounts:
         def work(store, numbers):
             for number in numbers:
                 with store.ingest() as transaction:
-                    seen = transaction.seen([key])[key]
-                    transaction.write({key: seen.add(number)}, {(1, "all", 0): 1}, {})
+                    number_set = transaction.read_numbers([key])[key]
+                    transaction.write({key: number_set.add(number)}, {(1, "all", 0): 1}, {})
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(work, stores, (range(1, 201, 2), range(2, 201, 2))))
@@ -245,13 +246,13 @@ class TestCounts:
         numbers = NumberSet()
         for number in range(1, 80_000, 2):
             numbers = numbers.add(number)
-        add(store, {(1, "all", 0): 40_000}, seen={key: numbers})
+        add(store, {(1, "all", 0): 40_000}, number_sets={key: numbers})
         with store.engine.connect() as connection:
             row = connection.execute(schema.dedupe.select()).mappings().one()
         assert (row["numbers"], len(row["beyond"]), row["accepted"]) == ("1-1", 16_408, 40_000)
         with store.ingest() as transaction:
-            assert transaction.seen([key]) == {key: numbers}
-        assert [found for _, _, found in store.seen("home")] == [numbers]
+            assert transaction.read_numbers([key]) == {key: numbers}
+        assert [result for _, _, result in store.accepted_numbers("home")] == [numbers]
 
 
 class TestVersions:
@@ -306,7 +307,7 @@ class TestVersions:
         assert days() == [(datetime.date.max - today).days, 29]
         assert (
             store.experiments()[0].expires is None
-        )  # the label, the page and the gauges say that there is no end
+        )  # the label document, the page and the gauges show no end
         store.withdraw_experiment("home", "temp", grace_days=0)
         assert days() == [-1, -1]
 
@@ -318,8 +319,8 @@ class TestVersions:
         store.add_experiment("home", experiment_payload(name="door"))
         store.add_experiment("away", experiment_payload())
         store.add_experiment("home", experiment_payload())  # the first is current again
-        found = {(v.experiment.name, v.experiment.epsilon): v for v in store.experiments("home")}
-        again, half, door = found["temp", 1_000_000], found["temp", 500_000], found["door", 1_000_000]
+        result = {(v.experiment.name, v.experiment.epsilon): v for v in store.experiments("home")}
+        again, half, door = result["temp", 1_000_000], result["temp", 500_000], result["door", 1_000_000]
         assert again.experiment.digest == old.digest
         assert began <= again.first_serial < half.serial < door.serial < again.serial
         assert half.first_serial == half.serial

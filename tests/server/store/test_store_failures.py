@@ -1,4 +1,4 @@
-"""The store's failures: each is one line, nothing of the batch counts, and tried again it counts once."""
+"""After a failure of the store nothing of the batch counts, and a retry counts it once; each is one line."""
 
 import contextlib
 import datetime
@@ -40,7 +40,7 @@ DISK_KIB = 1024
 
 
 class Disk:
-    """A small file system of its own, which fills up for real and can be made read-only for root as well."""
+    """A small file system, which really fills up and can be made read-only even for root."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -76,7 +76,7 @@ def disk():
         folder.rmdir()
 
 
-def made(store):
+def make_report(store):
     for fleet in ("open", "other"):
         ask_fleet(store, fleet, EXP)
     return store
@@ -85,7 +85,7 @@ def made(store):
 @pytest.fixture
 def store(store_url):
     with Store(store_url) as store:
-        yield made(store)
+        yield make_report(store)
 
 
 in_sqlite = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
@@ -107,7 +107,7 @@ def counted(store, fleet="open"):
 
 
 def as_nobody(action):
-    """What an action prints in a child process without root's rights."""
+    """Return what an action prints in a child process without root's rights."""
     reads, writes = os.pipe()
     child = os.fork()
     if not child:
@@ -116,44 +116,46 @@ def as_nobody(action):
             os.setgid(65534)
             os.setuid(65534)
             try:
-                said = action()
+                output = action()
             except StoreError as e:
-                said = str(e)
-            os.write(writes, said.encode())
+                output = str(e)
+            os.write(writes, output.encode())
         finally:
             os._exit(0)
     os.close(writes)
     with open(reads) as answer:
-        said = answer.read()
+        output = answer.read()
     os.waitpid(child, 0)
-    return said
+    return output
 
 
 class TestReadOnlyDisk:
-    @pytest.mark.parametrize("left", [(), ("-wal",), ("-wal", "-shm")])
-    def test_status_reads_a_crashed_store(self, disk, left, tmp_path):
+    @pytest.mark.parametrize(
+        "endings", [(), ("-wal",), ("-wal", "-shm")], ids=["closed", "wal", "wal and shm"]
+    )
+    def test_status_reads_a_crashed_store(self, disk, endings, tmp_path):
         with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
-            take(made(store), batch(["a"]))
-            if left:
+            take(make_report(store), batch(["a"]))
+            if endings:
                 take(store, batch(["b"]))
-                for end in ("", *left):
+                for end in ("", *endings):
                     shutil.copy(f"{store.where}{end}", disk.folder / f"left.sqlite{end}")
             else:
                 store.close()
                 shutil.copy(store.where, disk.folder / "left.sqlite")
         url = f"sqlite:///{disk.folder}/left.sqlite"
         disk.remount("ro")
-        if left == ("-wal",):  # its index cannot be made
+        if endings == ("-wal",):  # its index cannot be made
             line = hushmote("status", "--store", url, cwd=tmp_path, expect=1)
             assert "a read-only disk" in line
             return
         document = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
-        assert sum(line["reports"] for line in document["experiments"]) == (2 if left else 1)
+        assert sum(line["reports"] for line in document["experiments"]) == (2 if endings else 1)
 
     def test_is_one_line_before_and_while_counting(self, disk):
         url = f"sqlite:///{disk.folder}/store.sqlite"
         with Store(url) as store:
-            take(made(store), batch(["a"]))
+            take(make_report(store), batch(["a"]))
             store.engine.dispose()
             disk.remount("ro")
             with fails("read-only"):
@@ -163,18 +165,20 @@ class TestReadOnlyDisk:
             disk.remount("rw")
             assert take(store, batch(["a", "b"])).accepted == 1
 
-    @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)])
+    @pytest.mark.parametrize(
+        ("file", "folder"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)], ids=["file", "folder", "both"]
+    )
     def test_missing_permission_is_one_line(self, disk, file, folder):
         place = disk.folder / "place"
         place.mkdir()
         path = place / "store.sqlite"
         with Store(f"sqlite:///{path}") as store:
-            take(made(store), batch(["a"]))
+            take(make_report(store), batch(["a"]))
         path.chmod(file)
         place.chmod(folder)
-        said = as_nobody(lambda: str(Store(f"sqlite:///{path}")))
-        assert "read-only" in said
-        assert said.count("\n") == 0
+        output = as_nobody(lambda: str(Store(f"sqlite:///{path}")))
+        assert "read-only" in output
+        assert output.count("\n") == 0
         for each in place.iterdir():  # SQLite gives -wal and -shm the rights that the file had
             each.chmod(0o666)
         place.chmod(0o777)
@@ -184,7 +188,7 @@ class TestReadOnlyDisk:
 class TestFullDisk:
     def test_counts_the_batch_once_there_is_space(self, disk):
         with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
-            made(store)
+            make_report(store)
             take(store, batch(["first"]))
             disk.fill()
             many = batch([f"device-{i}" for i in range(4000)])
@@ -203,18 +207,18 @@ class TestFullDisk:
             Store(f"sqlite:///{disk.folder}/store.sqlite")
         disk.free()
         with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
-            take(made(store), batch(["a"]))
+            take(make_report(store), batch(["a"]))
 
-    @pytest.mark.parametrize("left_kib", [0, 8, 36])  # full for the -wal, for the -shm, in the midst of it
+    @pytest.mark.parametrize("left_kib", [0, 8, 36])  # full for the -wal, for the -shm, or halfway
     def test_upgrade_leaves_the_old_store_whole(self, disk, left_kib, tmp_path):
         dump = (Path(__file__).parents[2] / "data" / "store_v5.sql").read_text()
         path = disk.folder / "store.sqlite"
         with closing(sqlite3.connect(tmp_path / "old")) as connection:
             connection.executescript(dump)
         shutil.copy(tmp_path / "old", path)
-        (disk.folder / "room").write_bytes(bytes(left_kib << 10))
+        (disk.folder / "ballast").write_bytes(bytes(left_kib << 10))
         disk.fill()
-        (disk.folder / "room").unlink()
+        (disk.folder / "ballast").unlink()
         with fails("the disk is full; free some space"):
             Database(f"sqlite:///{path}", create=False, upgrade=True)
         disk.free()
@@ -225,7 +229,7 @@ class TestFullDisk:
     def test_acknowledges_and_loses_nothing(self, disk):
         messages, counts = crowd(600, EXP)
         with MosquittoBroker() as broker, Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
-            made(store)
+            make_report(store)
             with running(store, broker, client_id="one") as aggregator:
                 publish(broker, messages[:50])
                 until(lambda: counted(store) == 50, "counting")
@@ -234,7 +238,7 @@ class TestFullDisk:
                     publish(broker, messages[start : start + 50])
                 until(lambda: aggregator.counters.failures >= 1, lambda: aggregator.counters)
                 before = aggregator.counters.accepted
-            # It ended with reports that were neither counted nor acknowledged: the broker still has them.
+            # It stopped with reports that were neither counted nor acknowledged: the broker still has them.
             assert counted(store) == before < 600
             disk.free()
             with running(store, broker, client_id="one") as aggregator:
@@ -251,12 +255,12 @@ class TestFullDisk:
         try:
             postgres.execute("CREATE DATABASE small TABLESPACE small")
             with Store(postgres.url("small")) as store:
-                take(made(store), batch(["first"]))
+                take(make_report(store), batch(["first"]))
                 disk.fill()
                 many = batch([f"device-{i}" for i in range(4000)])
                 with fails("the disk is full; free some space"):
                     take(store, many)
-                disk.free()  # before that reading may fail as well: it writes pages that must make room
+                disk.free()  # before that, reading may fail as well, because it writes evicted pages
                 assert counted(store) == 1
                 assert take(store, many).accepted == 4000
                 assert check(store).violations == ()
@@ -273,9 +277,9 @@ CUT = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE appli
 
 
 class Proxy:
-    """Between a store and PostgreSQL; cuts the connection around the next COMMIT: `cut` says when.
+    """A proxy between a store and PostgreSQL that cuts the connection around the next COMMIT.
 
-    "before": the server never gets it. "after": the server has committed, and its answer goes nowhere.
+    cut: "before" means that the server never gets it, "after" that it has committed and its answer is lost.
     """
 
     def __init__(self, port):
@@ -326,7 +330,7 @@ class TestLostConnection:
         with contextlib.ExitStack() as stack:
             cluster = stack.enter_context(Cluster())
             broker = stack.enter_context(MosquittoBroker())
-            store = made(stack.enter_context(Store(cluster.url(cluster.create()))))
+            store = make_report(stack.enter_context(Store(cluster.url(cluster.create()))))
             with running(store, broker, batch_reports=50, batch_s=0.05) as aggregator:
                 stream = threading.Thread(target=publish, args=(broker, messages))
                 stream.start()
@@ -336,12 +340,12 @@ class TestLostConnection:
                 stream.join()
                 until(lambda: total(aggregator) >= 1500, aggregator.counters)
             assert list(store.histogram("open", EXP.digest)) == counts
-            found = check(store)
-            assert (found.reports, found.violations) == (1500, ())
+            outcome = check(store)
+            assert (outcome.reports, outcome.violations) == (1500, ())
 
     def test_between_batches_fails_none_and_within_counts_nothing(self, postgres, postgres_url):
         with Store(postgres_url) as store:
-            take(made(store), batch(["a"]))
+            take(make_report(store), batch(["a"]))
             postgres.execute(CUT)
             assert take(store, batch(["a"])).accepted == 0
             with fails("terminating connection|server closed"), store.ingest() as transaction:
@@ -357,7 +361,7 @@ class TestLostConnection:
         proxy = Proxy(postgres.port)
         try:
             with Store(postgres.url(postgres_url.rpartition("/")[2], port=proxy.port)) as store:
-                take(made(store), batch(["a"]))
+                take(make_report(store), batch(["a"]))
                 proxy.cut = cut
                 with fails("server closed the connection"):
                     take(store, batch(["a", "b", "c"]))
@@ -383,7 +387,7 @@ def damage(store, statement):
 
 @contextmanager
 def damaged(store, device="a", fleet="open", **values):
-    """Within the block a device's row has these values."""
+    """Give a device's row these values during the block."""
     table = schema.dedupe
     where = (table.c.device == device, table.c.fleet == fleet)
     with store.writing() as connection:
@@ -416,7 +420,7 @@ class TestDamage:
 
     def test_text_that_is_not_utf_8_affects_one_device(self, tmp_path):
         with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-            take(made(store), batch(["a", "b"]))
+            take(make_report(store), batch(["a", "b"]))
             damage(store, "UPDATE dedupe SET numbers = CAST(x'31ff' AS TEXT) WHERE device = 'a'")
             assert take(store, batch(["a", "b"], 2)).rejected == {("open", "damaged numbers"): 1}
             assert counted(store) == 3
@@ -424,7 +428,6 @@ class TestDamage:
     @in_sqlite
     @pytest.mark.parametrize("where", ["add", "encode"])
     def test_error_in_one_devices_numbers_affects_only_it(self, store, where, monkeypatch):
-        """As an IndexError did once, in encode(), for many gaps below a long run."""
         take(store, batch(["a", "b"]))
         work = getattr(NumberSet, where)
 
@@ -439,7 +442,7 @@ class TestDamage:
         tally = ingest.ingest(store, mixed, ingest.fleets(store), NOW, limit)
         assert tally.accepted == 3
         assert tally.rejected == {("open", "damaged numbers"): 2}
-        assert limit.room(("open", "a")) == 2  # what was not counted takes no room
+        assert limit.remaining(("open", "a")) == 2  # uncounted reports do not use the limit
         assert counted(store) == 5
         assert check(store).violations == ()
         monkeypatch.undo()
@@ -458,7 +461,7 @@ class TestDamage:
             with running(store, broker, client_id="one") as aggregator:
                 publish(broker, batch(["d"]))
                 until(lambda: total(aggregator) == 1, aggregator.counters)
-                assert aggregator.counters.rejected == {}  # the broker has nothing left of what came before
+                assert aggregator.counters.rejected == {}  # the broker has no earlier messages left
         assert counted(store) == 5
         assert check(store).violations == ()
 
@@ -468,7 +471,7 @@ class TestDamage:
             damage(store, f"UPDATE histogram SET code = {code}")
             with fails("is damaged: it counts code .*, but temp has codes 0 to 63"):
                 counted(store)
-        assert take(store, batch(["b"])).accepted == 1  # counting goes on, and the check tells
+        assert take(store, batch(["b"])).accepted == 1  # counting goes on, and the check reports it
 
     @in_sqlite  # which keeps any type in any column
     @pytest.mark.parametrize(
@@ -487,13 +490,13 @@ class TestDamage:
                 connection.execute(update(schema.experiment).values(payload=payload))
             with fails("is damaged: an experiment in it does not parse"):
                 ingest.fleets(store)
-        # An aggregator that runs goes on with what it has read.
+        # A running aggregator continues with the version that it has read.
         assert ingest.ingest(store, batch(["a"]), fleets, NOW).accepted == 1
 
     def test_overwritten_pages_are_an_error(self, tmp_path):
         url = f"sqlite:///{tmp_path}/store.sqlite"
         with Store(url) as store:
-            take(made(store), batch([f"device-{i}" for i in range(2000)]))
+            take(make_report(store), batch([f"device-{i}" for i in range(2000)]))
         with closing(sqlite3.connect(tmp_path / "store.sqlite")) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             query = "SELECT pageno FROM dbstat WHERE name = 'dedupe' AND pagetype = 'leaf'"
@@ -521,7 +524,7 @@ class TestUnopenedFile:
     def test_names_exhausted_inodes(self, disk):
         subprocess.run(["mount", "-o", "remount,nr_inodes=2", disk.folder], check=True)
         (disk.folder / "last").touch()
-        with fails(r"the disk has no room for another file \(inodes\); remove some files"):
+        with fails(r"the disk cannot hold another file \(no inodes are left\); remove some files"):
             Store(f"sqlite:///{disk.folder / 'store.sqlite'}")
 
     def test_names_too_many_open_files(self, tmp_path):

@@ -1,4 +1,4 @@
-"""A store's URL: what is wrong with it is one line, its password is nowhere, a new file is its owner's."""
+"""Errors in a store's URL are one line without its password, and new files belong to their owner."""
 
 import json
 import os
@@ -42,7 +42,7 @@ STRANGE = [
 
 
 def is_discreet(line: str) -> bool:
-    """Whether it is one line that names no password and nothing of Python's."""
+    """Return whether a text is one line without a password or a traceback."""
     return line.strip().count("\n") == 0 and not any(x in line for x in (START, TAIL, "invalid literal"))
 
 
@@ -58,7 +58,7 @@ PASSWORD = "p@ss:w/o\\rd"
 
 @pytest.fixture
 def guarded(postgres: Cluster, postgres_url: str):
-    """A database whose owner has to give a password; its URL without one."""
+    """Create a database whose owner needs a password; return its URL without one."""
     name = postgres_url.rpartition("/")[2]
     hba = postgres.execute("SHOW hba_file")[0][0]
     before = Path(hba).read_text()
@@ -131,7 +131,7 @@ class TestPassword:
             assert str(file) not in store.where
         monkeypatch.setenv("PGPASSFILE", str(file))
         Store(guarded, create=False).close()
-        file.chmod(0o644)  # libpq takes no file that others can read
+        file.chmod(0o644)  # libpq rejects a file that others can read
         with pytest.raises(StoreError, match="no password supplied"):
             Store(guarded, create=False)
         monkeypatch.delenv("PGPASSFILE")

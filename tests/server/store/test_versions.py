@@ -1,4 +1,4 @@
-"""The highest number of a version's reports: no honest board is above it, and no forger gets further."""
+"""The highest number of a version's reports: no honest board exceeds it, and no forger gets further."""
 
 import datetime
 
@@ -17,7 +17,7 @@ def version(id_, exp, first, last):
 
 
 def of(rule, epsilon, cap):
-    """A version with an ε in tenths and a cap of so many reports at ε = 1."""
+    """Build a version with an ε in tenths and a cap of so many reports at ε = 1."""
     cap = {"sum": cap * 1_000_000, "squares": cap * 10**12, "count": cap}[rule]
     return experiment(epsilon=epsilon * 100_000, budget={"rule": rule, "cap": cap})
 
@@ -48,11 +48,11 @@ class TestMostReports:
 
     @given(VERSIONS)
     @settings(max_examples=60)
-    def test_bound_is_reached_by_some_honest_board(self, drawn):
-        rule, others, top = drawn
+    def test_bound_is_reached_by_some_honest_board(self, versions):
+        rule, others, top = versions
         exps = list(dict.fromkeys(of(rule, e, c) for e, c in [(10, top), *others] if c > 0))
         most = most_reports([version(i, exp, 0, 1) for i, exp in enumerate(exps)])
-        # Boards by what they have spent and how many reports they have made.
+        # Boards by the budget used and the number of reports made.
         highest, frontier = dict.fromkeys(range(len(exps)), 0), {(0, 0)}
         while frontier:
             following = set()
@@ -72,14 +72,13 @@ class TestMostReports:
     )
     @settings(max_examples=80)
     def test_honest_board_never_exceeds_the_bound(self, rule, top, others, steps):
-        """The shipped client under versions that come and go, some of them missed by the board."""
         exps = [of(rule, 10, top)]
         for epsilon, cap in others:
             exp = of(rule, 10 if rule == "count" else epsilon, min(cap, top))
             if exp not in exps:
                 exps.append(exp)
         # Publications, by serial, are known before the board's reports arrive late and in any order.
-        spans, board, made = {}, None, []
+        spans, board, sent_reports = {}, None, []
         for serial, (which, reports) in enumerate(steps, 1):
             exp = exps[which % len(exps)]
             first, _ = spans.get(exp.digest, (serial, 0))
@@ -93,11 +92,11 @@ class TestMostReports:
                 payload = board.report("temp", 20.0)
                 if payload is not None:
                     board.sent(payload)
-                    made.append(report.decode(payload))
+                    sent_reports.append(report.decode(payload))
         versions = [version(i, exp, *spans[exp.digest]) for i, exp in enumerate(exps) if exp.digest in spans]
         most = most_reports(versions)
         bounds = {v.experiment.digest: most[v.id] for v in versions}
-        assert all(sent.number <= (bounds[sent.digest] or 0) for sent in made)
+        assert all(sent.number <= (bounds[sent.digest] or 0) for sent in sent_reports)
 
 
 class TestDays:
@@ -139,8 +138,8 @@ class TestTotal:
         check_total(counted, budget("count", 3))
         for one, new, words in (
             (first, budget("sum", 4_000_001), "cannot have a cap above its first, 4: lower"),
-            (first, budget("squares", 4), "has the budget rule sum for good"),
-            (unlimited, first, "has the budget rule unlimited for good"),
+            (first, budget("squares", 4), "has the budget rule sum, which cannot change"),
+            (unlimited, first, "has the budget rule unlimited, which cannot change"),
             (counted, budget("count", 4, 999_999), "its epsilon stays 1$"),
         ):
             with pytest.raises(VersionRefused, match=words):

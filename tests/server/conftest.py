@@ -1,4 +1,4 @@
-"""A store that several tests of the server take."""
+"""A store for several tests of the server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from hushmote.server.store import Store
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """A new SQLite store with an open fleet, "open", and its experiment "temp"."""
+    """Create a new SQLite store with an open fleet, "open", and its experiment "temp"."""
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
         add_fleet(store)
         yield store

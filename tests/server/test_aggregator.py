@@ -1,4 +1,4 @@
-"""The aggregator at real brokers: nothing lost, nothing counted twice, whatever dies or goes away."""
+"""The aggregator at real brokers: it loses nothing and counts nothing twice, whatever fails."""
 
 import datetime
 import itertools
@@ -113,7 +113,7 @@ class TestCrash:
         assert "d17" not in log  # no device ids
 
     def test_stop_commits_received_messages(self, store, mosquitto):
-        messages, counts = crowd(15)  # a halt just behind the 20th, the usual window, would commit those
+        messages, counts = crowd(15)  # a pause right after the 20th, the usual window, would commit them
         with running(store, mosquitto, batch_s=1000.0) as aggregator:
             publish(mosquitto, messages)
             until(lambda: aggregator.condition.uncommitted == 15, lambda: aggregator.condition)
@@ -156,7 +156,7 @@ class TestCrash:
         assert not any("\n" in line for line in lines)
         places = [i for i, line in enumerate(lines) if "Connection refused" in line]
         assert "no broker at" in lines[0]
-        assert not any(b - a == 1 for a, b in itertools.pairwise(places))  # once a state, not a try
+        assert not any(b - a == 1 for a, b in itertools.pairwise(places))  # once per state, not per attempt
         assert sum("lost the broker" in line for line in lines) == 1
 
 
@@ -167,7 +167,7 @@ class TestFailingStore:
         with running(store, mosquitto) as aggregator:
             publish(mosquitto, messages)
             until(lambda: "the disk is full" in caplog.text, "a full disk")
-            before = aggregator.counters.accepted  # few at once may still have found room
+            before = aggregator.counters.accepted  # small batches may still have fitted
             until(lambda: aggregator.counters.failures >= 3, lambda: aggregator.counters)
             assert aggregator.counters.accepted == before < 300
             limit["pages"] = 1 << 30
@@ -225,7 +225,7 @@ class TestRetained:
             until(lambda: messages[keyed_topic][-1][:1] == b"\0", messages)
             strict.withdraw("temp", messages[keyed_topic][-1])
             assert strict.status()["experiments"]["temp"]["state"] == "absent"
-            # So is one whose last day is over.
+            # An experiment whose last day is over is withdrawn.
             store.add_experiment("open", payload_of(experiment(name="door")), datetime.date(2020, 1, 1))
             until(lambda: messages[door_topic][-1] == b"", messages)
             assert messages[open_topic][-1] == payload_of(experiment(epsilon=500_000))
@@ -236,7 +236,10 @@ class TestRetained:
             topics.experiment_topic("open", "beside"),
             topics.experiment_topic("open", "temp"),
         )
-        with running(store, mosquitto, retained=lambda: {beside: b"1"}), listening(mosquitto) as messages:
+        with (
+            running(store, mosquitto, retained_messages=lambda: {beside: b"1"}),
+            listening(mosquitto) as messages,
+        ):
             until(
                 lambda: min(len(messages.get(topic, ())) for topic in (beside, topic_of_temp)) > 3, messages
             )
@@ -258,7 +261,7 @@ class TestCounting:
             until(lambda: total(aggregator) == 300, aggregator.counters)
             assert aggregator.counters.accepted == 100
             assert aggregator.counters.rejected == {"duplicate": 200}
-            # Each is a whole window of the broker's, 10 at least, or 0.2 s old.
+            # Each batch is a whole window of the broker, at least 10, or 0.2 s old.
             assert aggregator.counters.batches <= 300 / 10 + (time.monotonic() - start) / 0.2 + 2
         assert list(store.histogram("open", experiment().digest)) == counts
         assert store.rejects() == {"open": {"duplicate": 200}}
@@ -284,7 +287,7 @@ class TestCounting:
         assert list(store.histogram("open", experiment().digest)) == counts
 
     def test_small_receive_maximum_does_not_stall_it(self, store, mosquitto, monkeypatch):
-        # Mosquitto holds to a Receive Maximum of 20, as brokers do that cap what a client asks for.
+        # Mosquitto obeys a Receive Maximum of 20, like brokers that cap a client's request.
         monkeypatch.setattr(
             "hushmote.server.aggregator.BrokerConnection",
             lambda protocol, client_id, login, _most, pace, tls: BrokerConnection(
@@ -297,9 +300,9 @@ class TestCounting:
             pass
         publish(mosquitto, messages)
         with running(store, mosquitto, batch_s=1000.0, client_id="few") as aggregator:
-            # Neither full nor old for a quarter of an hour: only the window says that the broker waits.
+            # No batch is full or old for a quarter of an hour: only the window shows that the broker waits.
             until(lambda: aggregator.counters.accepted >= 20, aggregator.counters)
-            # The last window is committed by the end, once it has arrived.
+            # The last window is committed at the end, once it has arrived.
             until(lambda: total(aggregator) + aggregator.condition.uncommitted == 100, aggregator.counters)
         assert list(store.histogram("open", experiment().digest)) == counts
 
@@ -313,7 +316,7 @@ class TestCounting:
             ("hushmote/v1/open/report/\U0001f600", b"x"),
         ]
         messages, _ = crowd(1)
-        # With MQTT 5 a broker keeps what is too large to itself.
+        # With MQTT 5 a broker does not deliver messages that are too large.
         broker = MosquittoBroker(settings=("max_packet_size 268435455",))
         with broker, running(store, broker, protocol="3.1.1") as aggregator:
             publish(broker, rubbish + messages)
@@ -359,7 +362,7 @@ class TestCounting:
         ask_fleet(store, "other", experiment())
         payload = report.encode(experiment(), 1, 0)
         with running(store, mosquitto, fleets=["other"]) as aggregator:
-            for fleet in ("open", "other"):  # the first would be heard before the second
+            for fleet in ("open", "other"):  # the first would arrive before the second
                 publish(mosquitto, [(f"hushmote/v1/{fleet}/report/a", payload)])
             until(lambda: aggregator.counters.accepted >= 1, lambda: aggregator.counters)
         assert aggregator.counters.accepted == 1

@@ -1,4 +1,4 @@
-"""The aggregator on real NATS servers: nothing lost, nothing counted twice, whatever dies or goes away."""
+"""The aggregator on real NATS servers: it loses nothing and counts nothing twice, whatever fails."""
 
 import asyncio
 import dataclasses
@@ -33,7 +33,7 @@ def server():
 
 @pytest.fixture
 def one(server):
-    """A server that keeps nothing of earlier tests for anybody."""
+    """Return a server that keeps nothing from earlier tests."""
     yield server
     forget(server)
 
@@ -45,7 +45,7 @@ def three():
 
 
 def ask(servers, question):
-    """What a JetStream context answers to question(context)."""
+    """Return what a JetStream context answers to question(context)."""
 
     async def answer():
         urls = [f"nats://{servers.host}:{node.nats}" for node in servers.nodes]
@@ -56,7 +56,7 @@ def ask(servers, question):
 
 
 def consumer(servers, name):
-    """What the servers know of a consumer."""
+    """Return the servers' information about a consumer."""
     return ask(servers, lambda stream: stream.consumer_info(STREAM, name))
 
 
@@ -95,7 +95,7 @@ class TestCrash:
             until(lambda: counted(store) == 700, lambda: (aggregator.counters, aggregator.condition))
             leader = int(consumer(three, "agg").cluster.leader.removeprefix("n")) - 1
             three.kill(leader)
-            # That it is lost is noticed, wherever this aggregator was connected, and another leads soon.
+            # The loss is noticed, wherever this aggregator was connected, and another server leads soon.
             until(lambda: "lost the NATS servers" in caplog.text, lambda: aggregator.condition)
             until(aggregator.ready.is_set, lambda: aggregator.condition)
             publish(three, messages[700:], port=three.nodes[leader - 1].mqtt)
@@ -112,20 +112,20 @@ class TestCrash:
         assert subprocess.run(program, check=False, timeout=WAIT_S).returncode == -signal.SIGKILL
         assert counted(store) > 0
         with running(store, one, client_id="killed") as aggregator:
-            # What was committed may come more than once on a slow machine.
+            # Committed messages may come more than once on a slow machine.
             until(lambda: total(aggregator) >= 200 and counted(store) == 200, lambda: aggregator.counters)
             assert set(aggregator.counters.rejected) == {"duplicate"}
         assert list(store.histogram("open", experiment().digest)) == counts
 
     def test_failing_store_keeps_reports_at_the_servers(self, store, one, monkeypatch, caplog):
-        # Longer than what is held may stay unanswered: it comes again to nobody, as nobody asks for more.
+        # Held messages exceed ACK_WAIT_S, but are not sent again, since nobody requests more.
         monkeypatch.setattr(nats_consumer, "ACK_WAIT_S", 1.0)
         messages, counts = crowd(900)
         limit = full_disk(store)
         with running(store, one, client_id="failing", batch_reports=300) as aggregator:
             publish(one, messages)
             until(lambda: "the disk is full" in caplog.text, "a full disk")
-            before = aggregator.counters.accepted  # few at once may still have found room
+            before = aggregator.counters.accepted  # small batches may still have fitted
             until(lambda: aggregator.condition.uncommitted >= 300, lambda: aggregator.condition)
             tries = aggregator.counters.failures
             until(lambda: aggregator.counters.failures >= tries + 3, lambda: aggregator.counters)
@@ -150,7 +150,7 @@ class TestConsumer:
         assert "retired: nothing is left for leaving" in caplog.text
         with pytest.raises(NotFoundError):
             consumer(one, "leaving")
-        with pytest.raises(BrokerRefused, match="keep no consumer leaving"):
+        with pytest.raises(BrokerRefused, match="have no consumer leaving"):
             retire(store, one, "leaving")
         with pytest.raises(NotFoundError):
             consumer(one, "leaving")
@@ -189,7 +189,7 @@ class TestCounting:
             publish(one, messages[:100] + messages[:50])
             until(lambda: total(aggregator) == 150, lambda: aggregator.counters)
             assert aggregator.counters.rejected == {"duplicate": 50}
-            # None is full: each is 0.2 s old.
+            # No batch is full: each is 0.2 s old.
             assert aggregator.counters.batches <= (time.monotonic() - start) / 0.2 + 2
         publish(one, messages[100:])
         with running(store, one, client_id="kept") as aggregator:
@@ -240,7 +240,7 @@ class TestCounting:
             ("hushmote/v1/" + "x" * 500 + "/report/a", b"x"),
         ]
         with running(store, one, client_id="rubbish") as aggregator:
-            # What no MQTT client could send, by a client that may publish to the servers' own subjects.
+            # Messages that no MQTT client could send, published to the servers' own subjects.
             with socket.create_connection((one.host, one.nodes[0].nats)) as client:
                 client.sendall(
                     b"CONNECT {}\r\nPUB $MQTT.msgs.hushmote.v1.open.report.\xff 1\r\nx\r\nPING\r\n"

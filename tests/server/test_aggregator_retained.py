@@ -1,4 +1,4 @@
-"""What is retained for boards stays so, whoever may publish at the broker; real brokers, both databases."""
+"""Messages retained for boards stay as they are, whoever may publish; real brokers, both databases."""
 
 import time
 
@@ -53,13 +53,13 @@ class TestRetained:
             for payload in (b"", b"{}", payload_of(experiment(epsilon=500_000))):
                 publish(broker, [(topic, payload) for topic in (OPEN, KEYED)], retain=True)
                 until(lambda p=payload: announcements[OPEN][-2:] == [p, payload_of(EXP)], announcements)
-                # The same bytes, which cost a board nothing: in a keyed fleet it took no notice.
+                # The same bytes, which cost a board nothing: in a keyed fleet it ignored the change.
                 until(lambda p=payload: announcements[KEYED][-2:] == [p, before], announcements)
                 assert signed_payload(store) == before
             messages, _ = crowd(10)
             publish(broker, messages)
             until(lambda: total(aggregator) == 10, aggregator.counters)
-            assert aggregator.counters.rejected == {}  # what is on the experiments' topics is no report
+            assert aggregator.counters.rejected == {}  # messages on the experiments' topics are not reports
             with listening(broker) as payloads:
                 until(lambda: len(payloads) == 2, payloads)
                 assert payloads == {OPEN: [payload_of(EXP)], KEYED: [signed_payload(store)]}
@@ -90,11 +90,11 @@ class TestRetained:
                 lambda: (announcements[KEYED][-1], announcements[OPEN][-1]) == (withdrawal, b""),
                 announcements,
             )
-            announcements.clear()  # it ends with what is published again now
+            announcements.clear()  # it ends with the messages that are published again now
             publish(broker, [(KEYED, old), (OPEN, payload_of(EXP))], retain=True)
             until(lambda: announcements.get(KEYED, [])[-2:] == [old, withdrawal], announcements)
             until(lambda: announcements.get(OPEN, [])[-2:] == [payload_of(EXP), b""], announcements)
-            with listening(broker) as payloads:  # as boards find it that were away
+            with listening(broker) as payloads:  # as boards that were away find it
                 until(lambda: KEYED in payloads, payloads)
                 assert payloads == {KEYED: [withdrawal]}
 
@@ -114,13 +114,13 @@ class TestRetained:
                 until(lambda: announcements[KEYED][-1] == signed_payload(store), announcements)
                 before = len(announcements[KEYED])
                 publish(broker, [(KEYED, b"")], retain=True)
-                # Not until it differs: the answer may have come before anybody looked again.
+                # Wait for a new message: the answer may have come before the next look.
                 until(lambda n=before: len(announcements[KEYED]) > n, announcements)
             until(lambda: announcements[KEYED][-1] == signed_payload(store), announcements)
             new = experiment(epsilon=500_000)
             store.add_experiment("keyed", payload_of(new))
             until(lambda: announcements[KEYED][-1].startswith(payload_of(new)), announcements)
-            # A loop would show: whatever one published, the other would answer when it looks next.
+            # In a loop each would answer the other's publication at its next look.
             looks = len(reloads)
             until(lambda: len(reloads) >= looks + 6, reloads)
             seconds = time.monotonic() - began
@@ -166,7 +166,7 @@ class TestRetained:
                     until(lambda: announcements[KEYED][-1] == b"", announcements)
                 count = len(announcements.get(KEYED, []))
                 with running(store, broker, fleet_keys=FLEET_KEYS, client_id="one"):
-                    # Not only what is right: it may stand there since the aggregator before.
+                    # Require a new message: the right one may be left from the previous aggregator.
                     until(
                         lambda n=count: (
                             len(announcements.get(KEYED, [])) > n

@@ -1,4 +1,4 @@
-"""Several aggregators on one store, behind one shared subscription: each report is counted by one of them."""
+"""Several aggregators on one store share a subscription: each report is counted by one of them."""
 
 import contextlib
 import socket
@@ -34,7 +34,7 @@ def member(url, broker, name, *more):
 
 
 def running(store, broker, name, share):
-    """An aggregator in a thread, subscribed; stopped at the end."""
+    """Run a subscribed aggregator in a thread; it is stopped at the end."""
     return threaded(store, broker, client_id=name, share=share, batch_s=0.1)
 
 
@@ -53,7 +53,7 @@ class TestRetire:
             add_fleet(store)
 
             def retire(share):
-                # The broker sends 20 and then waits: between batches nothing is there, and more is to come.
+                # The broker sends 20 and then waits, so between batches it may look empty.
                 options = {"client_id": "b", "share": share, "batch_reports": 10, "retire": True}
                 leaving = Aggregator(store, BrokerAddress("127.0.0.1", broker.port), Counting(**options))
                 leaving.run()
@@ -107,7 +107,7 @@ class TestMember:
                 b.process.kill()
                 b.wait()
             publish(broker, second)
-            # The broker goes on giving b its share, which nobody counts for now.
+            # The broker still sends b its share, which nobody counts for now.
             until(lambda: counted(store) >= 600, lambda: counted(store))
             assert counted(store) < 1200
             with member(store_url, broker, "b") as b:
@@ -118,7 +118,7 @@ class TestMember:
             assert accepted_count(b) > 100
             assert accepted_count(a) > 100
         assert list(store.histogram("open", experiment().digest)) == counts
-        # Whatever b had committed and not acknowledged came a second time.
+        # Reports that b had committed but not acknowledged came a second time.
         assert {reason for fleet in store.rejects().values() for reason in fleet} <= {"duplicate"}
         assert store.participation("open")["temp"].reports == 1200
 
@@ -149,7 +149,7 @@ class TestMember:
 
             with running(store, broker, "a", "group"), running(store, broker, "b", "group"):
                 await_count(2)
-                # Either looks for new experiments every 2 s: adding one shows that they have looked since.
+                # Both look for new experiments every 2 s, so adding one shows that they have looked since.
                 new = store.add_experiment("open", payload_of(experiment(name="door")))
                 await_count(4)
                 store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
@@ -168,7 +168,7 @@ class TestMember:
                 connection, _ = server.accept()
                 with connection:
                     connection.recv(1000)
-                    # What a 3.1.1 broker answers to MQTT 5: its own code 1.
+                    # A 3.1.1 broker answers MQTT 5 with its own code 1.
                     connection.sendall(b"\x20\x02\x00\x01")
                     connection.recv(1000)
 

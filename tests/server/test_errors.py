@@ -1,4 +1,4 @@
-"""The tree of errors in server/errors.py is the one that there is."""
+"""The tree of errors in the docstring of server/errors.py matches the classes."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ PACKAGES = ("server", "planning", "fleet", "simulator", "studies", "cli", "web")
 
 
 def docstring_tree() -> Iterator[tuple[str, str]]:
-    """(Error, its base) as the docstring draws them."""
+    """Yield each error and its base as the docstring shows them."""
     parents = ["HushmoteError"]
     for line in (errors.__doc__ or "").splitlines():
         if branch := re.match(r"    ((?:│   )*)[├└]── (\w+(?:, \w+)*)", line):
@@ -37,7 +37,7 @@ class TestTree:
         tree = dict(docstring_tree())
         assert len(tree) > 35
         assert {name: base for name, base in tree.items() if base not in bases.get(name, ())} == {}
-        # What has errors of its own below it is in the tree.
+        # Every error with subclasses is in the tree.
         below = {base for mine in bases.values() for base in mine if base[0] != "_" and base in bases}
         below = {base for base in below if is_error(base, bases)}
         assert below - {*tree, "HushmoteError"} == set()

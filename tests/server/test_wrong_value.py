@@ -1,4 +1,4 @@
-"""What pydantic finds wrong is said in our words, for every type of error that a model of ours can raise."""
+"""Pydantic's errors appear in our own words, for every type of error that one of our models can raise."""
 
 import datetime
 import re
@@ -16,7 +16,7 @@ from hushmote.studies import catalogue
 
 ROOT = Path(__file__).parents[2]
 
-# A wrong value for each: not of a type, not to be read, too small, too large, none at all.
+# Wrong values of each kind: wrong type, unreadable, too small, too large, missing.
 WRONG = (
     "abc", "", "x" * 999, "9" * 5000, "1e999", "nan", b"\xff", 5, -(10**40), 10**40, 0, 2.5, -0.5,
     float("nan"), float("inf"), True, None, [], ["a"], [2.5], [[[]]], {}, {"a": 1}, {1: 2}, object(),
@@ -26,7 +26,7 @@ PYDANTIC = re.compile(r"[Ii]nput|should|valid|parse|pydantic|instance|String|Lis
 
 
 def models():
-    """Every model and dataclass of pydantic's in the server, and every study's parameters."""
+    """Yield every pydantic model and dataclass in the server, and every study's parameters."""
     for path in sorted((ROOT / "server").rglob("*.py")):
         if "from pydantic" in path.read_text():
             name = ".".join(["hushmote", *path.relative_to(ROOT).with_suffix("").parts])
@@ -50,7 +50,7 @@ def errors():
                 check.validate_python(values)
             except ValidationError as e:
                 yield from e.errors()
-            except TypeError:  # a model's own look at its fields, which a file's parser never gets such
+            except TypeError:  # a model's own check, which never gets such values from a file's parser
                 continue
 
 
@@ -60,7 +60,7 @@ class TestMessages:
         for error in errors():
             text = wrong_value(error)
             assert "\n" not in text
-            if error["type"] != "value_error":  # else the text is the model's own
+            if error["type"] != "value_error":  # otherwise the text is the model's own
                 texts.setdefault(error["type"], text)
                 assert not PYDANTIC.search(text), (error["type"], text)
         assert len(texts) > 20, texts
@@ -73,6 +73,13 @@ class TestMessages:
             ("low = true", "low must be a number, not true"),
             ("unit = 7", "unit must be a text, not 7"),
             ("every = 2.5", "every must be a whole number, not 2.5"),
+        ],
+        ids=[
+            "text for a number",
+            "list for a number",
+            "bool for a number",
+            "number for a text",
+            "fraction for an integer",
         ],
     )
     def test_experiment_file_error_names_the_right_type(self, line, text):

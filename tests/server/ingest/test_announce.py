@@ -1,4 +1,4 @@
-"""What is published and when, and how batches wait for a store that fails, without a broker."""
+"""Publications and their times, and batches that wait for a failing store; without a broker."""
 
 import datetime
 import logging
@@ -33,7 +33,7 @@ def fleets(store, status):
 
 @pytest.fixture
 def failing(store, monkeypatch):
-    """Has the store fail where it is read and where it is written, until it is told not to."""
+    """Return a function that makes the store fail when it is read and written, or work again."""
 
     def failing(fails):
         def fail(*_):
@@ -65,13 +65,13 @@ def serial(payload):
 
 
 def withdrawal_of(payload):
-    """What withdraws a version under the serial after its own."""
+    """Return the withdrawal of a version under the serial after its own."""
     return keys.sign_experiment(SIGNING, KEYED, b"", serial(payload) + 1)
 
 
 @pytest.fixture
 def over(store, keyed, status):
-    """An announcer of a version that a wrong clock took for over, and what it published."""
+    """Return an announcer of a version that a wrong clock treated as expired, and its publications."""
     store.add_experiment("keyed", payload_of(experiment()), datetime.date.today() + datetime.timedelta(9))
     ahead = datetime.timedelta(0)
     announcer, published = Announcer(keyed, status, lambda: clock.now() + ahead), []
@@ -97,7 +97,7 @@ class TestWithdrawal:
         turn(102.0)
         assert published[1:] == [(KEYED, withdrawal_of(first))]
         assert announcer.experiments == 0
-        turn(104.1, {KEYED: first})  # somebody plays the experiment back
+        turn(104.1, {KEYED: first})  # someone replays the experiment
         announcer = Announcer(keyed, status)  # a restart
         turn(200.0)
         announcer.begin()  # a new connection, where it is retained
@@ -131,7 +131,7 @@ class TestWithdrawal:
         )
         assert announcer.turn(lambda *what: published.append(what), 106.1, {KEYED: withdrawal})
         assert serial(published[2][1]) > serial(withdrawal)
-        assert published[2:] == [published[2]] * 2  # an old withdrawal that is played back renews nothing
+        assert published[2:] == [published[2]] * 2  # a replayed old withdrawal renews nothing
 
     def test_by_another_aggregator_is_not_renewed_in_a_loop(self, keyed, status):
         announcer, published = Announcer(keyed, status), []
@@ -161,7 +161,7 @@ def signatures_of(exp, serial_, signing=SIGNING):
 
 
 class TestWithoutSigningKey:
-    """An aggregator that counts, and publishes only what was signed elsewhere."""
+    """An aggregator that counts, and publishes only experiments that were signed elsewhere."""
 
     @pytest.fixture
     def counting(self, store, status):
@@ -173,16 +173,16 @@ class TestWithoutSigningKey:
     @pytest.fixture
     def add(self, store):
         def add(exp, ahead=0, signing=SIGNING, **options):
-            """Add a version, signed so many seconds ahead; ahead: None for one that nobody has signed."""
-            made = None if ahead is None else signatures_of(exp, int(time.time()) + ahead, signing)
-            store.add_experiment("keyed", payload_of(exp), signatures=made, **options)
-            return made
+            """Add a version signed `ahead` seconds ahead; None leaves it unsigned."""
+            signatures = None if ahead is None else signatures_of(exp, int(time.time()) + ahead, signing)
+            store.add_experiment("keyed", payload_of(exp), signatures=signatures, **options)
+            return signatures
 
         return add
 
     @pytest.fixture
     def turns(self, counting, status):
-        """Returns what a turn published; a fresh announcer's first turn where it is restarted."""
+        """Return a function that returns the publications of a turn, or of a new announcer's first turn."""
         state = {"announcer": None, "now": 100.0, "days": 0}
 
         def today():
@@ -205,31 +205,32 @@ class TestWithoutSigningKey:
         assert published == []
         assert (announcer.experiments, announcer.unsigned) == (0, 1)
         assert status.text == (
-            "temp of fleet keyed is not published, as nobody has signed it: where the signing key is, "
-            "`hushmote experiment sign FILE`; then here, `hushmote experiment add FILE.signed.json`"
+            "temp of fleet keyed is not published, as nobody has signed it: run "
+            "`hushmote experiment sign FILE` on the machine with the signing key, then `hushmote experiment "
+            "add FILE.signed.json` here"
         )
-        made = add(experiment(), 60)
+        signatures = add(experiment(), 60)
         published, announcer = turns()
-        assert published == [(KEYED, payload_of(experiment()) + b"\0" + signed_tail(made))]
+        assert published == [(KEYED, payload_of(experiment()) + b"\0" + signed_tail(signatures))]
         assert announcer.unsigned == 0
 
     def test_publishes_the_presigned_withdrawal(self, add, turns, store):
-        made = add(experiment())
+        signatures = add(experiment())
         turns()
         store.withdraw_experiment("keyed", "temp")
-        withdrawal = keys.sign_experiment(SIGNING, KEYED, b"", made.serial + 1)
+        withdrawal = keys.sign_experiment(SIGNING, KEYED, b"", signatures.serial + 1)
         assert turns()[0] == [(KEYED, withdrawal)]
         assert turns(restart=True)[0] == [(KEYED, withdrawal)]
 
     def test_never_renews_a_serial_after_a_withdrawal(self, add, turns, store, status):
-        made = add(experiment(), expires=datetime.date.today() + datetime.timedelta(9))
+        signatures = add(experiment(), expires=datetime.date.today() + datetime.timedelta(9))
         turns()
         ((_, withdrawal),) = turns(days_ahead=30)[0]
         assert turns()[0] == []
-        assert "devices have its withdrawal: where" in status.text
+        assert "devices have its withdrawal: run" in status.text
         assert turns({KEYED: withdrawal}, restart=True)[0] == [(KEYED, withdrawal)]
-        assert "devices have its withdrawal: where" in status.text
-        assert store.experiments("keyed")[0].serial == made.serial
+        assert "devices have its withdrawal: run" in status.text
+        assert store.experiments("keyed")[0].serial == signatures.serial
         again = add(experiment(), 60)
         ((_, announced),) = turns()[0]
         assert serial(announced) == again.serial
@@ -240,10 +241,10 @@ class TestWithoutSigningKey:
         assert "is not published, as it was signed with another key" in status.text
 
     def test_unsigned_version_ends_the_signed_one_before_it(self, add, turns, status):
-        made = add(experiment())
+        signatures = add(experiment())
         turns()
         add(experiment(epsilon=500_000), None)
-        assert turns()[0] == [(KEYED, keys.sign_experiment(SIGNING, KEYED, b"", made.serial + 1))]
+        assert turns()[0] == [(KEYED, keys.sign_experiment(SIGNING, KEYED, b"", signatures.serial + 1))]
         assert "as nobody has signed it" in status.text
 
     def test_reports_that_a_withdrawal_is_unsigned(self, add, turns, store, status):
@@ -253,7 +254,7 @@ class TestWithoutSigningKey:
         retained = keys.sign_experiment(SIGNING, KEYED, payload_of(experiment()), 5)
         published, announcer = turns({KEYED: retained})
         assert (published, announcer.unsigned) == ([], 1)
-        assert "temp of fleet keyed is over, but nobody has signed its withdrawal" in status.text
+        assert "temp of fleet keyed has expired, but nobody has signed its withdrawal" in status.text
 
     def test_makes_the_same_bytes_as_with_the_key(self, add, turns, store, status):
         add(experiment())
@@ -265,8 +266,8 @@ class TestWithoutSigningKey:
         assert own == published
 
 
-def signed_tail(made):
-    return made.serial.to_bytes(4, "big") + made.announcement
+def signed_tail(signatures):
+    return signatures.serial.to_bytes(4, "big") + signatures.announcement
 
 
 class TestTurn:
@@ -303,9 +304,7 @@ class TestTurn:
         assert not announcer.turn(publish, 103.0, {KEYED: first})
         assert not announcer.turn(publish, 103.0, {"hushmote/v1/keyed/experiment/strange": b"{}"})
         assert announcer.turn(publish, 104.0)
-        assert announcer.turn(
-            publish, 105.0, {KEYED: b"{}"}
-        )  # at once, where nothing was published meanwhile
+        assert announcer.turn(publish, 105.0, {KEYED: b"{}"})  # at once, if nothing was published meanwhile
         assert published[1:] == [(KEYED, first)] * 2
 
     def test_failing_store_publishes_nothing_until_it_works(self, status, fleets, failing, caplog):
@@ -335,7 +334,7 @@ class TestKnownFleets:
             sent = topics.report_topic("keyed", "a"), report.encode(exp, number, 0, "a", key)
             assert committer.commit([sent])
         assert committer.counters.accepted == 2
-        assert "the check of fleet keyed's master key: permission denied" in status.text
+        assert "the check value of fleet keyed's master key: permission denied" in status.text
 
     def test_new_keyed_fleet_without_key_does_not_block_others(self, store, status, fleets):
         store.add_fleet("keyed", keyed=True)

@@ -1,7 +1,7 @@
-"""Traps that lose reports without a word: each shown with its remedy taken away, and with it.
+"""Traps that silently lose reports: each is shown with and without its remedy.
 
-tests/server/test_aggregator.py has the remedies at work: an absent aggregator whose broker keeps 1,500
-reports, a broker that caps the window, a kill in mid-stream. Here is what would happen without.
+tests/server/test_aggregator.py shows the remedies at work: an absent aggregator whose broker keeps 1,500
+reports, a broker that caps the window, a kill in mid-stream.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker
 
 
 def saves_again(broker):
-    """Wait until mosquitto has made a save that began after this was called."""
+    """Wait until mosquitto has made a save that began after this call."""
     for _ in range(2):
         before = broker.saved_ns
         until(lambda since=before: broker.saved_ns > since, "a save")
@@ -31,19 +31,21 @@ class TestMosquitto:
         with MosquittoBroker() as broker:
             assert kept_while_away(broker, 1500, 1500) == 1500
 
-    @pytest.mark.parametrize(("interval_s", "kept"), [(1800, 0), (1, 40)])
-    def test_loses_unsaved_messages_when_killed(self, interval_s, kept):
+    @pytest.mark.parametrize(
+        ("interval_s", "message_count"), [(1800, 0), (1, 40)], ids=["saves rarely", "saves often"]
+    )
+    def test_loses_unsaved_messages_when_killed(self, interval_s, message_count):
         with MosquittoBroker(settings=(f"autosave_interval {interval_s}",)) as broker:
             with subscribed(broker):
                 pass
-            broker.restart()  # the session is saved; what follows is not
+            broker.restart()  # the session is saved; later messages are not
             publish(broker, 40)
             if interval_s == 1:
                 saves_again(broker)
             broker.kill()
             broker.start()
             with subscribed(broker) as one:
-                assert drain(one, kept) == kept
+                assert drain(one, message_count) == message_count
 
     def test_sends_saved_unacknowledged_messages_again(self, store):
         aggregator = {"client_id": "again", "batch_s": 0.1}
@@ -63,14 +65,14 @@ class TestMosquitto:
         assert counted(store) == 310
         assert store.participation("open")["temp"].devices == 310
 
-    @pytest.mark.parametrize(("share", "come"), [(None, 30), ("group", 10)])
+    @pytest.mark.parametrize(("share", "come"), [(None, 30), ("group", 10)], ids=["alone", "group"])
     def test_forgets_shared_subscriptions_when_it_restarts(self, share, come):
         with MosquittoBroker() as broker:
             with subscribed(broker, share=share):
                 pass
             publish(broker, 10)
             broker.restart()
-            publish(broker, 20, start=10)  # acknowledged all the same
+            publish(broker, 20, start=10)  # acknowledged nevertheless
             with subscribed(broker, share=share) as one:
                 assert drain(one, come) == come
 

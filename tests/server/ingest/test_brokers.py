@@ -1,4 +1,4 @@
-"""Brokers that boards and aggregators may meet: each, really run, holds what docs/survives.md says of it."""
+"""Real brokers that boards and aggregators may meet: each does what docs/survives.md says."""
 
 import pytest
 from broker_facts import ROWS

@@ -18,16 +18,16 @@ ALERT = "failed to receive on socket: [SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] a
 
 
 class FakeConnection:
-    """What a connection shows of itself; each fails with the error, if there is one."""
+    """The parts of a connection that a connector reads; connecting raises `failure`, if there is one."""
 
-    error: Exception | None = None
+    failure: Exception | None = None
 
     def __init__(self, protocol="5", *_):
-        self.protocol, self.started, self.answer, self.trouble = protocol, 0.0, None, ""
+        self.protocol, self.started_at, self.answer, self.error = protocol, 0.0, None, ""
 
     def connect(self, _host, _port):
-        if self.error is not None:
-            raise self.error
+        if self.failure is not None:
+            raise self.failure
 
 
 Connection: Any = FakeConnection
@@ -63,7 +63,7 @@ class TestProtocol:
         assert tried == ["5", "3.1.1", "5"]
         assert status.text == "the broker at host:1883 did not answer: trying again"
 
-    @pytest.mark.parametrize("session", [{"group": "crew"}, {"retire": True}])
+    @pytest.mark.parametrize("session", [{"group": "pair"}, {"retire": True}], ids=["group", "retire"])
     def test_does_not_fall_back_if_mqtt_5_is_needed(self, make, session):
         connector, status = make(**session)
         connection = connector.connect()
@@ -81,7 +81,7 @@ class TestProtocol:
         assert connector.connect().protocol == "5"
         with pytest.raises(BrokerRefused, match="refuses the connection"):
             connector.accepted(answered(132))
-        assert not connector.accepted(answered(136))  # server unavailable: it passes
+        assert not connector.accepted(answered(136))  # server unavailable: retry
         assert status.text.endswith(": trying again")
 
     def test_falls_back_after_a_refusal_but_not_a_bad_login(self, make):
@@ -96,17 +96,17 @@ class TestMessages:
     def test_silence_does_not_replace_a_tls_error(self, make):
         connector, status = make(tls=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         refused = connector.connect()
-        refused.trouble = ALERT
+        refused.error = ALERT
         connector.explain_loss(refused)
         assert status.loss is Loss.NO_TLS
         reason = status.text
-        assert "it wants a client certificate" in reason
+        assert "it requires a client certificate" in reason
         connector.explain_loss(connector.connect())
         assert status.text == reason
-        assert connector.connect().protocol == "5"  # as long as TLS is what is wrong
+        assert connector.connect().protocol == "5"  # as long as TLS is the problem
         status.say(0, "something else")
         connector.explain_loss(connector.connect())
-        assert "it may want a client certificate" in status.text
+        assert "it may require a client certificate" in status.text
         assert connector.connect().protocol == "3.1.1"
 
     def test_connection_failure_is_one_line(self, make, monkeypatch):
@@ -121,7 +121,7 @@ class TestMessages:
             (ValueError("Invalid host."), "no broker at host:1883 (Invalid host.)"),
             (tls, "does not speak TLS"),
         ]:
-            monkeypatch.setattr(Connection, "error", error)
+            monkeypatch.setattr(Connection, "failure", error)
             assert connector.connect() is None
             assert text in status.text
         assert status.loss is Loss.NO_TLS

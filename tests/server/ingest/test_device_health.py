@@ -1,4 +1,4 @@
-"""Boards' health, read from their retained status topics: only known words are taken from anybody."""
+"""Boards' health, read from their retained status topics: only known words are accepted."""
 
 import json
 import socket
@@ -9,7 +9,6 @@ from command_line import DOOR, hushmote
 from fleet_broker import make_fleet
 from traffic import publish
 
-from hushmote.server.ingest import device_health
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.device_health import BrokerUnreachable, DeviceHealth, parse, read
 from hushmote.simulator.broker import MosquittoBroker, free_port
@@ -26,6 +25,7 @@ class TestParse:
                 DeviceHealth(True, False, False, ("a",), ("b_c-1",), True),
             ),
         ],
+        ids=["online", "offline with faults", "spent and refused"],
     )
     def test_reads_status_words(self, payload: bytes, health: DeviceHealth):
         assert parse(payload) == health
@@ -56,7 +56,7 @@ class TestParse:
 @pytest.fixture
 def broker():
     with MosquittoBroker() as running:
-        said = {
+        payloads = {
             "home/status/b1": b"online",
             "home/status/b2": b"offline locked refused:door_open",
             "home/status/b3": b"online spent:door_open",
@@ -64,7 +64,9 @@ def broker():
             "other/status/b5": b"online locked",
             "home/status/UPPER": b"online",
         }
-        publish(running, [(f"hushmote/v1/{topic}", payload) for topic, payload in said.items()], retain=True)
+        publish(
+            running, [(f"hushmote/v1/{topic}", payload) for topic, payload in payloads.items()], retain=True
+        )
         yield running
 
 
@@ -83,29 +85,24 @@ class TestRead:
         ):
             read(BrokerAddress("127.0.0.1", free_port()), ["home"])
 
-    def test_missing_cluster_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(device_health, "_PAUSE_S", float("inf"))  # it would never end
+    def test_missing_cluster_is_not_waited_for(self):
+        address = BrokerAddress("127.0.0.1", free_port(), others=(("127.0.0.1", free_port()),))
         with pytest.raises(
             BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+ \(Connection refused\): start one"
         ):
-            read(BrokerAddress("127.0.0.1", free_port(), others=(("127.0.0.1", free_port()),)), ["home"])
+            read(address, ["home"], pause_s=float("inf"))  # it would never end
 
-    def test_silent_broker_is_one_line(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(device_health, "_ANSWER_S", 0.5)
+    def test_silent_broker_is_one_line(self):
         with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(BrokerUnreachable) as refusal:
-            read(BrokerAddress("127.0.0.1", silent.getsockname()[1]), ["home"])
+            read(BrokerAddress("127.0.0.1", silent.getsockname()[1]), ["home"], answer_s=0.5)
         assert "did not answer" in str(refusal.value)
 
-    def test_skips_a_server_that_accepts_no_login(
-        self, broker: MosquittoBroker, monkeypatch: pytest.MonkeyPatch
-    ):
-        """As a cluster's servers are until they have a new leader."""
-        monkeypatch.setattr(device_health, "_ANSWER_S", 0.5)
+    def test_skips_a_server_that_accepts_no_login(self, broker: MosquittoBroker):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = BrokerAddress(
                 "127.0.0.1", silent.getsockname()[1], others=(("127.0.0.1", broker.port),)
             )
-            assert ("home", "b1") in read(address, ["home"])
+            assert ("home", "b1") in read(address, ["home"], answer_s=0.5)
 
     def test_asks_another_server_if_one_knows_no_board(self, broker: MosquittoBroker):
         with MosquittoBroker() as empty:
@@ -118,13 +115,13 @@ class TestStatusCommand:
     def test_shows_the_boards(self, broker: MosquittoBroker, tmp_path: Path):
         (tmp_path / "door.toml").write_text(DOOR)
         hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
-        asked = ("status", "--broker", f"mqtt://127.0.0.1:{broker.port}")
-        text = hushmote(*asked, cwd=tmp_path)
+        command = ("status", "--broker", f"mqtt://127.0.0.1:{broker.port}")
+        text = hushmote(*command, cwd=tmp_path)
         assert "board b2 of fleet home: locked, refused door_open" in text
         assert "board b4 of fleet home: unreadable" in text
         assert "red" not in text.replace("refused", "").replace("rejected", "")
         assert "\x1b[2J" not in text
-        document = json.loads(hushmote(*asked, "--json", cwd=tmp_path))
+        document = json.loads(hushmote(*command, "--json", cwd=tmp_path))
         assert [d["device"] for d in document["devices"]] == ["b1", "b2", "b3", "b4"]
         assert document["devices"][2]["spent"] == ["door_open"]
 
@@ -133,6 +130,6 @@ class TestStatusCommand:
         hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
         folder = make_fleet(tmp_path / "fleet")
         own = {"HUSHMOTE_BROKER_CERT": str(folder.path / "aggregator/aggregator_1.pem")}
-        asked = ("status", "--broker", "mqtts://localhost:1")
-        said = hushmote(*asked, cwd=tmp_path, environment=own, expect=1)
-        assert "is the aggregator's: the broker would end its connection" in said
+        command = ("status", "--broker", "mqtts://localhost:1")
+        output = hushmote(*command, cwd=tmp_path, environment=own, expect=1)
+        assert "is the aggregator's: the broker would end its connection" in output

@@ -1,4 +1,4 @@
-"""One message of 250 MB, at a broker that lets it pass, and an aggregator that has no memory for it."""
+"""One message of 250 MB, at a broker that lets it pass, and an aggregator with too little memory for it."""
 
 import socket
 import struct
@@ -15,10 +15,10 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 HUGE_BYTES = 250_000_000
 SPARE_BYTES = 96 << 20
-# The broker that does not look, and writes nothing of it to the disk.
+# A broker that accepts any size and writes nothing to disk.
 UNLIMITED = ("max_packet_size 268435455", "persistence false")
 
-# `hushmote serve` that may hold so much more than it does when it starts.
+# `hushmote serve` with a limit on the memory that it may use beyond its start.
 LIMITED = f"""
 import re, resource, sys
 import hushmote.cli.serve.run, hushmote.server.service.metrics
@@ -31,7 +31,7 @@ main()
 
 
 def publish_huge(broker, topic, size):
-    """Publish a payload of zeros with QoS 1, written by hand so that nothing here holds it either."""
+    """Publish a payload of zeros with QoS 1, written by hand so that it is never in memory here."""
     with socket.create_connection((broker.host, broker.port)) as s:
         s.sendall(b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02hu")
         assert s.recv(4) == b"\x20\x02\x00\x00"

@@ -1,4 +1,4 @@
-"""The parts of a connection to NATS servers: their URL, the requests, the bytes that come, TLS."""
+"""The parts of a connection to NATS servers: URL, requests, received bytes and TLS."""
 
 import asyncio
 import logging
@@ -54,43 +54,46 @@ class TestPull:
         pull = Pull(100, "inbox")
         arrivals = [(b"ack", ("topic", b"%d" % i)) for i in range(30)]
         assert pull.request(0, 1.0) is not None
-        assert pull.request(0, 1.0) is None  # all of it is on its way
+        assert pull.request(0, 1.0) is None  # all of them are on their way
         for arrival in arrivals[:20]:
-            pull.arrived(arrival, 1.0)
+            pull.note_arrival(arrival, 1.0)
         assert pull.request(0, 1.0) is None  # it waits its turn
         assert pull.take_over(15) + pull.take_over(-1) + pull.take_over(15) == arrivals[:20]
         assert pull.request(20, 1.0) is None  # held, and nothing is acknowledged
         assert pull.request(0, 1.0) is None  # acknowledged: 80 are on their way, and 20 are no large piece
         for arrival in arrivals[20:]:
-            pull.arrived(arrival, 1.0)
+            pull.note_arrival(arrival, 1.0)
         pull.take_over(100)
         second = pull.request(0, 1.0)
         assert second is not None
         assert b'"batch": 30,' in second[1]
-        assert pull.heard(b"inbox.1", b"NATS/1.0 408 Request Timeout\r\n\r\n", 2.0) == ""
-        third = pull.request(0, 2.0)  # what the first would have brought
+        assert pull.note_answer(b"inbox.1", b"NATS/1.0 408 Request Timeout\r\n\r\n", 2.0) == ""
+        third = pull.request(0, 2.0)  # the messages of the first request
         assert third is not None
         assert b'"batch": 70,' in third[1]
         assert third[0] == "inbox.3"
 
     def test_notices_a_lost_leader(self):
         pull = Pull(100, "inbox")
-        pull.turned(0.0)
+        pull.note_turn(0.0)
         assert not pull.is_silent(100.0)  # nothing was asked
         pull.request(0, 100.0)
-        assert pull.heard(b"inbox.1", b"NATS/1.0 100 Idle Heartbeat\r\n\r\n", 103.0) == ""
-        pull.turned(104.0)
-        pull.turned(104.5)
+        assert pull.note_answer(b"inbox.1", b"NATS/1.0 100 Idle Heartbeat\r\n\r\n", 103.0) == ""
+        pull.note_turn(104.0)
+        pull.note_turn(104.5)
         assert not pull.is_silent(106.9)
         assert pull.is_silent(108.1)
-        pull.turned(120.0)  # a commit took long: whatever came since then is still to be read
+        pull.note_turn(120.0)  # after a long commit, later messages are still unread
         assert not pull.is_silent(120.1)
-        assert pull.heard(b"inbox.1", b"NATS/1.0 409 Consumer Deleted\r\n\r\n", 121.0) == "consumer deleted"
-        assert pull.heard(b"inbox.1", b"NATS/1.0 503\r\n\r\n", 121.0) == "nobody leads the consumer"
+        assert (
+            pull.note_answer(b"inbox.1", b"NATS/1.0 409 Consumer Deleted\r\n\r\n", 121.0)
+            == "consumer deleted"
+        )
+        assert pull.note_answer(b"inbox.1", b"NATS/1.0 503\r\n\r\n", 121.0) == "nobody leads the consumer"
 
 
 def stream(count):
-    """What a server sends: messages of the subscription 7, among them other lines; and the messages."""
+    """Return a server's bytes, with messages of subscription 7 among other lines, and those messages."""
     sent, messages = b"", []
     for i in range(count):
         headers, payload = b"NATS/1.0\r\nNmqtt-Pub:1\r\n\r\n", b"\r\nHMSG %d" % i
@@ -106,27 +109,27 @@ def stream(count):
 class TestParser:
     @pytest.mark.parametrize("piece", [1, 7, 100, 1 << 16])
     def test_keeps_order_however_bytes_arrive(self, piece):
-        taken, pings = [], []
+        received_messages, pings = [], []
         sent, messages = stream(40)
 
         async def feed():
-            client = BatchNatsClient(lambda *message: taken.append(message), lambda _text: None)
-            client.taken_sid = 7
+            client = BatchNatsClient(lambda *message: received_messages.append(message), lambda _text: None)
+            client.report_sid = 7
 
             async def ping():
-                pings.append(len(taken))
+                pings.append(len(received_messages))
 
             client._process_ping = ping
             for at in range(0, len(sent), piece):
                 await client._ps.parse(sent[at : at + piece])
 
         asyncio.run(feed())
-        assert taken == messages
+        assert received_messages == messages
         assert pings == [i + 1 for i in range(40) if i % 3 == 0]
 
 
 class TlsServers(NatsServers):
-    """Servers that speak TLS alone, on both of their ports; tls: what stands in a block of that name."""
+    """Servers that accept only TLS on both ports; tls is the content of their configuration block."""
 
     def __init__(self, tls):
         super().__init__(1, settings=(f"tls {{ {tls} }}",))
@@ -141,7 +144,7 @@ class TlsServers(NatsServers):
 
 
 class trying:
-    """An aggregator in a thread that tries to connect."""
+    """Run an aggregator that tries to connect in a thread."""
 
     def __init__(self, store, address, tls):
         self._aggregator = Aggregator(store, address, tls=tls)
@@ -176,7 +179,11 @@ class TestServers:
             for context, url, words in [
                 (client_context(stranger.file, *mine), servers.url, "the CA of its certificate is not trust"),
                 (client_context(ca.file), servers.url, "client certificate"),
-                (None, servers.url.replace("tls://", "nats://"), "it wants TLS: write the servers as tls://"),
+                (
+                    None,
+                    servers.url.replace("tls://", "nats://"),
+                    "it requires TLS: write the servers as tls://",
+                ),
             ]:
                 with trying(store, parse_nats_url(url), context):
                     until(lambda: words in caplog.text, words)  # noqa: B023

@@ -1,4 +1,4 @@
-"""What else is retained: published where it changed, again on a new connection, and never too large."""
+"""Further retained messages: published when changed, again on a new connection, and never too large."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from hushmote.server.ingest.outbox import Outbox
 
 
 class _Connection:
-    """A connection that keeps what is published, and answers it when it is told to."""
+    """A connection that records publications, and answers them on demand."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        self.refused: dict[int, str] = {}
+        self.refusals: dict[int, str] = {}
         self.most_bytes = most_bytes
         self.published: list[tuple[str, bytes]] = []
         self._infos: list[MQTTMessageInfo] = []
@@ -26,17 +26,17 @@ class _Connection:
             info._set_as_published()
 
 
-Connection: Any = _Connection  # it has as much of a ReportConnection as an outbox asks for
+Connection: Any = _Connection  # it implements the part of a ReportConnection that an outbox uses
 
 
 class TestOutbox:
     def test_publishes_changes_and_everything_on_a_new_connection(self):
-        wanted, first, second = {"a": b"1", "b": b"2"}, Connection(), Connection()
-        outbox = Outbox(lambda: wanted)
+        messages, first, second = {"a": b"1", "b": b"2"}, Connection(), Connection()
+        outbox = Outbox(lambda: messages)
         outbox.begin()
         outbox.turn(first)
         outbox.turn(first)
-        wanted = {"a": b"1", "b": b""}
+        messages = {"a": b"1", "b": b""}
         outbox.turn(first)
         assert first.published == [("a", b"1"), ("b", b"2"), ("b", b"")]
         outbox.begin()
@@ -53,7 +53,7 @@ class TestOutbox:
 
     def test_ends_after_three_unanswered_connections(self):
         def published(answered: list[bool]) -> bool:
-            """Whether it still publishes after connections of which these were answered."""
+            """Return whether it still publishes after connections of which these were answered."""
             outbox = Outbox(lambda: {"a": b"1"})
             for was in answered:
                 connection = Connection()

@@ -13,7 +13,7 @@ from hushmote.server.ingest.paho_client import BatchClient
 
 
 class Broker:
-    """The broker's end of a socket, so that each byte's arrival is chosen here."""
+    """The broker's end of a socket, so that the test decides when each byte arrives."""
 
     def __init__(self, version=MQTTProtocolVersion.MQTTv311, manual_ack=True):
         listener = socket.create_server(("127.0.0.1", 0))
@@ -31,7 +31,7 @@ class Broker:
         self.turn()
 
     def turn(self):
-        """What BrokerConnection.turn() does; returns the last code."""
+        """Read like BrokerConnection.turn(), and return the last code."""
         rc = self.client.loop(0.05)
         while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and self.client.has_more:
             rc = self.client.loop_read()
@@ -58,12 +58,14 @@ class TestReadAhead:
             for at in range(0, len(sent), step):
                 broker.socket.sendall(sent[at : at + step])
                 assert broker.turn() == MQTTErrorCode.MQTT_ERR_SUCCESS
-            wanted = sum(end <= len(sent) for end in itertools.accumulate(len(publish(*m)) for m in messages))
+            expected = sum(
+                end <= len(sent) for end in itertools.accumulate(len(publish(*m)) for m in messages)
+            )
             end = time.monotonic() + 20
-            while len(broker.got) < wanted:
+            while len(broker.got) < expected:
                 assert time.monotonic() < end
                 broker.turn()
-            assert broker.got == messages[:wanted]
+            assert broker.got == messages[:expected]
             broker.close()
 
     def test_lost_connection_is_noticed_after_the_last_byte(self):
@@ -77,7 +79,7 @@ class TestReadAhead:
 
 
 class TestProperties:
-    """MQTT 5's properties are skipped, whatever they are and however their length is written."""
+    """MQTT 5's properties are skipped, whatever they are and however their length is encoded."""
 
     @staticmethod
     def message(properties, length, qos=1):
@@ -116,7 +118,7 @@ class TestProperties:
             b"\x32\x06\x00\x02ab\x00\x07",  # no properties' length
             b"\x32\x08\x00\x02ab\x00\x07\x09x",  # properties longer than the packet
             b"\x32\x0b\x00\x02ab\x00\x07\xff\xff\xff\xff\x01",  # a length of five bytes
-            b"\x34\x07\x00\x02ab\x00\x07\x00",  # QoS 2, which nobody asks for
+            b"\x34\x07\x00\x02ab\x00\x07\x00",  # QoS 2, which nobody requests
         ],
     )
     def test_ends_connection_at_malformed_packet(self, packet):
@@ -146,16 +148,16 @@ class TestAcknowledgement:
         mids = list(range(1, 10_000))
         broker.client.acknowledge(mids)
         assert broker.client.want_write()
-        wanted = b"".join(struct.pack("!BBH", 0x40, 2, mid) for mid in mids)
+        expected = b"".join(struct.pack("!BBH", 0x40, 2, mid) for mid in mids)
         got = bytearray()
         broker.socket.settimeout(0.05)
         end = time.monotonic() + 20
-        while len(got) < len(wanted):
+        while len(got) < len(expected):
             assert time.monotonic() < end
             broker.client.loop(0.05)
             with contextlib.suppress(TimeoutError):
                 got += broker.socket.recv(10_000)
-        assert bytes(got) == wanted
+        assert bytes(got) == expected
         broker.close()
 
 

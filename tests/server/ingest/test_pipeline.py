@@ -1,4 +1,4 @@
-"""Every report is counted once or rejected for one of twelve reasons; nothing that arrives raises."""
+"""Every report is counted once or rejected for one of twelve reasons; no message raises."""
 
 import datetime
 import time
@@ -31,7 +31,7 @@ def store(tmp_path):
 
 
 def take(store, *messages, masters: tuple[bytes, ...] = (MASTER,), limit=None):
-    """Ingest messages as one batch; returns what was accepted and {reason: reports}."""
+    """Ingest messages as one batch; return the accepted reports and the rejects by reason."""
     fleets = ingest.fleets(store, keys.FleetKeys(masters, SIGNING))
     tally = ingest.ingest(store, messages, fleets, NOW, limit)
     return tally.accepted, {reason: n for (_fleet, reason), n in tally.rejected.items()}
@@ -74,7 +74,7 @@ class TestBudget:
         cheap, dear = experiment(name="door", epsilon=100_000), experiment(name="door", epsilon=1_000_000)
         store.add_experiment("open", payload_of(cheap))
         board = client("a", cheap)
-        made = []
+        payloads = []
         for exp, count in ((cheap, 10), (dear, 3)):
             store.add_experiment("open", payload_of(exp))
             board.enroll(payload_of(exp))
@@ -82,9 +82,9 @@ class TestBudget:
                 payload = board.report("door", 20.0)
                 assert payload is not None
                 board.sent(payload)
-                made.append(sent("a", payload))
+                payloads.append(sent("a", payload))
         assert board.report("door", 20.0) is None
-        assert take(store, *reversed(made)) == (13, {})
+        assert take(store, *reversed(payloads)) == (13, {})
 
 
 class TestExpiry:
@@ -106,7 +106,7 @@ class TestExpiry:
         assert arrive(old, 30) == ["expired version"]
         assert arrive(new, 3000) == []
         store.withdraw_experiment("open", "temp", grace_days=10)
-        assert arrive(old, 8) == []  # the sooner of the two holds
+        assert arrive(old, 8) == []  # the earlier of the two applies
         assert arrive(new, 11) == ["expired version"]
         store.withdraw_experiment("open", "temp", grace_days=0)
         assert arrive(new, 0) == ["expired version"]
@@ -130,12 +130,12 @@ class TestRateLimit:
         limit = RateLimit(3)
         flood = [sent("a", report.encode(exp, n, 0)) for n in range(1, 6)]
         assert take(store, *flood, sent("b", report.encode(exp, 1, 0)), limit=limit) == (4, {"too fast": 2})
-        # Duplicates take no room, and over batches the limit is the same one.
+        # Duplicates do not use the limit, which holds over several batches.
         assert take(store, *flood[:3], flood[4], limit=limit) == (0, {"duplicate": 3, "too fast": 1})
         limit.start(time.monotonic() + HOUR_S + 1)
         assert take(store, flood[4], limit=limit) == (1, {})
 
-    def test_uncommitted_reports_use_no_room(self, store):
+    def test_uncommitted_reports_do_not_use_the_limit(self, store):
         limit = RateLimit(1)
         message = sent("a", report.encode(experiment(), 1, 0))
         fleets = ingest.fleets(store, FLEET_KEYS)
@@ -143,7 +143,7 @@ class TestRateLimit:
             connection.exec_driver_sql("DROP TABLE histogram")
         with pytest.raises(StoreError):
             ingest.ingest(store, [message], fleets, NOW, limit)
-        assert limit.room(("open", "a")) == 1
+        assert limit.remaining(("open", "a")) == 1
 
 
 class TestCounts:
@@ -212,13 +212,12 @@ TOPICS = st.text(max_size=40) | st.builds(
 
 class TestRejects:
     def test_set_full_of_gaps_stops_growing_without_silencing(self, store):
-        """Numbers so far apart that each is in a container of its own, more than there is room for."""
         exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
         numbers = [n * 1_000_000 for n in range(1, 601)]
         assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in numbers)) == (600, {})
-        ((_, _, found),) = store.accepted_numbers("open")
-        assert len(found.beyond) <= MOST_CONTAINERS
-        assert len(found) == 600
+        ((_, _, number_set),) = store.accepted_numbers("open")
+        assert len(number_set.beyond) <= MOST_CONTAINERS
+        assert len(number_set) == 600
         late, gap = numbers[0] + 5, numbers[-1] - 5
         assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in (late, gap, numbers[0]))) == (
             1,
@@ -234,8 +233,8 @@ class TestRejects:
         high = exp.code_count.to_bytes(1, "big")
         number_0 = b"\x10" + exp.digest + bytes(4) + b"\x00"
         unknown = b"\x10" + b"none" + bytes(3) + b"\x01\x00"
-        gone = store.add_experiment("open", payload_of(experiment(name="gone")))
-        store.add_experiment("open", payload_of(gone), datetime.date(2026, 1, 1))
+        other = store.add_experiment("open", payload_of(experiment(name="gone")))
+        store.add_experiment("open", payload_of(other), datetime.date(2026, 1, 1))
         cases = [
             (sent("a", b""), "malformed"),
             (sent("a", good[:-1], "keyed"), "malformed"),
@@ -250,7 +249,7 @@ class TestRejects:
             (sent("a", b"\x10" + exp.digest + b"\x00\x00\x00\x01" + high), "out of range"),
             (sent("a", number_0), "out of range"),
             (sent("a", report.encode(exp, 5, 0)), "over budget"),
-            (sent("a", report.encode(gone, 1, 0)), "expired version"),
+            (sent("a", report.encode(other, 1, 0)), "expired version"),
             (("hushmote/v1/open/report/A+B", good), "unknown device"),
             (("hushmote/v1/away/report/a", good), "unknown fleet"),
             (("hushmote/v1/AWAY/report/a", good), "unknown fleet"),
@@ -268,13 +267,13 @@ class TestRejects:
         assert store.histogram("open", exp.digest).sum() == store.histogram("keyed", exp.digest).sum() == 0
         by_fleet = store.rejects()
         assert sum(n for reasons in by_fleet.values() for n in reasons.values()) == len(cases)
-        assert set(by_fleet) == {"open", "keyed", ""}  # strangers' fleets make no rows
+        assert set(by_fleet) == {"open", "keyed", ""}  # unknown fleets create no rows
 
     def test_allow_list_admits_only_its_devices(self, store):
         exp = experiment()
         store.allow_devices("open", ["a"])
         messages = sent("a", report.encode(exp, 1, 0)), sent("b", report.encode(exp, 1, 0))
-        assert take(store, messages[1]) == (1, {})  # the list alone closes nothing
+        assert take(store, messages[1]) == (1, {})  # the list alone has no effect
         store.set_listed("open", True)
         again = sent("b", report.encode(exp, 2, 0))
         assert take(store, messages[0], again) == (1, {"unknown device": 1})
@@ -328,9 +327,11 @@ class TestMasterKey:
     def test_of_before_a_rotation_is_accepted(self):
         # The store keeps the check of the key that counted last; after a rotation that is the old key.
         old, new, strange = MASTER, bytes(range(32)), bytes(32)
-        kept = keys.master_check(old, "keyed")
+        check_value = keys.master_check(old, "keyed")
         for masters in ((old,), (new, old), (old, new)):
-            FleetRules("keyed", keys.FleetKeys(masters, SIGNING), master_check=kept).check_masters()
+            FleetRules("keyed", keys.FleetKeys(masters, SIGNING), master_check=check_value).check_masters()
         for masters in ((new,), (new, strange)):
             with pytest.raises(keys.MasterKeyError, match="this is not the master key of fleet keyed"):
-                FleetRules("keyed", keys.FleetKeys(masters, SIGNING), master_check=kept).check_masters()
+                FleetRules(
+                    "keyed", keys.FleetKeys(masters, SIGNING), master_check=check_value
+                ).check_masters()

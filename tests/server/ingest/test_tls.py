@@ -1,4 +1,4 @@
-"""TLS towards a real mosquitto: what is trusted works, each way of not being trusted has its own words."""
+"""TLS with a real mosquitto: trusted certificates work, and each failure has its own message."""
 
 import contextlib
 import logging
@@ -24,7 +24,7 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 @contextlib.contextmanager
 def tls_broker(ca, pair, *settings):
-    """mosquitto with a TLS listener besides its plain one; yields it and the TLS port."""
+    """Run mosquitto with a TLS and a plain listener; yield it and the TLS port."""
     port = free_port()
     certificate, key = pair
     lines = (f"listener {port} 127.0.0.1", f"certfile {certificate}", f"keyfile {key}", f"cafile {ca.file}")
@@ -34,7 +34,7 @@ def tls_broker(ca, pair, *settings):
 
 @contextlib.contextmanager
 def trying(store, port, tls, host="127.0.0.1"):
-    """An aggregator in a thread that tries to connect."""
+    """Run an aggregator that tries to connect in a thread."""
     aggregator = Aggregator(store, BrokerAddress(host, port), Counting(batch_s=0.1), tls=tls)
     thread = threading.Thread(target=aggregator.run)
     thread.start()
@@ -88,6 +88,7 @@ class TestErrors:
             (("10.0.0.1",), (-1, 5), True, "127.0.0.1", "is for another address"),
             (("broker.example",), (-1, 5), True, "localhost", "is for another name"),
         ],
+        ids=["expired", "not yet valid", "other CA", "other address", "other name"],
     )
     def test_untrusted_certificate_is_logged_once_and_retried(
         self, store, tmp_path, caplog, monkeypatch, broker_names, days, trusted, host, words
@@ -110,7 +111,7 @@ class TestErrors:
     def test_names_what_the_broker_does_not_accept(self, store, tmp_path):
         ca, other = Authority(tmp_path), Authority(tmp_path, "other")
         contexts = {
-            "it wants a client certificate": client_context(ca.file),
+            "it requires a client certificate": client_context(ca.file),
             "it does not trust the CA of our certificate": client_context(ca.file, *other.sign("stranger")),
         }
         with tls_broker(ca, ca.sign("broker", "127.0.0.1"), "require_certificate true") as (broker, port):
@@ -123,7 +124,7 @@ class TestErrors:
                 until(lambda: "does it speak TLS" in aggregator.condition.state, lambda: aggregator.condition)
 
     def test_reads_the_alert_after_the_broker_closed(self, tmp_path, monkeypatch):
-        """A broker refuses what came with the handshake and closes, often before CONNECT is sent.
+        """A broker refuses the certificate in the handshake and closes, often before CONNECT is sent.
 
         Each of 20 connections sends CONNECT after the broker has closed; almost all of them are reset.
         """
@@ -139,7 +140,7 @@ class TestErrors:
         monkeypatch.setattr(Client, "_sock_send", send_after_the_end)
         with tls_broker(ca, ca.sign("broker", "127.0.0.1"), "require_certificate true") as (_, port):
             for pair, words in (
-                ((), "it wants a client certificate"),
+                ((), "it requires a client certificate"),
                 (other.sign("stranger"), "it does not trust the CA of our certificate"),
             ):
                 tls = client_context(ca.file, *pair)
@@ -147,7 +148,7 @@ class TestErrors:
                     connection = BrokerConnection("5", "me", (None, None), 10, Pace(), tls)
                     connection.connect("127.0.0.1", port)
                     until(lambda c=connection: not c.turn(0.1, 1), "it is lost")
-                    assert words in str(explain(connection.trouble)), connection.trouble
+                    assert words in str(explain(connection.error)), connection.error
 
     def test_distinguishes_unusable_files(self, tmp_path):
         ca = Authority(tmp_path)
@@ -169,10 +170,10 @@ class TestErrors:
         for files, words in [
             ((tmp_path / "none", None, None), "cannot read .*none: No such file"),
             ((tmp_path, None, None), "cannot read .*: Is a directory"),
-            ((text, None, None), "text holds no certificate: it must be a PEM file"),
+            ((text, None, None), "text contains no certificate: it must be a PEM file"),
             ((ca.file, certificate, None), "belong together"),
-            ((ca.file, text, key), "text holds no certificate"),
-            ((ca.file, certificate, text), "text holds no key"),
+            ((ca.file, text, key), "text contains no certificate"),
+            ((ca.file, certificate, text), "text contains no key"),
             ((ca.file, certificate, tmp_path / "none"), "cannot read .*none"),
             ((ca.file, certificate, other_key), "you.key is not the key of .*me.pem"),
             ((ca.file, certificate, locked), "locked.key is encrypted"),

@@ -1,4 +1,4 @@
-"""/metrics and /healthz of a running aggregator, beside what the store says."""
+"""/metrics and /healthz of a running aggregator, compared with the store."""
 
 import re
 import sqlite3
@@ -11,14 +11,14 @@ from served import add_fleet, get, health, served, with_setting
 from traffic import crowd, publish
 
 from hushmote.server.ingest.pipeline import REASONS
-from hushmote.server.ingest.status import Condition, trouble
+from hushmote.server.ingest.status import Condition, health_problem
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
 @contextmanager
 def running(tmp_path, broker, *more, script=None):
-    """A store, a served process on it and the URL of its HTTP side."""
+    """Run a served process on a new store; yield the store, the process and its URL."""
     port = free_port()
     url = f"sqlite:///{tmp_path}/store.sqlite"
     with Store(url) as store:
@@ -29,15 +29,15 @@ def running(tmp_path, broker, *more, script=None):
 
 
 def scrape(url):
-    """Samples by name, or by (name, label) where they have a label."""
+    """Return samples by name, or by (name, label) if they have a label."""
     status, text = get(url + "/metrics")
     assert status == 200
     assert not re.search(r"\bd\d", text)  # a device of the crowd
-    found = {}
+    samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found[(sample.name, *sample.labels.values()) if sample.labels else sample.name] = sample.value
-    return found
+            samples[(sample.name, *sample.labels.values()) if sample.labels else sample.name] = sample.value
+    return samples
 
 
 class TestMetrics:
@@ -59,23 +59,23 @@ class TestMetrics:
                 publish(broker, messages + messages[:50] + rubbish)
                 until(lambda: scrape(url)["hushmote_uncommitted_messages"] == 0, "an empty queue")
                 until(lambda: scrape(url)["hushmote_batch_reports_sum"] == 355, lambda: scrape(url))
-                found = scrape(url)
+                samples = scrape(url)
                 assert (
-                    found["hushmote_reports_accepted_total"]
+                    samples["hushmote_reports_accepted_total"]
                     == store.histogram("open", experiment().digest).sum()
                 )
-                rejected = {r: found["hushmote_reports_rejected_total", r] for r in REASONS}
+                rejected = {r: samples["hushmote_reports_rejected_total", r] for r in REASONS}
                 assert {r: n for r, n in rejected.items() if n} == {
                     **store.rejects()["open"],
                     **store.rejects()[""],
                 }
-                assert found["hushmote_batches_total"] == found["hushmote_commit_seconds_count"] > 0
-                assert found["hushmote_batches_total"] == found["hushmote_batch_reports_count"]
-                assert 0 < found["hushmote_commit_seconds_sum"] < 60
-                assert found["hushmote_experiments_published"] == 1
-                assert found["hushmote_connected"] == found["hushmote_subscribed"] == 1
-                assert found["hushmote_commit_failures_total"] == found["hushmote_store_failing"] == 0
-                assert found["process_resident_memory_bytes"] > 1 << 20
+                assert samples["hushmote_batches_total"] == samples["hushmote_commit_seconds_count"] > 0
+                assert samples["hushmote_batches_total"] == samples["hushmote_batch_reports_count"]
+                assert 0 < samples["hushmote_commit_seconds_sum"] < 60
+                assert samples["hushmote_experiments_published"] == 1
+                assert samples["hushmote_connected"] == samples["hushmote_subscribed"] == 1
+                assert samples["hushmote_commit_failures_total"] == samples["hushmote_store_failing"] == 0
+                assert samples["process_resident_memory_bytes"] > 1 << 20
                 assert get(url + "/other")[0] == 404
                 assert health(url) == (200, None)
                 broker.terminate()
@@ -98,11 +98,11 @@ class TestMetrics:
             other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             publish(broker, messages)
-            found = {}
-            until(lambda: found.update(scrape(url)) or found["hushmote_since_turn_seconds"] > 1, found)
-            assert found["hushmote_uncommitted_messages"] == 15
-            assert found["hushmote_oldest_uncommitted_seconds"] > 1
-            assert found["hushmote_commit_failures_total"] == 0  # it hangs
+            samples = {}
+            until(lambda: samples.update(scrape(url)) or samples["hushmote_since_turn_seconds"] > 1, samples)
+            assert samples["hushmote_uncommitted_messages"] == 15
+            assert samples["hushmote_oldest_uncommitted_seconds"] > 1
+            assert samples["hushmote_commit_failures_total"] == 0  # it hangs
             until(lambda: health(url)[0] == 503, lambda: health(url))
             assert "the store failed" in health(url)[1]
             assert scrape(url)["hushmote_commit_failures_total"] >= 1
@@ -137,7 +137,7 @@ class TestHealth:
                 url = f"http://127.0.0.1:{port}"
                 until(lambda: health(url) == (200, None), lambda: health(url))
                 postgres.kill()
-                # Without a report: it looks for new experiments, and cannot.
+                # Even without a report, it cannot read new experiments.
                 until(lambda: health(url)[0] == 503, lambda: health(url))
                 assert "the store failed" in health(url)[1]
                 publish(broker, messages)
@@ -150,8 +150,8 @@ class TestHealth:
             assert list(store.histogram("open", experiment().digest)) == counts
 
     def test_names_the_first_problem(self):
-        assert trouble(condition()) is None
-        assert trouble(condition(connected=False, subscribed=False)) == "not connected to the broker"
-        assert trouble(condition(subscribed=False)) == "not subscribed to reports"
-        assert "the store failed" in (trouble(condition(failing=True)) or "")
-        assert "stuck for 31 s" in (trouble(condition(since_turn_s=31.0, failing=True)) or "")
+        assert health_problem(condition()) is None
+        assert health_problem(condition(connected=False, subscribed=False)) == "not connected to the broker"
+        assert health_problem(condition(subscribed=False)) == "not subscribed to reports"
+        assert "the store failed" in (health_problem(condition(failing=True)) or "")
+        assert "stuck for 31 s" in (health_problem(condition(since_turn_s=31.0, failing=True)) or "")

@@ -1,4 +1,4 @@
-"""Which files of a board an experiment needs."""
+"""The board files that an experiment needs."""
 
 from pathlib import Path
 
@@ -25,6 +25,7 @@ class TestNeededFiles:
             (experiment_json(**TEXT), ["text", "pgr"]),
             (experiment_json(**TEXT | {"mechanism": "grr", "q": None, "slots": 4}), ["text"]),
         ],
+        ids=["default", "number", "sw", "pgr", "text with pgr", "text with grr"],
     )
     def test_are_those_of_type_and_mechanism(self, payload: bytes, words: list[str]):
         files = needed_files(parse_experiment(payload))

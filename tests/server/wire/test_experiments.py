@@ -1,4 +1,4 @@
-"""The JSON of an experiment whose mechanism is somebody's own is read after its module is loaded."""
+"""Experiments whose mechanism is the user's own code: its module is loaded before the JSON is read."""
 
 import json
 import re
@@ -15,13 +15,15 @@ from hushmote.device.ldp_client import Experiment, ExperimentRefused
 from hushmote.server.wire.experiments import is_own, parse_experiment
 
 ROOT = Path(__file__).parents[3]
-# Where bytes come from a network or a test of a board, which must import nothing.
+# Callers whose bytes come from a network or a test of a board, which must import nothing.
 BARE = {"simulator/faithful.py"}
 
 
 class TestParseExperiment:
     @pytest.mark.parametrize(
-        "payload", [b"", b"[", b"[1]", b'{"mechanism":["a:b"]}', b"[" * 1000, b" " * 2000, b"\xff:"]
+        "payload",
+        [b"", b"[", b"[1]", b'{"mechanism":["a:b"]}', b"[" * 1000, b" " * 2000, b"\xff:"],
+        ids=["empty", "bracket", "list", "list as mechanism", "deep nesting", "too long", "not UTF-8"],
     )
     def test_rejects_malformed_json(self, payload: bytes):
         with pytest.raises(ExperimentRefused):
@@ -102,6 +104,15 @@ class TestOwnMechanism:
             ),
             ("(take, randomize)", "(take, 3)", "must register two functions"),
         ],
+        ids=[
+            "exits",
+            "raises",
+            "float code count",
+            "too many codes",
+            "bool code count",
+            "one function",
+            "number for a function",
+        ],
     )
     def test_board_file_error_is_one_line(
         self, own_folder: Callable[[str, str], str], right: str, wrong: str, text: str
@@ -122,12 +133,13 @@ class TestOwnMechanism:
             'ldp_client.TYPES["number"] = (take, randomize)',
             'ldp_client.MECHANISMS["pgr"] = (take, randomize)\n1 / 0',
         ],
+        ids=["replaces mechanism", "deletes mechanism", "replaces type", "replaces and fails"],
     )
     def test_shipped_word_keeps_its_meaning(self, own_folder: Callable[[str, str], str], line: str):
         before = dict(ldp_client.MECHANISMS), dict(ldp_client.TYPES)
         name = "replaces_" + re.sub(r"\W", "", line)
         word = own_folder(name, COIN + f'\nregister("{name}")\n{line}\n')
-        for _ in range(2):  # the second time it is imported already
+        for _ in range(2):  # the module is already imported the second time
             with pytest.raises(ExperimentRefused, match=rf"{name} replaces (grr|number|pgr), which Hushmote"):
                 parse_experiment(experiment_json(mechanism=word))
             for shipped, now in zip(before, (ldp_client.MECHANISMS, ldp_client.TYPES), strict=True):

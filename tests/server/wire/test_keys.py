@@ -1,4 +1,4 @@
-"""Keys: derived as RFC 5869 says, signatures as RFC 6979 and FIPS 186-5 say; never confused."""
+"""Derived keys follow RFC 5869, signatures RFC 6979 and FIPS 186-5."""
 
 import hashlib
 import hmac
@@ -36,19 +36,19 @@ class TestDeviceKey:
 
 
 def rfc_6979_nonce(key: bytes, digest: bytes) -> int:
-    """RFC 6979, 3.2, for P-256 and SHA-256, by its text."""
+    """Return the nonce of RFC 6979, section 3.2, for P-256 and SHA-256."""
     reduced = (int.from_bytes(digest, "big") % ORDER).to_bytes(32, "big")
     v, k = b"\1" * 32, bytes(32)
     for separator in (b"\0", b"\1"):
         k = hmac.digest(k, v + separator + key + reduced, "sha256")
         v = hmac.digest(k, v, "sha256")
     v = hmac.digest(k, v, "sha256")
-    assert 0 < int.from_bytes(v, "big") < ORDER  # else it would go on; once in 2**32 times
+    assert 0 < int.from_bytes(v, "big") < ORDER  # otherwise RFC 6979 continues; once in 2**32 times
     return int.from_bytes(v, "big")
 
 
 class TestSignedElsewhere:
-    """Both messages of a version, made by somebody who has the signing key."""
+    """Both messages of a version, made on a machine with the signing key."""
 
     ANNOUNCE = keys.public_key_bytes(SIGNING)
     BODY = payload_of(experiment())
@@ -110,7 +110,9 @@ class TestSigning:
         assert lower == {True, False}
 
     @pytest.mark.parametrize(
-        "key", [b"", bytes(31), bytes(32), bytes(33), ORDER.to_bytes(32, "big"), b"\xff" * 32, b"\1" * 31]
+        "key",
+        [b"", bytes(31), bytes(32), bytes(33), ORDER.to_bytes(32, "big"), b"\xff" * 32, b"\1" * 31],
+        ids=["empty", "31 zeros", "32 zeros", "33 zeros", "order", "above the order", "31 bytes"],
     )
     def test_rejects_invalid_p256_key(self, key):
         for use in (lambda: keys.public_key_bytes(key), lambda: keys.sign_experiment(key, TOPIC, b"{}", 1)):

@@ -1,4 +1,4 @@
-"""The wire: what a board sends is what the server reads, and nothing else is."""
+"""The server reads exactly the reports that a board sends."""
 
 import hashlib
 import hmac
@@ -70,6 +70,19 @@ class TestDecode:
             b"\x18" + bytes(9),
             b"\x10" + bytes(1 << 20),
         ],
+        ids=[
+            "empty",
+            "head only",
+            "no code",
+            "code of 4 bytes",
+            "tag without code",
+            "tag and code of 4 bytes",
+            "version 0",
+            "version 2",
+            "flag 2",
+            "flag 8",
+            "1 MiB",
+        ],
     )
     def test_rejects_truncated_oversized_and_foreign_payloads(self, payload):
         with pytest.raises(report.MalformedReport) as caught:
@@ -99,7 +112,11 @@ class TestEncode:
             code = int.from_bytes(report.decode(payload).code, "big")
             assert report.encode(exp, 1, code, "board-1", key) == payload
 
-    @pytest.mark.parametrize(("number", "code"), [(0, 0), (1 << 32, 0), (1, -1), (1, 64)])
+    @pytest.mark.parametrize(
+        ("number", "code"),
+        [(0, 0), (1 << 32, 0), (1, -1), (1, 64)],
+        ids=["number 0", "number 2^32", "negative code", "code too high"],
+    )
     def test_rejects_numbers_and_codes_out_of_range(self, number, code):
         with pytest.raises(ValueError, match="number must be"):
             report.encode(experiment(), number, code)

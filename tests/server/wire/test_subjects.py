@@ -16,7 +16,7 @@ class TestSubjects:
 
     @pytest.mark.parametrize(
         ("subject", "topic"),
-        [  # the table of NATS' documentation, and what is no topic at all
+        [  # the table of NATS' documentation, and bytes that are not a topic
             (b"/.foo.bar", "/foo/bar"),
             (b"foo.bar./", "foo/bar/"),
             (b"foo./.bar", "foo//bar"),

@@ -1,4 +1,4 @@
-"""Topics and the names that they can carry."""
+"""Topics and the names that they can contain."""
 
 import pytest
 from boards import client, experiment

@@ -2,9 +2,9 @@
 
 import re
 
-# All control characters but line feed and tab, and what turns the direction of writing or ends a line.
+# Control characters except line feed and tab, and marks that change direction or end a line.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-# Up to the last @: a password may hold one.
+# Up to the last @, which a password may contain.
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
 
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")

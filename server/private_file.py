@@ -66,7 +66,7 @@ def readable_by_others(path: Path, mode: int) -> bool:
     """
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if credentials and path.parent == Path(credentials):
-        # systemd's own: only the service can enter the folder, and the access list that lets the service's
-        # user read the file shows as the group's bits.
+        # Created by systemd: only the service can enter the folder, and the access list that lets its
+        # user read the file appears as the group's bits.
         return False
     return os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO) != 0

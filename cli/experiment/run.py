@@ -19,7 +19,7 @@ from ...server.experiments.budget import cap_in_nats
 from ...server.experiments.definition import load
 from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
-from ...server.ingest.clock import SIMULATED
+from ...server.ingest.clock import SIMULATED_PREFIX
 from ...server.mechanisms import mechanism_of
 from ...server.service.audit_log import audit_log, system_user
 from ...server.store.store import Store
@@ -157,7 +157,7 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
     with Store(store) as opened:
         log.check()
         if fleet is None:  # never a simulated one, where boards would not find it
-            real = [name for name in opened.fleets() if not name.startswith(SIMULATED)]
+            real = [name for name in opened.fleets() if not name.startswith(SIMULATED_PREFIX)]
             fleet = choose_name("fleet", None, real, f"in {opened.where}") if real else "home"
         if keyed is not None:
             opened.add_fleet(fleet, keyed=keyed)

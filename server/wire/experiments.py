@@ -20,10 +20,10 @@ from ..errors import HushmoteError
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*):([A-Za-z_][A-Za-z0-9_]*)")
 
 FOLDERS: list[str] = []
-"""Where modules are looked for after everywhere else: the command line adds the current folder.
+"""Folders searched for modules after all others; the command line adds the current folder.
 
-They join sys.path with the first word that is loaded, so that nobody without code of their own has such a
-folder in it.
+They are added to sys.path when the first word is loaded, so that they are not in it for users without their
+own code.
 """
 
 
@@ -32,7 +32,7 @@ _SHIPPED_TABLES: tuple[Mapping[str, Any], ...] = tuple(MappingProxyType(dict(tab
 """The meaning of the words that Hushmote ships: your own code cannot change it."""
 
 _REPLACEMENT_ERRORS: dict[str, str] = {}
-"""Why a module that replaced one of them is refused: it stays imported, and a second try enters nothing."""
+"""Errors of modules that replaced a shipped word: they stay imported, so a second try runs nothing."""
 
 
 class OwnCodeError(HushmoteError):

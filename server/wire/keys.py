@@ -89,7 +89,7 @@ def device_key(master: bytes, fleet: str, device: str) -> bytes:
         MasterKeyError: the master key does not have 32 bytes.
     """
     info = f"hushmote/v1/{check_fleet(fleet)}/{check_device(device)}"
-    # HKDF's two steps, written out (RFC 5869, 2.2 and 2.3): the second runs for every report, and a
+    # The two steps of HKDF (RFC 5869, 2.2 and 2.3): the second runs for every report, and a
     # library's object that does both takes three times as long.
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")
 
@@ -171,11 +171,11 @@ def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) ->
     from cryptography.hazmat.primitives.asymmetric import ec, utils
     from cryptography.hazmat.primitives.hashes import SHA256
 
-    message = body + _serial(serial)
+    signed_part = body + _serial(serial)
     scheme = ec.ECDSA(SHA256(), deterministic_signing=True)
-    der = _private(signing_key).sign(topic.encode() + b"\x00" + message, scheme)
+    der = _private(signing_key).sign(topic.encode() + b"\x00" + signed_part, scheme)
     r, s = utils.decode_dss_signature(der)
-    return message + r.to_bytes(32, "big") + min(s, _ORDER - s).to_bytes(32, "big")
+    return signed_part + r.to_bytes(32, "big") + min(s, _ORDER - s).to_bytes(32, "big")
 
 
 def sign_version(signing_key: bytes, topic: str, body: bytes, serial: int) -> Signatures:

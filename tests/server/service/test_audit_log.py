@@ -1,4 +1,4 @@
-"""Who did what is a line of JSON each, however often the file is moved away, and names no device."""
+"""The audit log has one JSON line for each act, survives moving its file, and names no device."""
 
 import datetime
 import functools
@@ -51,8 +51,8 @@ class TestFile:
     def test_created_by_root_belongs_to_the_folders_owner(self, tmp_path):
         os.chown(tmp_path, 12345, 23456)
         AuditLog(tmp_path / "audit.jsonl").check()
-        made = (tmp_path / "audit.jsonl").stat()
-        assert (made.st_uid, made.st_gid, made.st_mode & 0o777) == (12345, 23456, 0o600)
+        status = (tmp_path / "audit.jsonl").stat()
+        assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (12345, 23456, 0o600)
 
     def test_error_is_one_line(self, tmp_path):
         with pytest.raises(AuditLogError, match=r"^cannot write the audit log .*: No such file") as caught:

@@ -1,4 +1,4 @@
-"""/metrics and /healthz while others do what they like: crowds, slow senders, slow readers, resets."""
+"""/metrics and /healthz under load: crowds, slow senders, slow readers and resets."""
 
 import contextlib
 import logging
@@ -23,7 +23,7 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 CROWD = 250
-FILES = 256  # that the process may open: fewer than the crowd has connections
+FILES = 256  # open files per process: fewer than the crowd's connections
 
 LIMITED = f"""
 import resource, sys
@@ -35,7 +35,7 @@ main()
 
 
 class Crowd:
-    """Clients that each send a request byte by byte and never end it; who is sent away comes again."""
+    """Clients that send a request byte by byte and never end it; rejected ones come again."""
 
     def __init__(self, port, count):
         self._port = port
@@ -104,7 +104,7 @@ class TestCrowd:
                     publish(broker, messages)
                     until(lambda: counted(store) == 30, process.log)
                     until(lambda: trickling.ended > 2 * CROWD, "all have been sent away twice")
-                    most = before + bounded_http.MOST_CONNECTIONS + 4 * bounded_http.TAKEN_AT_ONCE
+                    most = before + bounded_http.MOST_CONNECTIONS + 4 * bounded_http.ACCEPTS_PER_TURN
                     assert max(files(process.process.pid) for _ in range(100)) <= most
                     assert trickling.served == 0
                     assert process.end() == 0
@@ -119,8 +119,8 @@ def endpoint(metrics=lambda: b"numbers"):
         yield running.port
 
 
-def ended(s):
-    """Whether the other side has ended a connection; waits for what it says until then."""
+def is_closed(s):
+    """Return whether the other side closes a connection; read its data until then."""
     s.settimeout(WAIT_S)
     try:
         while s.recv(1 << 16):
@@ -139,12 +139,13 @@ class TestDeadline:
             b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /hea",  # a second request that does not end
             b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx",
         ],
+        ids=["silence", "half a head", "second request", "half a body"],
     )
     def test_ends_an_incomplete_request(self, begin, monkeypatch):
         by_deadline = shortened(monkeypatch)
         with endpoint() as port, socket.create_connection(("127.0.0.1", port)) as s:
             s.sendall(begin)
-            assert ended(s)
+            assert is_closed(s)
         assert by_deadline == [SHORT_S]
 
     def test_ends_an_unread_answer(self, monkeypatch):
@@ -153,23 +154,23 @@ class TestDeadline:
             s = socket.create_connection(("127.0.0.1", port))
             s.sendall(ASK)
             local = s.getsockname()[1]
-            until(lambda: not held(port, local), "the server has let go")
+            until(lambda: not is_open(port, local), "the server has let go")
             s.close()
         assert by_deadline == [SHORT_S]
 
 
-def held(port, client):
-    """Whether this process still has the server's end of a connection open."""
-    wanted = f"0100007F:{port:04X} 0100007F:{client:04X} 01"
+def is_open(port, client):
+    """Return whether this process still has the server's end of a connection open."""
+    line_part = f"0100007F:{port:04X} 0100007F:{client:04X} 01"
     with open("/proc/net/tcp") as f:
-        return any(wanted in line for line in f)
+        return any(line_part in line for line in f)
 
 
 class TestRequests:
     def test_resets_and_garbage_log_nothing(self, caplog):
         caplog.set_level(logging.INFO)
         with endpoint() as port:
-            for sent in (
+            for data in (
                 b"",
                 b"GET /metrics HTTP/1.1\r\n",
                 b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -177,12 +178,12 @@ class TestRequests:
             ):
                 for _ in range(20):
                     s = socket.create_connection(("127.0.0.1", port))
-                    s.sendall(sent)
+                    s.sendall(data)
                     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST
                     s.close()
             with socket.create_connection(("127.0.0.1", port)) as s:
                 s.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
-                assert ended(s)
+                assert is_closed(s)
             assert get(f"http://127.0.0.1:{port}/metrics") == (200, "numbers")
         assert caplog.records == []
 
@@ -213,7 +214,7 @@ class TestAddress:
         for wrong in ("9417", ":9417", "localhost", "localhost:", "localhost:99999", "a:1/metrics", "u@a:1"):
             with pytest.raises(EndpointError, match="must be host:port"):
                 parse_endpoint(wrong)
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
             with pytest.raises(EndpointError, match="Address already in use"):
                 Endpoint("127.0.0.1", port, bytes, str)

@@ -1,4 +1,4 @@
-"""`hushmote serve` as an operator meets it: signals, systemd, passwords, a clock that jumps."""
+"""`hushmote serve` for an operator: signals, systemd, passwords and keys."""
 
 import contextlib
 import json
@@ -33,18 +33,18 @@ def arguments(store, broker, batch_s=0.1):
 
 
 def sample(port, name):
-    """One of the aggregator's numbers."""
+    """Return one of the aggregator's metrics."""
     text = get(f"http://127.0.0.1:{port}/metrics")[1]
     return float(text.split(f"\nhushmote_{name} ")[1].split()[0])
 
 
-def ended(process):
+def has_ended(process):
     return process.process.poll() is not None
 
 
 @contextlib.contextmanager
-def locked(store):
-    """Another program with the store's write lock: a commit hangs, in the driver, for BUSY_TIMEOUT_S."""
+def write_lock(store):
+    """Hold the store's write lock as another program: a commit hangs in the driver for BUSY_TIMEOUT_S."""
     other = sqlite3.connect(store.where, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:
@@ -57,7 +57,7 @@ def locked(store):
 class TestTooManyOpenFiles:
     @pytest.fixture
     def limited(self):
-        """A function that lets a process open no further file, or, with None, as many as before."""
+        """Return a function that stops a process from opening files, or lets it open them again."""
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
 
         def limit(pid, on):
@@ -90,7 +90,7 @@ class TestTooManyOpenFiles:
 
 class TestStop:
     def test_sigterm_commits_received_messages(self, store, mosquitto):
-        # Fewer than the usual window of 20: a halt just behind the 20th would commit those.
+        # Fewer than the usual window of 20: a pause right after the 20th would commit them.
         messages, counts = crowd(15)
         port = free_port()
         with served(*arguments(store, mosquitto, 1000.0), "--http", f"127.0.0.1:{port}") as process:
@@ -110,14 +110,16 @@ class TestStop:
         options = (*arguments(store, mosquitto, 1000.0), "--batch", "15", "--http", f"127.0.0.1:{port}")
         with served(*options, script=script) as process:
             process.ready()
-            with locked(store):
+            with write_lock(store):
                 publish(mosquitto, messages)
                 until(lambda: sample(port, "uncommitted_messages") == 15, process.log)
-                # Its loop comes round at least every 0.2 s, unless it is in the driver.
+                # Its loop turns at least every 0.2 s, unless it is in the driver.
                 until(lambda: sample(port, "since_turn_seconds") > 1, process.log)
                 process.process.send_signal(signal.SIGTERM)
-                if signals == 2:  # two that come at once are one
-                    until(lambda: ended(process) or process.process.send_signal(signal.SIGTERM), process.log)
+                if signals == 2:  # two signals at once count as one
+                    until(
+                        lambda: has_ended(process) or process.process.send_signal(signal.SIGTERM), process.log
+                    )
                 assert process.wait() == 0
                 # Not until the driver gave up: the lock is still held.
                 assert "cannot use" not in process.log()
@@ -151,21 +153,25 @@ class TestSystemd:
             manager.settimeout(60)
             environment = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
             with served(*arguments(store, mosquitto), environment=environment) as process:
-                told = ""
-                while "READY=1" not in told or "STATUS=subscribed at" not in told or "WATCHDOG=1" not in told:
-                    told += manager.recv(4096).decode() + "\n"
+                messages_received = ""
+                while (
+                    "READY=1" not in messages_received
+                    or "STATUS=subscribed at" not in messages_received
+                    or "WATCHDOG=1" not in messages_received
+                ):
+                    messages_received += manager.recv(4096).decode() + "\n"
                 assert process.end(signal.SIGINT) == 0
                 while b"STOPPING=1" not in manager.recv(4096):  # others may come before it
                     pass
 
     def test_credential_may_show_group_bits(self, tmp_path, monkeypatch):
         master = tmp_path / "master.key"
-        made = master_key.create_keys(master)
+        master_keys = master_key.create_keys(master)
         master.chmod(0o440)
         with pytest.raises(keys.MasterKeyError, match="can be read by others"):
             master_key.load_keys(master)
         monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
-        assert master_key.load_keys(master) == made
+        assert master_key.load_keys(master) == master_keys
 
 
 class TestMasterKey:
@@ -177,19 +183,19 @@ class TestMasterKey:
         exp = experiment()
         ask_fleet(store, "home", exp, keyed=True)
 
-        def started(name):
+        def run_with_key(name):
             return running(store, mosquitto, fleet_keys=master_key.load_keys(tmp_path / name))
 
         def is_right(name):
-            with started(name):
+            with run_with_key(name):
                 pass
 
         def is_wrong(name):
             with pytest.raises(keys.MasterKeyError, match="this is not the master key of fleet home"):
                 Aggregator(store, counting=Counting(fleet_keys=master_key.load_keys(tmp_path / name))).run()
 
-        is_right("wrong")  # nothing has counted yet: nobody can know
-        with started("right"):
+        is_right("wrong")  # nothing has been counted yet, so any key is accepted
+        with run_with_key("right"):
             key = keys.device_key(right.masters[0], "home", "a")
             publish(mosquitto, [(topics.report_topic("home", "a"), report.encode(exp, 1, 0, "a", key))])
             until(lambda: store.master_checks()["home"], store.master_checks)
@@ -208,7 +214,7 @@ class TestMasterKey:
 
 
 class TestSigningKey:
-    """`serve` on a machine that cannot sign, and with the file of the key beside it."""
+    """`serve` on a machine that cannot sign, and with the key in a second file."""
 
     @pytest.fixture
     def files(self, store, tmp_path):
@@ -260,13 +266,16 @@ class TestLog:
 
     def test_counts_rejects_by_reason_and_minute(self, store, mosquitto):
         messages, _ = crowd(30)
-        script, said = with_setting("service.process", "_MINUTE_S", 0.5), r"rejected in .*duplicate (\d+)\n"
+        script, pattern = (
+            with_setting("service.process", "_MINUTE_S", 0.5),
+            r"rejected in .*duplicate (\d+)\n",
+        )
         with served(*arguments(store, mosquitto), script=script) as process:
             process.ready()
             publish(mosquitto, messages + messages)
-            until(lambda: sum(map(int, re.findall(said, process.log()))) == 30, process.log)
+            until(lambda: sum(map(int, re.findall(pattern, process.log()))) == 30, process.log)
             assert process.end() == 0
-        assert len(re.findall(said, process.log())) < 30
+        assert len(re.findall(pattern, process.log())) < 30
 
     def test_json_is_one_object_a_line_without_devices(self, store, mosquitto):
         secret = "dev-that-nobody-may-read"
@@ -286,7 +295,7 @@ class TestLog:
             publish(mosquitto, rubbish)
             until(lambda: sum(sum(r.values()) for r in store.rejects().values()) == 7, store.rejects)
             other = sqlite3.connect(store.where, isolation_level=None)
-            # A store that fails, with device ids in its statements.
+            # A failing store, with device ids in its statements.
             other.execute("ALTER TABLE dedupe RENAME TO gone")
             publish(mosquitto, [(f"hushmote/v1/open/report/{secret}", report.encode(exp, 2, 0))])
             until(lambda: "reports wait" in process.log(), process.log)

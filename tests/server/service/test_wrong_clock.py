@@ -1,4 +1,4 @@
-"""`hushmote serve` on a machine with a wrong clock loses, doubles, misfiles and erases nothing.
+"""`hushmote serve` on a machine with a wrong clock never loses, doubles, misfiles or erases reports.
 
 The clock is libfaketime's, the broker a real mosquitto, the store SQLite and PostgreSQL.
 """
@@ -41,7 +41,7 @@ def now():
 
 
 class Machine:
-    """A machine whose clock can be set; where: a file of its own. Its processes see the clock at once."""
+    """A machine whose clock can be set through a file; its processes see the change at once."""
 
     def __init__(self, where):
         self._where = where
@@ -64,7 +64,7 @@ def machine(tmp_path):
 
 
 class Site:
-    """A store with windows that are kept for 60 days, a broker, and reports of a crowd that wait there."""
+    """A store whose windows are kept for 60 days, and a broker at which reports wait."""
 
     def __init__(self, url, broker):
         self.store, self.url, self.broker = Store(url), url, broker
@@ -84,12 +84,12 @@ class Site:
 
     @property
     def counts(self):
-        """Reports that were counted, without those of the old windows."""
+        """Return the counted reports without those of the old windows."""
         digest = experiment(window="day").digest
         return int(self.store.histogram("open", digest).sum()) - 7 * len(self.old)
 
     def set_times(self, at):
-        """Let the store have been written at this time and not since."""
+        """Make the store look as if it was last written at this time."""
         minute = counting_minute(at)
         with self.store.writing() as connection:
             connection.execute(schema.counting.update().values(alive=minute, clock=minute))
@@ -103,10 +103,10 @@ class Site:
         until(lambda: self.counts == self._sent, lambda: f"{self.counts} of {self._sent}: {process.log()}")
 
     def is_whole(self, *more_windows):
-        """Every report was counted once, in the window of its day, and nothing was erased."""
+        """Check that every report was counted once, in the window of its day, and nothing was erased."""
         digest = experiment(window="day").digest
         assert self.counts == self._sent
-        assert check(self.store).violations != ()  # only of the old windows, which no device has filled
+        assert check(self.store).violations != ()  # only of the old windows, which no device filled
         assert check(self.store).violations == (
             f"temp of fleet open: {self._sent + 14:,} reports are counted, {self._sent:,} were accepted",
         )
@@ -124,7 +124,7 @@ def site(store_url, mosquitto):
 
 
 def waits(process, port, reason):
-    """Return once the process has said that its clock is wrong, and its health does."""
+    """Return once the process's log and health report that its clock is wrong."""
     until(lambda: "the clock says " in process.log(), process.log)
     until(
         lambda: health(f"http://127.0.0.1:{port}") == (503, reason),
@@ -261,7 +261,7 @@ class TestWhileRunning:
         old, site.old = site.old, []  # those are erased: they were due before
         with site.serve(machine) as process:
             process.ready()
-            until(lambda: process.log().count("was erased as its file says") == 2, process.log)
+            until(lambda: process.log().count("reached its retention time and was erased") == 2, process.log)
             site.send()
             site.counts_all(process)
             before = site.store.windows("open", experiment(window="day").digest)
@@ -271,7 +271,7 @@ class TestWhileRunning:
             assert process.end() == 0
         assert not {*old} & {*before}
         assert {*before} < {*site.store.windows("open", experiment(window="day").digest)}
-        assert process.log().count("was erased as its file says") == 2
+        assert process.log().count("reached its retention time and was erased") == 2
 
     def test_keeps_its_connection_while_it_waits(self, site, machine):
         site.set_times(now())
@@ -325,7 +325,7 @@ class TestSeveralAggregators:
 
 class TestExperimentAdd:
     def add(self, url, machine, folder, *more):
-        """The status and standard error of `hushmote experiment add` on this machine."""
+        """Return the status and standard error of `hushmote experiment add` on this machine."""
         (folder / "door.toml").write_text(DOOR)
         command = [sys.executable, "-m", "hushmote", "experiment", "add", str(folder / "door.toml")]
         run = subprocess.run(

@@ -45,7 +45,8 @@ NO_STORE = "there is no store at {}: publish an experiment first, or correct the
 class HushmoteError(Exception):
     """The base class of all errors except the board's own, LDPError.
 
-    The command line prints the text as one line and exits with exit_status.
+    Attributes:
+        exit_status: the status with which the command line ends after printing the text as one line.
     """
 
     exit_status = 1

@@ -39,7 +39,7 @@ class ValueOptions(ReportOptions):
     top: Annotated[int, typer.Option(help="The most common values, and how sure that is.", min=0)] = 0
     cdf: Annotated[bool, "The share below every bin's edge."] = False
     rows: Annotated[int | None, typer.Option(help="Rows of a number's histogram; else 16.", min=1)] = None
-    post: Annotated[str, "Also processed shares: nonnegative, smooth, ems, package.module:function."] = "raw"
+    post: Annotated[str, "Also processed shares: nonnegative, smooth, package.module:function."] = "raw"
     candidates: Annotated[Path | None, "For texts: a file of texts to look for, one a line.", "FILE"] = None
     alphabet: Annotated[str | None, "For prefixes: characters of the texts, as a-z0-9._-; else ASCII."] = None
     of: Annotated[str, 'For a pair: "crashed=yes", or a number part for its mean.'] = ""
@@ -63,9 +63,7 @@ class EstimateOptions(ValueOptions):
         "WINDOW",
     ] = None
     confidence: Annotated[float, "Confidence of the intervals."] = CONFIDENCE
-    weigh: Annotated[
-        Literal["reports", "variance", "fisher"], "Weights of versions; fisher: of codes too."
-    ] = "reports"
+    weigh: Annotated[Literal["reports", "variance"], "How to weigh versions."] = "reports"
     unit: Annotated[str | None, "Unit of the readings to print, such as °C; else the file's."] = None
     outputs: Results = None
     as_json: AsJson = False

@@ -63,7 +63,7 @@ class StoreReader:
 
 @dataclass(frozen=True, repr=False)
 class FleetReader:
-    """A fleet of a store; made by StoreReader.fleet()."""
+    """A fleet of a store; made by StoreReader.fleet(). name: of the fleet."""
 
     _reader: StoreReader
     name: str
@@ -87,7 +87,10 @@ class FleetReader:
 
 @dataclass(frozen=True, repr=False)
 class ExperimentReader:
-    """An experiment of a fleet; made by FleetReader.experiment()."""
+    """An experiment of a fleet; made by FleetReader.experiment().
+
+    fleet: its name. name: of the experiment.
+    """
 
     _reader: StoreReader
     fleet: str
@@ -127,8 +130,7 @@ class ExperimentReader:
 
         windows: their names, or months and spans of days: "2026-11", "2026-11-01..2026-11-07". last: those of
         the last "7d", "12h" or "2w" before today in their place, or "all" completed ones.
-        version: one version only, by its digest or how that begins; otherwise all are pooled, by weigh, which
-        with "fisher" weighs codes too: less error where some values are common.
+        version: one version only, by its digest or how that begins; otherwise all are pooled, by weigh.
         confidence: of the intervals, between 0 and 1. Raises UsageError for a version that is not there, and
         EstimateError for a window without reports or fewer than 2 reports in all.
         """

@@ -13,7 +13,7 @@ from typing import Any
 from paho.mqtt.client import error_string
 
 from ..errors import HushmoteError
-from ..wire.topics import check_fleet
+from ..wire.topics import check_fleet, status_topic
 from .broker_url import BrokerAddress
 from .link import SUCCESS, MqttLink
 
@@ -114,9 +114,9 @@ def read(
     while True:
         failures: list[_ServerLost] = []
         for where in address.servers:
-            reader = _Reader(address, tls, filters, answer_s)
+            reader = _Reader(address, tls, filters, quiet_s, answer_s)
             try:
-                reader.run(where, quiet_s, began + most_s)
+                reader.run(where, began + most_s)
             except _ServerLost as e:
                 failures.append(e)
             else:
@@ -130,23 +130,105 @@ def read(
         time.sleep(_AGAIN_S)
 
 
-class _Reader(MqttLink):
+def clear(address: BrokerAddress, tls: ssl.SSLContext, fleet: str, device: str) -> None:
+    """Clear a device's retained status, as that device.
+
+    A broker that takes the certificate's name as the client id ends the device's own connection first.
+
+    Raises:
+        BrokerUnreachable: no server answers, or the broker refuses.
+    """
+    failures: list[_ServerLost] = []
+    for where in address.servers:
+        try:
+            _Clearer(address, tls, status_topic(fleet, device)).run(where, time.monotonic() + _ANSWER_S)
+        except _ServerLost as e:
+            failures.append(e)
+        else:
+            return
+    raise failures[-1]
+
+
+class _Talk(MqttLink):
+    """A connection for one purpose.
+
+    Attributes:
+        last_message_at: monotonic time of the last message, or of the first answer; None before it.
+        answer_s: seconds to wait for that answer.
+    """
+
+    last_message_at: float | None = None
+    answer_s = _ANSWER_S
+
+    def deadline(self, answer_by: float) -> float:
+        """Return the monotonic time at which the talk is over."""
+        return answer_by
+
+    def run(self, where: tuple[str, int], end: float) -> None:
+        """Talk to one server, until monotonic second `end` at most; _ServerLost if another may answer."""
+        host, port = where
+        try:
+            self.connect(host, port)
+        except (OSError, ValueError) as e:
+            why = getattr(e, "strerror", None) or e
+            raise _ServerLost(f"no broker at {host}:{port} ({why}): start one or correct it") from None
+        message = f"the broker at {host}:{port} ended the connection"
+        answer_by = min(end, time.monotonic() + self.answer_s)
+        try:
+            while time.monotonic() < min(end, self.deadline(answer_by)):
+                code = self.read(0.1)
+                if self.answer is not None and self.answer.is_failure:
+                    raise BrokerUnreachable(f"{message}: {self.answer}")
+                if code != SUCCESS:
+                    raise _ServerPaused(f"{message}: {error_string(code)}")
+        except OSError as e:
+            raise _ServerLost(f"{message}: {e}") from None
+        finally:
+            self.client.disconnect()
+        if self.last_message_at is None:
+            raise _ServerPaused(f"the broker at {host}:{port} did not answer")
+
+
+class _Clearer(_Talk):
+    """A connection that clears a retained message."""
+
+    def __init__(self, address: BrokerAddress, tls: ssl.SSLContext, topic: str) -> None:
+        super().__init__("5", "", (address.username, address.password), tls, {})
+        self._topic = topic
+
+    def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, properties: Any) -> None:
+        super()._on_connect(client, _d, flags, reason, properties)
+        if not reason.is_failure:
+            client.publish(self._topic, b"", qos=1, retain=True)
+
+    def _on_publish(self, _client: Any, _data: Any, _mid: int, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            raise BrokerUnreachable(f"the broker refuses to clear {self._topic}: {reason}")
+        self.last_message_at = time.monotonic()
+
+    def deadline(self, answer_by: float) -> float:
+        return answer_by if self.last_message_at is None else 0.0
+
+
+class _Reader(_Talk):
     """A connection that reads status topics.
 
     Attributes:
         devices: the health by fleet and device.
-        last_message_at: monotonic time of the last message, or of the SUBACK before the first; None before
-            it.
     """
 
     def __init__(
-        self, address: BrokerAddress, tls: ssl.SSLContext | None, filters: list[Any], answer_s: float
+        self,
+        address: BrokerAddress,
+        tls: ssl.SSLContext | None,
+        filters: list[Any],
+        quiet_s: float,
+        answer_s: float,
     ) -> None:
         super().__init__("3.1.1", "", (address.username, address.password), tls, {})
         self.devices: dict[tuple[str, str], DeviceHealth | None] = {}
-        self.last_message_at: float | None = None
-        self._filters = filters
-        self._answer_s = answer_s
+        self.answer_s = answer_s
+        self._filters, self._quiet_s = filters, quiet_s
 
     def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, properties: Any) -> None:
         super()._on_connect(client, _d, flags, reason, properties)
@@ -161,28 +243,5 @@ class _Reader(MqttLink):
         if names := _TOPIC.fullmatch(message.topic):
             self.devices[names[1], names[2]] = parse(message.payload)
 
-    def run(self, where: tuple[str, int], quiet_s: float, end: float) -> None:
-        """Read from one server, until monotonic second `end` at most; _ServerLost if another may answer."""
-        host, port = where
-        try:
-            self.connect(host, port)
-        except (OSError, ValueError) as e:
-            why = getattr(e, "strerror", None) or e
-            raise _ServerLost(f"no broker at {host}:{port} ({why}): start one or correct it") from None
-        message = f"the broker at {host}:{port} ended the connection"
-        answer_by = min(end, time.monotonic() + self._answer_s)
-        try:
-            while time.monotonic() < (
-                answer_by if self.last_message_at is None else min(end, self.last_message_at + quiet_s)
-            ):
-                code = self.read(0.1)
-                if self.answer is not None and self.answer.is_failure:
-                    raise BrokerUnreachable(f"{message}: {self.answer}")
-                if code != SUCCESS:
-                    raise _ServerPaused(f"{message}: {error_string(code)}")
-        except OSError as e:
-            raise _ServerLost(f"{message}: {e}") from None
-        finally:
-            self.client.disconnect()
-        if self.last_message_at is None:
-            raise _ServerPaused(f"the broker at {host}:{port} did not answer")
+    def deadline(self, answer_by: float) -> float:
+        return answer_by if self.last_message_at is None else self.last_message_at + self._quiet_s

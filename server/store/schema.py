@@ -153,7 +153,7 @@ erasure = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# One row: how many erasures deleted rows, and for how many of them the database's files were written anew.
+# One row: how many erasures deleted rows, and for how many of them the database's files were rewritten.
 rewrite = sa.Table(
     "rewrite",
     metadata,

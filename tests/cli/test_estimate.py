@@ -250,23 +250,6 @@ def test_a_pipe_gets_whole_numbers(store: Path):
     assert len(re.findall(r"-?\d+\.\d+ to -?\d+\.\d+", text)) == 18
 
 
-def test_codes_weighed_by_fisher_scoring_narrow_intervals_alike_each_time(store: Path, hushmote):
-    """A bell over 12 of 32 bins at ε = 2: 40,000 reports a version."""
-    version = Store(f"sqlite:///{store / 'hushmote.sqlite'}").experiments("home")[1].experiment
-    assert version.epsilon == 2_000_000
-    chosen = ("temp", "--version", version.digest.hex()[:8], "--cdf")
-    ordinary, found = ask(hushmote, *chosen), ask(hushmote, *chosen, "--weigh", "fisher")
-    assert found == ask(hushmote, *chosen, "--weigh", "fisher")
-    old, new = ([row["high"] - row["low"] for row in one["answers"][2]["rows"]] for one in (ordinary, found))
-    assert np.mean(new) < 0.99 * np.mean(old)
-    pooled = ask(hushmote, "temp", "--weigh", "fisher")
-    assert pooled["reports"] == 120_000
-    assert len(ask(hushmote, "temp", "--trend", "--weigh", "fisher")["answers"][0]["rows"]) == 3
-    assert ask(hushmote, "mode", "--weigh", "fisher") == ask(hushmote, "mode")
-    text = hushmote("temp", "--weigh", "fisher", "--top", "2", "--post", "smooth", "--quantile", "0.5")
-    assert all(word in text for word in ("median", "smooth"))
-
-
 def test_mistakes_are_one_line_and_say_what_would_be_right(store: Path, hushmote):
     cases = {
         ("nothing",): "no experiment nothing in fleet home; its experiments: mode, temp",

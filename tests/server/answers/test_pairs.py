@@ -139,7 +139,7 @@ OLD_AND_NEW = ("version=1.2", "version=1.3")
     ("question", "text"),
     [
         (PairQuestion("crashed", "crashed"), "both about crashed"),
-        (PairQuestion("crashed=yes&version=1.2"), "--of tells of all parts"),
+        (PairQuestion("crashed=yes&version=1.2"), "of tells of all parts"),
         (PairQuestion("", "version=1.2&crashed=no"), "the conditions tell of all parts"),
         (PairQuestion("version", versus=("crashed=yes", "crashed=no")), "name a value of version"),
         (PairQuestion("", "version", OLD_AND_NEW), "and given a third"),

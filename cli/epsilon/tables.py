@@ -9,7 +9,7 @@ from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
 from ...server.epsilon import LEAST, MICRO
 from ...server.estimate.shuffled import LIMITS
-from ...server.plain_text import shortened
+from ...server.plain_text import shorten
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief, rounded_down
 from ...server.words.numbers import chance, counted
@@ -103,7 +103,7 @@ def _beliefs(title: str, beliefs: Sequence[Belief]) -> None:
     for b in beliefs:
         move = f"{chance(b.prior)} -> {chance(b.posterior, up=True)}"
         more = f" (+{b.alike:,})" if b.alike else ""
-        name = shortened(b.name, _NAME)
+        name = shorten(b.name, _NAME)
         table.add_row(name + more, *(_belief(x) for x in (b.prior, b.posterior, b.bound)), move)
     show.out.print(table)
 

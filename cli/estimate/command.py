@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ...server.errors import the_name
+from ...server.errors import choose_name
 from .. import output
 from ..options import command, read_store
 from ..output import PICTURES
@@ -18,10 +18,10 @@ def _estimate(options: EstimateOptions) -> None:
     """
     outputs = output.checked(options.outputs, ".csv", ".json", *PICTURES)
     with read_store(options.store) as store:
-        fleet = the_name("fleet", options.fleet, tuple(store.fleets()), "in this store")
+        fleet = choose_name("fleet", options.fleet, tuple(store.fleets()), "in this store")
         versions = store.experiments(fleet)
         names = sorted({version.experiment.name for version in versions})
-        the_name("experiment", options.name, names, f"in fleet {fleet}")
+        choose_name("experiment", options.name, names, f"in fleet {fleet}")
         from .run import run  # here: a mistake waits for no more than it needs
 
         run(replace(options, fleet=fleet, outputs=[*outputs]), store, versions)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ..errors import UsageError
 from ..extras import require
-from ..plain_text import one_line, shortened
+from ..plain_text import one_line, shorten
 from .rejects import Rejected, rejected
 
 TIMEOUT_S = 2.0  # for both answers together
@@ -175,4 +175,4 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
 
 
 def _fit(text: str) -> str:
-    return shortened(one_line(text), _MOST_LETTERS)
+    return shorten(one_line(text), _MOST_LETTERS)

@@ -361,7 +361,7 @@ class TestNewcomer:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             where = f"127.0.0.1:{taken.getsockname()[1]}"
             error = hushmote(*line.split(), "--http", where, cwd=newcomer, expect=1)
-        assert f"cannot answer HTTP at {where}" in error
+        assert f"cannot listen at {where}" in error
         assert "take another with --http" in error
 
 

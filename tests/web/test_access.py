@@ -504,7 +504,7 @@ class TestStart:
             (["--token-file", str(tmp_path / "none")], "cannot read the token"),
             (
                 ["--http", taken],
-                f"cannot answer HTTP at {taken} (Address already in use): take another with --http",
+                f"cannot listen at {taken} (Address already in use): choose another address with --http",
             ),
             (["--http", "nonsense"], "must be host:port"),
             (["--store", "nonsense"], "not a store"),

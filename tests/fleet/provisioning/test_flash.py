@@ -32,7 +32,7 @@ from hushmote.fleet.provisioning.flash import flash
 from hushmote.fleet.provisioning.settings import load_settings, mark_ledger
 from hushmote.fleet.provisioning.usb import Board, FlashError, architecture, check_board, compile_mpy
 from hushmote.server.wire import keys, report, topics
-from hushmote.server.wire.board_files import shipped
+from hushmote.server.wire.board_files import shipped_files
 from hushmote.simulator.broker import MosquittoBroker
 
 FINE = Board(
@@ -122,7 +122,7 @@ def test_the_manifest_freezes_modules_that_exist(monkeypatch: pytest.MonkeyPatch
     source = (ROOT / "device" / "manifest.py").read_text()
     exec(source, {"include": record, "require": record, "module": record, "options": mock.MagicMock()})
     frozen = [a[0] for a in calls if a[0].endswith(".py") and "$" not in a[0]]
-    further = [path.name for path in shipped().values()]
+    further = [path.name for path in shipped_files().values()]
     assert sorted(frozen) == sorted([*(f"{m}.py" for m in flash_module.MODULES), *further])
     assert all((ROOT / "device" / name).exists() for name in frozen)
 

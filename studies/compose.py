@@ -41,7 +41,7 @@ def run(asked: ComposeParameters, running: Running) -> StudyResult:
     runs = [release(text) for text in asked.releases] + (_read(asked.input) if asked.input else [])
     if not runs:
         raise UsageError(
-            "say what was released: hushmote study compose releases=0.5x1000,1x1000,0.5:0.01x1000"
+            "say what was released: hushmote study compose --releases 0.5x1000,1x1000,0.5:0.01x1000"
         )
     history = History(tuple(runs))
     rows = compose(history, asked.delta)
@@ -61,7 +61,7 @@ def run(asked: ComposeParameters, running: Running) -> StudyResult:
     refused = [row for row in rows if row.refused]
     notes = [f"{_title(row)}: {row.refused}." for row in refused]
     if refused and not asked.all:
-        notes = [f"Not valid here: {', '.join(map(_title, refused))}. all=yes shows why."]
+        notes = [f"Not valid here: {', '.join(map(_title, refused))}. --all shows why."]
     shown = (*_answer(history, rows), "", table, *notes, _meaning(own))
     pictured = (history, asked.delta)
     return StudyResult(json | {"theorems": [row.to_dict() for row in rows]}, shown, pictured)

@@ -35,7 +35,7 @@ COMMANDS = {
     "status --aggregator http://127.0.0.1:9417": ("prometheus_client", "fleet"),
     "status --store postgresql+psycopg://localhost/hushmote": ("psycopg", "postgresql"),
     "study lifetime --output lifetime.png": ("matplotlib", "plots"),
-    "study reconstruction epsilon=0.2": ("opendp", "study"),
+    "study reconstruction --epsilon 0.2": ("opendp", "study"),
 }
 
 

@@ -163,10 +163,9 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
         (("simulate", "room.toml", "--workers", "2"), "only real clients (--faithful) are divided"),
         (("simulate", "room.toml", "--faithful", "--workers", "room"), "'room' is neither a number of"),
         (("simulate", "room.toml", "--faithful", "--workers", "-3"), "1 worker or more, not -3"),
-        (("study", "lifetime", "quick=yes", "--workers", "tls://127.0.0.1:1"), "tls:// needs certificates"),
-        (("study", "lifetime", "quick=yes", "--workers", "tcp://127.0.0.1:99999"), "is neither"),
-        (("study", "lifetime", "quick=yes", "--workers", "99999"), "each worker is a process"),
-        (("study", "compose", "releases=1", "--workers", "2"), "takes no --workers"),
+        (("study", "lifetime", "--quick", "--workers", "tls://127.0.0.1:1"), "tls:// needs certificates"),
+        (("study", "lifetime", "--quick", "--workers", "tcp://127.0.0.1:99999"), "is neither"),
+        (("study", "lifetime", "--quick", "--workers", "99999"), "each worker is a process"),
     ],
 )
 def test_what_cannot_be_divided_is_refused(tmp_path: Path, command: tuple[str, ...], line: str):

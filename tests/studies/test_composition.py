@@ -73,7 +73,7 @@ def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["total=0"], ["delta=0"], ["delta=1"], ["epsilon=0"], ["--output", "x.txt"]]
+    "arguments", [["--total=0"], ["--delta=0"], ["--delta=1"], ["--epsilon=0"], ["--output", "x.txt"]]
 )
 def test_what_makes_no_sense_is_refused(arguments):
     result = CliRunner().invoke(app, ["study", "composition", *arguments])

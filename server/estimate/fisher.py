@@ -38,12 +38,13 @@ def fisher(experiment: Experiment, counts: npt.ArrayLike) -> Estimates:
     """Estimate from a histogram of codes, integers of shape (code_count,), weighing its codes by a pilot.
 
     Returns the ordinary estimate if there is nothing to gain (rr and grr, whose codes leave no choice of
-    weights), with fewer than FEWEST_REPORTS reports, and if one half has no report about single values.
+    weights), of an approximate mechanism, with fewer than FEWEST_REPORTS reports, and if one half has no
+    report about single values.
     Raises EstimateError as estimate() does, UsageError for more than MOST_VALUES values or too many codes.
     """
     whole = estimate(experiment, counts)
     mechanism = whole.decoded.mechanism
-    if mechanism.direct or whole.reports < FEWEST_REPORTS:
+    if mechanism.direct or mechanism.approximate or whole.reports < FEWEST_REPORTS:
         return whole
     domain, classes = experiment.domain, mechanism.class_count
     if domain > MOST_VALUES or classes * domain > MOST_PAIRS:

@@ -37,7 +37,7 @@ from .calls import check_reports
 from .drift import moved
 from .faithful import random_ids
 from .population import Population, PopulationError, reported_shares, shares_with_reading
-from .texts import text_shares
+from .texts import of_texts, text_shares
 
 FLEET = "simulated"
 MOST_DAYS = 3660
@@ -153,7 +153,9 @@ def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
         return first.text, float(truth @ first.cells)
     if experiment.type == "number":
         return "mean", float(truth @ bin_middles(experiment))
-    if experiment.type == "text":
+    if course.indices is not None:
+        return next(iter(text_shares(course.people) or ())), float(truth[0])
+    if of_texts(experiment.type):
         text = next(iter(text_shares(course.people) or ()), "")
         return text, float(truth[experiment.bucket(text) or 0])
     index = int(experiment.type == "bool")

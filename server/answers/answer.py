@@ -72,7 +72,10 @@ class Tables(Shown):
 
     def _lines(self) -> list[dict[str, Any]]:
         return [
-            {"kind": a.kind, "quantity": a.quantity} | row.to_dict() for a in self._tables for row in a.rows
+            {"kind": a.kind, "quantity": a.quantity, **({"approximate": True} if a.approximate else {})}
+            | row.to_dict()
+            for a in self._tables
+            for row in a.rows
         ]
 
     def __rich__(self) -> RenderableType:
@@ -163,6 +166,7 @@ class Frame:
     ) -> Answer:
         """A table of rows that these estimates gave; more: further fields of an Answer."""
         fields = {"experiment": of.experiment.name, "reports": of.reports, "quantity": quantity}
+        fields |= {"approximate": of.approximate}
         return Answer(kind=kind, rows=tuple(rows), **(fields | vars(self) | more))
 
 

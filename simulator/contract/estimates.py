@@ -22,13 +22,19 @@ _SAME = 1e-9
 
 
 def unbiased(case: Case) -> str:
-    """The mean of the weights over a reading's codes is the statistic itself, exactly."""
+    """The mean of the weights over a reading's codes is the statistic itself, exactly.
+
+    Of an approximate mechanism it is the statistic and the bias.
+    """
     statistic = _asked(case)
     mechanism = case.mechanism
     weights, constant = mechanism.weights(statistic, _reports(case))
     mean = np.zeros_like(statistic) + constant
     for w, law in zip(weights, mechanism.law(np.eye(case.experiment.domain)), strict=True):
         mean += law.T @ w if w is not None else 0.0
+    if mechanism.approximate:
+        need_close(mechanism.bias(statistic, _reports(case)), mean - statistic, "bias", 0, _SAME)
+        return f"approximate: off by at most {np.abs(mean - statistic).max():.2g}, as bias says"
     off = np.abs(mean - statistic)
     index, column = (int(i) for i in np.unravel_index(off.argmax(), off.shape))
     if not off[index, column] <= _SAME * max(1.0, np.abs(statistic).max()):

@@ -101,7 +101,7 @@ def test_a_file_that_is_no_list_of_releases_is_one_line(hushmote, tmp_path: Path
         ("compose --releases 1x2", "someone 10 % sure of a device's reading can become at most"),
         (
             "majority --total 2 --reports 20",
-            "This is not local differential privacy: 20 reports of ε = 0.511",
+            "This is not local differential privacy: 20 reports of ε = 0.5112",
         ),
     ],
 )

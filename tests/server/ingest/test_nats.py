@@ -138,6 +138,7 @@ class TlsServers(NatsServers):
         return super().url.replace("nats://", "tls://").replace(self.host, "localhost")
 
 
+@pytest.mark.long
 def test_reports_are_counted_over_tls_and_what_is_not_trusted_has_its_own_words(store, tmp_path, caplog):
     ca = Authority(tmp_path)
     mine = ca.sign("aggregator")
@@ -182,6 +183,7 @@ class trying:
         self._thread.join()
 
 
+@pytest.mark.long
 def test_servers_that_are_not_there_are_waited_for(store, caplog):
     caplog.set_level(logging.INFO, "hushmote")
     with NatsServers(1) as servers:

@@ -38,6 +38,7 @@ def test_nats_servers_are_a_broker_at_their_ports_for_mqtt():
         connection("nats://a,,b")
 
 
+@pytest.mark.long
 def test_every_command_goes_on_with_another_server(tmp_path: Path):
     (tmp_path / "door.toml").write_text(DOOR)
     (tmp_path / "sim.toml").write_text(SIMULATED_PREFIX)

@@ -24,6 +24,8 @@ from hushmote.server.wire import topics
 from hushmote.server.wire.subjects import STREAM, report_subject
 from hushmote.simulator.nats_servers import NatsServers
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def server():

@@ -14,6 +14,8 @@ from hushmote.simulator.broker import BrokerError, ExternalBroker
 from hushmote.simulator.nats_servers import NatsServers
 from hushmote.simulator.open_broker import open_broker
 
+pytestmark = pytest.mark.long
+
 RETAINED = ("hushmote/v1/x/experiment/y", b"z")
 REPORTS = [(f"hushmote/v1/x/report/d{i}", bytes([i])) for i in range(50)]
 

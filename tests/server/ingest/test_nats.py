@@ -158,6 +158,7 @@ class trying:
         self._thread.join()
 
 
+@pytest.mark.long
 class TestServers:
     def test_counts_over_tls_and_explains_distrust(self, store, tmp_path, caplog):
         ca = Authority(tmp_path)

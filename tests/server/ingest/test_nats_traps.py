@@ -18,6 +18,8 @@ from traffic import crowd, publish
 from hushmote.server.wire.subjects import STREAM
 from hushmote.simulator.nats_servers import NatsServers
 
+pytestmark = pytest.mark.long
+
 CLIENT = "trap"
 
 

@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal
 
-from .errors import HushmoteError
+from .extras import require
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
 from .ingest.clock import CheckedClock, HurryingClock, now
@@ -143,13 +144,11 @@ class Aggregator:
 
             self._source = MqttSource(session, self._status, counting.protocol, make)
         else:
-            try:
-                from .ingest.nats.source import NatsSource  # imported here, because nats-py is optional
-            except ImportError:
-                raise HushmoteError("a broker on NATS needs nats-py: pip install 'hushmote[nats]'") from None
-
+            require("nats", "a broker on NATS")
+            # By name: the core works without this package.
+            module = import_module(".ingest.nats.source", __package__)
             nats_pace = functools.partial(pace, on_request=True)
-            self._source = NatsSource(broker, session, self._status, nats_pace)
+            self._source = module.NatsSource(broker, session, self._status, nats_pace)
         limit = None if counting.rate is None else RateLimit(counting.rate)
         # A hurrying clock passes hours between two batches, in which nothing is down.
         if isinstance(clock := counting.clock, HurryingClock):

@@ -135,11 +135,7 @@ def _budgets(choice: Chosen) -> None:
         "passes the risk: the chance that the belief in what is true goes above the risk."
         + (" exactly: where one value is reported each time." if exact else ""),
     )
-    silent = [TITLES.get(row.theorem, row.theorem) for row in choice.rows if row.fails is None]
-    if silent:
-        show.out.print(
-            f"Left out, as they promise nothing about beliefs: {', '.join(silent)}. --json has them."
-        )
+    show.out.print("Left out: none, which promises nothing about beliefs. --json has it.")
     if any(row.epsilon is not None and row.epsilon < 0.001 for row in choice.rows):
         show.out.print("No experiment has an ε below 0.001: there a device makes fewer reports.")
     if choice.refused:

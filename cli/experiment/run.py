@@ -25,7 +25,7 @@ from ...server.service.audit_log import audit_log, system_user
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports
 from ...server.wire import board_files
-from ...server.wire.experiments import parse_experiment, value_count
+from ...server.wire.experiments import parse_experiment, reports_in_budget, value_count
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief
 from .. import tables
@@ -184,10 +184,11 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
         f"{experiment.name} {experiment.digest.hex()} added to fleet {fleet}; `serve` publishes it"
         + (" if it has the signing key" if is_keyed and signed is None else "")
     )
-    if most is not None and most > experiment.cap // experiment.cost():
+    honest = reports_in_budget(experiment)
+    if most is not None and honest is not None and most > honest:
         show.out.print(
             f"An earlier version was cheaper, so a stolen device counts up to {most:,} times under this one, "
-            f"an honest one {experiment.cap // experiment.cost():,} times: a new name keeps both to that."
+            f"an honest one {honest:,} times: a new name keeps both to that."
         )
 
 

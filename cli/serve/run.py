@@ -18,6 +18,7 @@ from ...fleet.results.publication import DISCOVERY_PREFIX, Publication
 from ...fleet.results.publisher import Publisher
 from ...server.aggregator import CLIENT_ID, Aggregator, Counting
 from ...server.errors import HushmoteError, UsageError
+from ...server.extras import require
 from ...server.ingest.broker_url import NatsAddress
 from ...server.ingest.clock import SIMULATED_PREFIX, HurryingClock, now
 from ...server.ingest.pacing import BATCH_S
@@ -94,6 +95,7 @@ def run(options: ServeOptions) -> None:
 
 def _endpoint(http: str) -> tuple[tuple[str, int], Metrics]:
     """Return where the endpoint listens, and its metrics; loaded here as that takes a tenth of a second."""
+    require("uvicorn", "--http")
     from ...server.service.bounded_http import parse_endpoint
     from ...server.service.metrics import Metrics
 

@@ -102,7 +102,8 @@ class Result:
     note: why there are no statistics, or an empty text. statistics, histogram:
     unbiased, as `hushmote estimate` shows them; of a choice with many or long labels those with the largest
     shares; empty where the experiment does not answer them. purpose, owner: of the newest version, shortened;
-    empty where the store does not know them.
+    empty where the store does not know them. approximate: whether the mechanism has an error that more
+    reports do not remove; the intervals include it.
     """
 
     fleet: str
@@ -121,6 +122,7 @@ class Result:
     histogram: tuple[Bar, ...] = ()
     note: str = ""
     finding: str = ""
+    approximate: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; no number is NaN or infinite."""
@@ -187,6 +189,7 @@ def result_of(
     answers = asked_of(estimate, question)
     sentence = find(facts, Selection(name, fleet, tuple(shown))).sentence
     told = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": sentence}
+    told |= {"approximate": estimate.approximate}
     return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **told))
 
 

@@ -28,7 +28,7 @@ from .guide import NOISY, Guide, guide, half_width
 from .pair_tables import NO_QUESTION, PairQuestion
 from .periods import Period, completed, period_of, usual
 from .query import Facts, Selection, WeighBy
-from .rows import CONFIDENCE, ChangeRow, Kind, Row, quantile_name
+from .rows import APPROXIMATE_MARK, CONFIDENCE, ChangeRow, Kind, Row, quantile_name
 from .second_epsilon import Shuffling, TwoEpsilons
 from .texts import MOST_SHOWN
 
@@ -160,6 +160,7 @@ class Reply:
             "reports": self.estimate.reports,
             "confidence": self.question.confidence,
             "stderr_method": self.estimate.estimates.stderr_method,
+            "approximate": self.estimate.approximate,
             "epsilon": plain(self.once),
             "epsilon_every_day": plain(self.every_day),
             "in_words": plain(self.guide),
@@ -239,6 +240,7 @@ def compared(facts: Facts, answers: Answers, question: EstimateQuestion, write: 
     before, after = (_side(facts, selection, period, one_fleet, write) for selection, period in sides)
     unit = None if table.quantity == "share" else table.unit
     name = _title(row, facts.selected(question.selection).newest.experiment, table.unit, write)
+    name += APPROXIMATE_MARK * table.approximate
     return sentences.compared(row, name, (before, after), unit, question.confidence, write)
 
 

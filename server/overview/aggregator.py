@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import UsageError
+from ..extras import require
 from ..plain_text import one_line, shorten
 from .rejects import Rejected, rejected
 
@@ -74,6 +75,7 @@ def check_url(url: str) -> str:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/")
         if fits and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0:
+            require("prometheus_client", "an aggregator's health")
             return f"{parts.scheme}://{parts.netloc}"
     except ValueError:
         pass

@@ -30,6 +30,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from .. import private_file
 from ..errors import NO_STORE, HushmoteError, os_reason
+from ..extras import require
 from . import open_files, read_only, schema
 
 BUSY_TIMEOUT_S = 10
@@ -160,10 +161,9 @@ class Database:
             self._url = self._url.set(drivername="postgresql+psycopg")
         if self._url.drivername != "postgresql+psycopg":
             raise StoreError("a PostgreSQL store is reached by psycopg: write postgresql+psycopg://...")
-        try:
-            from . import postgresql
-        except ImportError:
-            raise StoreError("a PostgreSQL store needs psycopg: pip install 'hushmote[postgresql]'") from None
+        require("psycopg", "a PostgreSQL store")
+        from . import postgresql
+
         engine = postgresql.open_engine(self._url, self._read_only)
         if patient:
             postgresql.await_server(engine)

@@ -54,6 +54,11 @@ def value_count(reading: Any) -> int:
     return reading.domain if reading.missing is None or reading.type == "pair" else reading.missing
 
 
+def reports_in_budget(experiment: Experiment) -> int | None:
+    """Return the reports that a device's own budget for the experiment holds; None for any number."""
+    return None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
+
+
 def is_own(word: str) -> bool:
     """Return whether a word has the form package.module:name. No other word is ever imported."""
     return _WORD.fullmatch(word) is not None

@@ -26,7 +26,6 @@ PROPERTIES: dict[str, Callable[[Case], str]] = {
     "transposed": estimates.transposed,
     "short ways": estimates.short_ways,
     "simulated": estimates.simulated,
-    "audited": estimates.audited,
     "covered": estimates.covered,
 }
 """What is looked at of each example at each ε. A function returns figures, or raises Broken or Unasked."""

@@ -34,7 +34,7 @@ def models():
                 if isinstance(one, type) and one.__module__ == name and _fields(one):
                     yield one
     for name in catalogue.STUDIES:
-        yield catalogue._model(name)
+        yield catalogue.model(name)
 
 
 def _fields(one):

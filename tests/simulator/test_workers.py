@@ -163,10 +163,9 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
         (("simulate", "room.toml", "--workers", "2"), "only real clients (--faithful) are divided"),
         (("simulate", "room.toml", "--faithful", "--workers", "room"), "'room' is neither a number of"),
         (("simulate", "room.toml", "--faithful", "--workers", "-3"), "1 worker or more, not -3"),
-        (("study", "lifetime", "quick=yes", "--workers", "tls://127.0.0.1:1"), "tls:// needs certificates"),
-        (("study", "lifetime", "quick=yes", "--workers", "tcp://127.0.0.1:99999"), "is neither"),
-        (("study", "lifetime", "quick=yes", "--workers", "99999"), "each worker is a process"),
-        (("study", "compose", "releases=1", "--workers", "2"), "takes no --workers"),
+        (("study", "lifetime", "--quick", "--workers", "tls://127.0.0.1:1"), "tls:// needs certificates"),
+        (("study", "lifetime", "--quick", "--workers", "tcp://127.0.0.1:99999"), "is neither"),
+        (("study", "lifetime", "--quick", "--workers", "99999"), "each worker is a process"),
     ],
 )
 def test_what_cannot_be_divided_is_refused(tmp_path: Path, command: tuple[str, ...], line: str):
@@ -183,13 +182,8 @@ def test_what_is_no_scheduler_is_found_out_before_dask_waits_for_it():
             workers(f"tcp://127.0.0.1:{port}").__enter__()
 
 
-def test_without_dask_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "hushmote.simulator.dask_workers")
-    monkeypatch.delattr("hushmote.simulator.dask_workers")
+def test_without_dask_one_process_works_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    for asked in (workers(2), workers("tcp://127.0.0.1:1")):
-        with pytest.raises(WorkersError, match=r"needs Dask: pip install 'hushmote\[dask\]'"):
-            asked.__enter__()
     for alone in (workers(), workers(1), workers(cores=True)):
         with alone as one:
             assert [pid for pid, _ in one.map(worker_parts.surroundings, [1])] == [os.getpid()]

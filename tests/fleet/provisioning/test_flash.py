@@ -28,7 +28,6 @@ from running import HANGS_S
 from hushmote.device import ldp_client
 from hushmote.fleet.provisioning import flash as flash_module
 from hushmote.fleet.provisioning import umqtt as umqtt_simple
-from hushmote.fleet.provisioning import usb as board_module
 from hushmote.fleet.provisioning.flash import flash
 from hushmote.fleet.provisioning.settings import load_settings, mark_ledger
 from hushmote.fleet.provisioning.usb import Board, FlashError, architecture, check_board, compile_mpy
@@ -265,16 +264,6 @@ def test_a_board_without_umqtt_gets_one_without_a_network(used: Bench, monkeypat
         for further, comes in (([str(own)], "None"), ([], "1.8.0")):
             assert used.flash(board, further=further).copied == ("/lib/umqtt/simple.mpy",)
             assert on_board(board, version) == f"/lib/umqtt/simple.mpy {comes}"
-
-
-def test_missing_tools_are_said_with_the_command_that_brings_them(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(board_module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(FlashError, match=r"pip install 'hushmote\[flash\]'"):
-        flash("/dev/ttyNONE", bench.settings)
-    with pytest.raises(FlashError, match=r"hushmote\[flash\]'.*--source"):
-        compile_mpy(ROOT / "device" / "ldp_client.py", 6, "ldp_client.py")
 
 
 def test_other_boards_are_refused():

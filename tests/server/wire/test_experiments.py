@@ -35,7 +35,7 @@ class TestParseExperiment:
             for path in (ROOT / folder).rglob("*.py"):
                 if "static" not in path.parts and re.search(r"Experiment\.parse\b", path.read_text("utf-8")):
                     bare.add(path.relative_to(ROOT).as_posix())
-        assert bare == BARE | {"server/wire/experiments.py", "fleet/audit/audit_board.py"}
+        assert bare == BARE | {"server/wire/experiments.py", "simulator/contract/codes_board.py"}
 
     def test_agrees_with_the_board(self):
         payload = json.dumps(json.loads(experiment_json())).encode()

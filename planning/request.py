@@ -1,17 +1,27 @@
-"""What a wish means: what boards read, what is asked of them, and what it may cost."""
+"""A request for a plan: what boards read, what is asked of them, and what it may cost.
+
+The command's options and Python's keyword arguments are its fields. Messages name a field as the command's
+option does, such as --histogram-epsilon; `in_python` makes histogram_epsilon of it.
+"""
 
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any
 
 from ..server.accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..server.epsilon import MICRO
 from .devices import LEAST_ERROR, PlanError, check_error, check_sizes
 from .expected_error import ANSWERS, Kind, Question
-from .lifetime import LifetimeBudget, Rhythm, parse_duration
+from .lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
 from .second_epsilon import epsilon_for_histogram
-from .wish import DEFAULT_LIMIT, OTHER_NAMES, YES_NO, Wish
+
+OTHER_NAMES = {"ranges": "--range"}
+"""Options that are not called as their field is."""
+
+YES_NO = "yes-no"
+"""The values of a reading that is yes or no."""
 
 _KINDS: dict[str, Kind] = {name: kind for kind, word in ANSWERS.items() for name in (kind, word)}
 _ONLY_OF: dict[str, Kind] = {"deviation": "mean", "ranges": "range", "quantile": "quantile"}
@@ -21,6 +31,93 @@ _NO_SHARE = {
 }
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _AMOUNT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest:
+    """All that a plan is made from: what boards read, what is asked, what it may cost; None: not said.
+
+    Each field has its line of help and, where they are others than its own, the option's names.
+    """
+
+    devices: Annotated[int | None, "Number of devices."] = None
+    epsilon: Annotated[float | None, "Privacy of one report, nats: 0.001 to 16."] = None
+    values: Annotated[
+        int | str | Sequence[str] | None,
+        "What a reading can be: a number's bins, such as 64; labels a,b,c ('other' is added); yes-no.",
+    ] = None
+    error: Annotated[
+        float | str | None,
+        "Wanted half-width of the 95 % interval: 0.01 is ±1 point of shares, or 1 % of a mean's range;"
+        " or of a mean or a quantile with --low and --high in its unit: 0.5°C.",
+    ] = None
+    statistics: Annotated[
+        str | None,
+        "What the error is for: frequencies (the share of one value), ranges, quantiles or mean.",
+        "--statistics",
+        "--for",
+    ] = None
+    share: Annotated[float | None, "Share of devices with the value or range; else the worst one."] = None
+    ranges: Annotated[
+        Sequence[str] | None,
+        "low:high in the unit, or in bins without --low; either may be empty. Or n: any n neighbouring bins.",
+        "--range",
+    ] = None
+    quantile: Annotated[float | None, "Which quantile; else the median."] = None
+    deviation: Annotated[
+        float | None,
+        "For a mean: standard deviation of the readings, in the unit, or as part of the range without --low;"
+        " else the worst readings possible.",
+    ] = None
+    missing: Annotated[
+        float | None,
+        "Share of devices without a reading, such as 0.12: the experiment's file then has missing = true,"
+        " and the error is about the others.",
+    ] = None
+    low: Annotated[float | None, "Least reading of a number."] = None
+    high: Annotated[float | None, "Largest reading of a number."] = None
+    unit: Annotated[str, "The reading's unit, for what is printed."] = ""
+    histogram_epsilon: Annotated[
+        float | None,
+        "Instead of --epsilon: the ε that the histogram of all reports may have, against people who see"
+        " histograms only; not against the broker, the aggregator's operator or the database's journal.",
+    ] = None
+    lifetime: Annotated[
+        float | None,
+        "Plan a life: the ε that all of a device's reports may cost. With --error instead of --devices: how"
+        " many devices it takes.",
+    ] = None
+    delta: Annotated[
+        float | None,
+        "With --lifetime: the δ that goes with it, otherwise 0; with --histogram-epsilon: the histogram's,"
+        " otherwise 1e-6.",
+    ] = None
+    horizon: Annotated[str | None, "With --lifetime: how long, such as 2y."] = None
+    call: Annotated[str | None, "With --lifetime: time between calls to report(), such as 10min."] = None
+    limit: Annotated[
+        float | None,
+        "With --lifetime: the most ε that the devices' policy allows one report, otherwise"
+        f" {DEFAULT_LIMIT / MICRO:g}.",
+    ] = None
+
+    def words(self) -> list[str]:
+        """The options of `hushmote plan` that say the same."""
+        result: list[str] = []
+        for field in fields(PlanRequest):
+            value: Any = getattr(self, field.name)
+            name = OTHER_NAMES.get(field.name, f"--{field.name.replace('_', '-')}")
+            if value is None or value == "":
+                continue
+            if field.name == "values" and not isinstance(value, str | int):
+                value = ",".join(value)
+            for part in value if isinstance(value, tuple | list) else [value]:
+                result += [name, part if isinstance(part, str) else repr(part).removesuffix(".0")]
+        return result
+
+
+def in_python(text: str) -> str:
+    """A text with fields as Python and the page name them: histogram_epsilon for --histogram-epsilon."""
+    return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), text)
 
 
 @dataclass(frozen=True)
@@ -47,10 +144,10 @@ class Reading:
         return None if self.low is None or self.high is None else self.high - self.low
 
 
-def reading_of(wish: Wish) -> Reading:
-    """What boards read; raises PlanError where a wish contradicts itself."""
-    low, high = wish.low, wish.high
-    reading = _values(wish.values)
+def reading_of(request: PlanRequest) -> Reading:
+    """What boards read; raises PlanError where a request contradicts itself."""
+    low, high = request.low, request.high
+    reading = _values(request.values)
     if (low is None) != (high is None):
         raise PlanError("--low and --high go together", "low")
     if low is not None and high is not None:
@@ -58,7 +155,7 @@ def reading_of(wish: Wish) -> Reading:
             raise PlanError("--low and --high are for a number, whose --values are its bins")
         if not finite("--low", low) < finite("--high", high):
             raise PlanError(f"--low must be below --high, unlike {low:g} and {high:g}", "high")
-    return replace(reading, low=low, high=high, unit=wish.unit)
+    return replace(reading, low=low, high=high, unit=request.unit)
 
 
 def _values(said: int | str | Sequence[str] | None) -> Reading:
@@ -80,29 +177,29 @@ def _values(said: int | str | Sequence[str] | None) -> Reading:
     return Reading(labels=labels)
 
 
-def question_of(wish: Wish, reading: Reading) -> Question:
+def question_of(request: PlanRequest, reading: Reading) -> Question:
     """What is asked of the readings; raises PlanError where it cannot be."""
     single = reading.yes_no or bool(reading.labels)
-    usual = "quantile" if wish.quantile is not None else "frequency" if single else "range"
-    kind = _KINDS.get(wish.statistics or usual)
+    usual = "quantile" if request.quantile is not None else "frequency" if single else "range"
+    kind = _KINDS.get(request.statistics or usual)
     if kind is None:
         known = "frequencies, ranges, quantiles and mean"
-        raise PlanError(f"--statistics is one of {known}, not {wish.statistics}")
+        raise PlanError(f"--statistics is one of {known}, not {request.statistics}")
     for name, only in _ONLY_OF.items():
-        if getattr(wish, name) is not None and kind != only:
+        if getattr(request, name) is not None and kind != only:
             raise PlanError(f"{OTHER_NAMES.get(name, f'--{name}')} is for a {only}, not for a {kind}")
     if single and kind != "frequency":
         raise PlanError(f"a {kind} is asked of a number; labels and yes or no have frequencies")
-    if wish.share is not None and kind in _NO_SHARE:
+    if request.share is not None and kind in _NO_SHARE:
         raise PlanError(_NO_SHARE[kind])
-    share = wish.share
+    share = request.share
     if kind == "quantile":
-        share = 0.5 if wish.quantile is None else wish.quantile
-    check_sizes(Question("frequency"), wish.devices, reading.domain)
-    spread = None if wish.deviation is None else wish.deviation / (reading.span or 1.0)
-    width, ranges = _places(wish.ranges or (), reading)
-    question = Question(kind, share, width, ranges, spread, wish.missing)
-    check_sizes(question, wish.devices, reading.domain)
+        share = 0.5 if request.quantile is None else request.quantile
+    check_sizes(Question("frequency"), request.devices, reading.domain)
+    spread = None if request.deviation is None else request.deviation / (reading.span or 1.0)
+    width, ranges = _places(request.ranges or (), reading)
+    question = Question(kind, share, width, ranges, spread, request.missing)
+    check_sizes(question, request.devices, reading.domain)
     return question
 
 
@@ -145,9 +242,9 @@ def of_unit(reading: Reading, question: Question) -> float | None:
     return 1 / reading.span if question.kind in ("quantile", "mean") and reading.span else None
 
 
-def wanted_error(wish: Wish, question: Question, unit: float | None) -> float | None:
+def wanted_error(request: PlanRequest, question: Question, unit: float | None) -> float | None:
     """The wanted error as a share of devices, of a mean a part of the range; raises PlanError."""
-    error, in_unit = wish.error, ""
+    error, in_unit = request.error, ""
     if isinstance(error, str):
         match = _AMOUNT.fullmatch(error)
         if not match or match[2].startswith(","):
@@ -159,55 +256,55 @@ def wanted_error(wish: Wish, question: Question, unit: float | None) -> float | 
     assert error is not None
     if in_unit in ("%", "point", "points") and unit is None:
         raise PlanError(f"±{error:g} points is --error {error / 100:g}", "error")
-    if in_unit != wish.unit or unit is None:
+    if in_unit != request.unit or unit is None:
         raise PlanError(
-            f"--error {wish.error} is for a mean or a quantile with --low, --high and --unit {in_unit}",
+            f"--error {request.error} is for a mean or a quantile with --low, --high and --unit {in_unit}",
             "error",
         )
     part = error * unit
     if not LEAST_ERROR <= part < 0.5:
         of = "range" if question.kind == "mean" else "fleet"
-        raise PlanError(f"--error {wish.error} is {part:.3g} of the {of}, not between 0 and 0.5", "error")
+        raise PlanError(f"--error {request.error} is {part:.3g} of the {of}, not between 0 and 0.5", "error")
     return part
 
 
-def epsilon_of_report(wish: Wish, question: Question, domain: int | None) -> int | None:
+def epsilon_of_report(request: PlanRequest, question: Question, domain: int | None) -> int | None:
     """Micro-nats of --epsilon, or of what --histogram-epsilon allows; raises PlanError."""
     for name in ("horizon", "call", "limit", "delta"):
-        given = getattr(wish, name) is not None
-        if given and not (name == "delta" and wish.histogram_epsilon is not None):
+        given = getattr(request, name) is not None
+        if given and not (name == "delta" and request.histogram_epsilon is not None):
             raise PlanError(f"--{name} goes with --lifetime, the budget of a device's whole life")
-    if wish.histogram_epsilon is None:
-        return micro("epsilon", wish.epsilon)
-    if wish.epsilon is not None:
+    if request.histogram_epsilon is None:
+        return micro("epsilon", request.epsilon)
+    if request.epsilon is not None:
         raise PlanError("--histogram-epsilon finds the ε of a report: leave --epsilon out")
-    if wish.devices is None or domain is None or wish.error is not None:
+    if request.devices is None or domain is None or request.error is not None:
         raise PlanError(
             "--histogram-epsilon needs --devices and --values, and no error:"
             " what ε a report may have depends on how many there are, and the error follows"
         )
-    wanted = finite("histogram-epsilon", wish.histogram_epsilon)
-    return epsilon_for_histogram(question, wish.devices, domain, wanted, histogram_delta(wish))
+    wanted = finite("histogram-epsilon", request.histogram_epsilon)
+    return epsilon_for_histogram(question, request.devices, domain, wanted, histogram_delta(request))
 
 
-def histogram_delta(wish: Wish) -> float:
+def histogram_delta(request: PlanRequest) -> float:
     """δ of the histograms' ε."""
-    if wish.histogram_epsilon is None or wish.delta is None:
+    if request.histogram_epsilon is None or request.delta is None:
         return USUAL_HISTOGRAM_DELTA
-    return finite("delta", wish.delta)
+    return finite("delta", request.delta)
 
 
-def life_of(wish: Wish) -> tuple[LifetimeBudget, Rhythm, int]:
+def life_of(request: PlanRequest) -> tuple[LifetimeBudget, Rhythm, int]:
     """Budget, rhythm, and the most micro-nats of one report; raises PlanError."""
-    if wish.epsilon is not None:
+    if request.epsilon is not None:
         raise PlanError("--lifetime finds the ε of a report itself: leave --epsilon out, or take --limit")
-    if wish.histogram_epsilon is not None:
+    if request.histogram_epsilon is not None:
         raise PlanError("--histogram-epsilon is for one report of each device: leave --lifetime out")
-    if wish.horizon is None or wish.call is None:
+    if request.horizon is None or request.call is None:
         raise PlanError("--lifetime needs --horizon and --call, for example --horizon 2y --call 10min")
-    budget = LifetimeBudget(micro("lifetime", wish.lifetime) or 0, finite("delta", wish.delta or 0.0))
-    rhythm = Rhythm(parse_duration(wish.call, "call"), parse_duration(wish.horizon, "horizon"))
-    most = micro("limit", wish.limit)
+    budget = LifetimeBudget(micro("lifetime", request.lifetime) or 0, finite("delta", request.delta or 0.0))
+    rhythm = Rhythm(parse_duration(request.call, "call"), parse_duration(request.horizon, "horizon"))
+    most = micro("limit", request.limit)
     return budget, rhythm, DEFAULT_LIMIT if most is None else most
 
 

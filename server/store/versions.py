@@ -56,7 +56,7 @@ class Version:
         counted_until: the last day, UTC, on which its reports count; None for no end.
         first_serial: the serial of its first publication; serials grow over all versions of a fleet.
         serial: the serial of its latest publication.
-        unit: as in Description, like purpose, owner, asked and keep.
+        unit, purpose, owner, asked, keep: as in Description.
         erased: reports in windows that were erased since.
         signatures: under its serial, if they were made elsewhere; otherwise None.
     """

@@ -99,7 +99,7 @@ class TestUnfinishedErasure:
                 assert waits in " ".join(check("check", "sqlite:///s.sqlite").split())
                 process.process.send_signal(signal.SIGCONT)
                 until(lambda: "files were rewritten" in process.log(), process.log)
-                assert "a device of fleet keyed was erased, as was queued: 3 reports" in process.log()
+                assert "a queued device of fleet keyed was erased: 3 reports" in process.log()
                 files = b"".join(path.read_bytes() for path in tmp_path.glob("s.sqlite*"))
                 assert files.count(b"board-1") == 1  # of the open fleet
                 assert waits not in check("check", "sqlite:///s.sqlite")

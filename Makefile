@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo page test core quick long check docs pages pictures firmware pico esphome arduino mip bench lock audit sbom clean
+.PHONY: demo page test core quick long newest lowest check docs pages pictures firmware pico esphome arduino mip bench lock audit sbom clean
 
 # With BROKER=nats on three NATS servers of its own, none of them a system package.
 demo: $(VENV)/.demo $(if $(filter nats,$(BROKER)),$(VENV)/.cluster)
@@ -21,7 +21,7 @@ page: $(VENV)/.demo $(VENV)/.page
 	$(BIN)/hushmote demo --page
 
 # The workers have every core already: threads of numpy's library beside them wait by spinning, a fifth of its time.
-test core quick long: export OMP_NUM_THREADS = 1
+test core quick long newest lowest: export OMP_NUM_THREADS = 1
 
 # The checks and the firmware's runtimes run beside the suite, which waits a good part of its time, and say what
 # they found in one piece. pytest's closing line is the last one. The browser's MicroPython is
@@ -48,6 +48,14 @@ long: $(VENV)/.test
 	-$(BIN)/python web/board/fetch.py
 	LONG=1 $(MAKE) firmware
 	LONG=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+
+# The suite on the newest and on the lowest versions that pyproject.toml allows, each in an environment of its own.
+newest lowest: $(VENV)/tools/.done
+	-@$(BIN)/python web/board/fetch.py
+	rm -rf $(VENV)-$@
+	$(MAKE) $(VENV)-$@/.test VENV=$(VENV)-$@ PIP='$(VENV)/tools/bin/uv --no-config pip install --quiet \
+	  --python $(VENV)-$@ --resolution $(if $(filter lowest,$@),lowest-direct,highest)'
+	$(VENV)-$@/bin/pytest --numprocesses $(WORKERS) --dist worksteal
 
 firmware: $(VENV)/.test
 	$(BIN)/python firmware_tests/check_c.py

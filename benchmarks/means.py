@@ -12,8 +12,8 @@ fleets         the same measured, at 64 values: fleets of 10,000 boards, drawn w
 coverage       95 % intervals of the mean: of a window, of two versions with other reaches in one pool, of a
                change; also where 98 of 100 readings are 0. 2,000 fleets a row. Where intervals are right, one
                of all rows lies outside of the band that is printed with a chance below 1e-9.
-distributions  error of all ranges of the distribution from the same codes: ems and smooth of the square wave,
-               smooth of a tree. 256 values, ε = 1, 100,000 reports, 40 fleets.
+distributions  error of all ranges of the distribution from the same codes: smooth of the square wave and of a
+               tree. 256 values, ε = 1, 100,000 reports, 40 fleets.
 times          from a histogram to a mean with its interval.
 
 Peers: one bit (Duchi, Jordan, Wainwright, JASA 2018), piecewise (Wang et al., ICDE 2019). Writes its parts of
@@ -34,7 +34,7 @@ from hushmote.server.answers import moments
 from hushmote.server.epsilon import MICRO
 from hushmote.server.estimate import Estimate, estimate
 from hushmote.server.estimate.pooling import pool
-from hushmote.server.estimate.postprocess import METHODS
+from hushmote.server.estimate.postprocess import smooth
 from hushmote.server.estimate.statistic import difference
 from hushmote.server.experiments.payload import experiment_over
 from hushmote.server.mechanisms import mechanism_of
@@ -226,16 +226,18 @@ def distributions(options: Options) -> list[Row]:
     reach = round(domain * (epsilon * e - e + 1) / (2 * e * (e - 1 - epsilon)))
     mean = made_for(MEAN, domain, epsilon)
     wave = experiment_over(domain, mean.epsilon, {"mechanism": "sw", "reach": reach})
-    ways = {f"{m}, reach {r}": (of, m) for m in ("ems", "smooth")
-            for r, of in (("of Li et al.", wave), ("for the mean", mean))}  # fmt: skip
-    ways["smooth, tree for ranges"] = made_for(ALL_RANGES, domain, epsilon), "smooth"
+    ways = {
+        "smooth, reach of Li et al.": wave,
+        "smooth, reach for the mean": mean,
+        "smooth, tree for ranges": made_for(ALL_RANGES, domain, epsilon),
+    }
     named = populations(domain) | {"even": np.full(domain, 1 / domain), "mostly 0": mostly_zero(domain)}
     rows = []
     for name, shares in named.items():
-        for way, (experiment, method) in ways.items():
+        for way, experiment in ways.items():
             drawn = estimates(experiment, shares, 100_000, many, rng, counts_by_law)
             square, uncertain = mean_and_error(
-                mean_over_ranges(METHODS[method](one).frequencies - shares) for one in drawn
+                mean_over_ranges(smooth(one).frequencies - shares) for one in drawn
             )
             row = {"population": name, "way": way, "codes": experiment.code_count, "fleets": many}
             error = math.sqrt(square)

@@ -1,4 +1,4 @@
-"""How far ranges are off: the chosen trees against published ones, and what a second pass would gain.
+"""How far ranges are off: the chosen trees against published ones.
 
     nice python benchmarks/ranges.py [--quick] [part ...]
 
@@ -6,7 +6,6 @@ published: mean squared error over all ranges, D = 256, e^ε = 3: published tree
 wavelets (Cormode, Kulkarni, Srivastava 2019) and the chosen tree, three populations, Monte Carlo and exact.
 gains, measured_gains: the chosen tree over fanout 4 with equal weights, by formula, and by Monte Carlo.
 beside_powers: domains beside powers of two.
-What re-weighting the least squares by what a first pass found gains is measured by fisher.py.
 
 Writes benchmarks/results/ranges.json.
 """

@@ -16,10 +16,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote plan --devices 20000 --values 64 --error 0.01",
         "hushmote plan --devices 2000 --values 64 --lifetime 4 --horizon 2y --call 1h",
     ),
-    "mechanisms": (
-        "hushmote mechanisms --values 256 --epsilon 2",
-        "hushmote mechanisms --for frequency --plot mechanisms.png",
-    ),
+    "mechanisms": ("hushmote mechanisms",),
     "epsilon": ("hushmote epsilon 64 --risk 0.05", "hushmote epsilon room_temp.toml --risk 0.05"),
     "budget histogram": ("hushmote budget histogram --devices 100000 --epsilon 0.1",),
     "budget compare": (
@@ -38,6 +35,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "provision upgrade": ("hushmote provision upgrade --folder fleet-home",),
     "provision revoke": ("hushmote provision revoke k3f9x1 --folder fleet-home",),
+    "provision forget": (
+        "hushmote provision forget k3f9x1 --folder fleet-home",
+        "hushmote provision forget k3f9x1 --folder fleet-home --yes --json",
+    ),
     "provision list": (
         "hushmote provision list --folder fleet-home",
         "hushmote provision list --allow k3f9x1 --allow 5620b8f87aca3592",
@@ -104,7 +105,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "statement write": (
         "hushmote statement write --policy main.py",
         "hushmote statement write fleet-home --policy main.py --output label.html",
-        "hushmote statement write --policy main.py --lang de --output de.pdf",
+        "hushmote statement write --policy main.py --lang de --output de.html",
         "hushmote statement write fleet-home --policy main.py --output statement.json",
         "hushmote statement write --policy main.py --public --output public.json",
     ),

@@ -5,7 +5,6 @@ mistake in the command line itself has status 2, and a second line that says whe
 """
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -17,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..device.ldp_client import LDPError
 from ..server.errors import HushmoteError, os_reason
+from ..server.hints import speaking
 from ..server.plain_text import one_line
 from ..server.wire.experiments import FOLDERS
 from ..server.wrong_value import wrong_value
@@ -25,9 +25,6 @@ from .options import understood
 
 # Every version of typer has this class, some have its base from click and some bring it along.
 _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
-
-
-COMPLETING = "_HUSHMOTE_COMPLETE"  # set where a shell asks how a line may go on
 
 
 # What `hushmote --help` shows, in that order: panels, and in each the line of a command.
@@ -39,8 +36,8 @@ _PANELS = {
         "simulate": "Simulate a fleet before it is built, and compare its estimates with the truth.",
     },
     "Plan": {
-        "plan": "Plan an experiment: five questions in words, or three of devices, ε, values and error.",
-        "mechanisms": "List the mechanisms: the questions each answers, its error and its cost.",
+        "plan": "Plan an experiment: how many devices, which ε, what error, how to spend a lifetime budget.",
+        "mechanisms": 'List the mechanisms: what each is for, and when "auto" picks it.',
         "epsilon": "Choose ε from a disclosure risk: what an attacker may come to believe.",
         "budget": "Privacy budgets: what each composition theorem allows, and what it guarantees.",
     },
@@ -102,8 +99,6 @@ def load(name: str) -> Any:
         member.short_help = " ".join((member.help or "").partition("\n\n")[0].split())  # click would cut it
         if lines := EXAMPLES.get(path):
             member.epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
-        if COMPLETING in os.environ:
-            _plain_in_shells(member)
     return loaded
 
 
@@ -125,15 +120,6 @@ def below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
     yield path, command
     for name, member in getattr(command, "commands", {}).items():
         yield from below(f"{path} {name}", member)
-
-
-def _plain_in_shells(command: Any) -> None:
-    """Have texts stand beside completions as they are: typer reads markup and emoji in them, and wraps."""
-    os.environ["COLUMNS"] = "1000"
-    for thing in (command, *command.params):
-        if thing.help:
-            text = " ".join(thing.help.split()).replace("[", "(").replace("]", ")")
-            thing.help = text.replace(":", ":[b][/b]")
 
 
 class _Commands(TyperGroup):
@@ -187,7 +173,9 @@ def hushmote(
 def main() -> None:
     """Entry point: run the command of sys.argv and exit; a mistake is a line or two, never a traceback."""
     FOLDERS[:] = [""]  # the folder it is run in, for mechanisms of one's own
-    sys.exit(_run())
+    with speaking("command"):
+        status = _run()
+    sys.exit(status)
 
 
 def _run() -> int:

@@ -211,11 +211,15 @@ def _to_erase(erasure: Erasure) -> str:
 def _left(erasure: Erasure, sqlite: bool) -> str:
     broker = "the messages that the broker retains, and papers and exports"
     if erasure.device is not None:
-        broker = "its status at the broker, and the fleet's folder (boards, certificates)"
-    log = "blocks of the disk that nothing has overwritten yet"
-    if not sqlite:
-        log = "the log of transactions (WAL) and its archive, standbys, and what VACUUM could not reach"
-    return f"What may still hold it: backups and copies of the store; {log}; {broker}."
+        broker = "its status at the broker, and the fleet's folder: `hushmote provision forget` clears both"
+    return f"What may still hold it: backups and copies of the store; {files_of(sqlite)}; {broker}."
+
+
+def files_of(sqlite: bool) -> str:
+    """Return what of a database keeps what was erased, beside its files."""
+    if sqlite:
+        return "blocks of the disk that nothing has overwritten yet"
+    return "the log of transactions (WAL) and its archive, standbys, and what VACUUM could not reach"
 
 
 @store_app.command("clock")

@@ -44,7 +44,7 @@ NO_STORE = "there is no store at {}: publish an experiment first, or correct the
 class HushmoteError(Exception):
     """The base of all errors but the board's own, LDPError.
 
-    The command line prints the text as one line and ends with exit_status.
+    exit_status: with which the command line ends, after it printed the text as one line.
     """
 
     exit_status = 1

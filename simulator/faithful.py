@@ -51,7 +51,9 @@ class ReportId(NamedTuple):
 
 @dataclass(frozen=True)
 class Faults:
-    """Probabilities, all 0 by default. A round is one call to report() for each experiment.
+    """Probabilities, all 0 by default but online, which is 0.5.
+
+    A round is one call to report() for each experiment.
 
     offline    in a round, that a device with a connection loses it: reports wait in its outbox
     online     in a round, that a device without a connection gets it back

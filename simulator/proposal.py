@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from ..planning.devices import PlanError
-from ..planning.five_questions import usual_bins
 from ..planning.wish import YES_NO, Wish
 from ..planning.wished import reading_of
 from ..server.arrays import Floats
@@ -37,6 +36,8 @@ _TAIL = 0.005  # of the readings at each end, which are no part of the range if 
 _FAR = 3
 _MOST_WHOLE = 64  # different whole numbers that have a bin each
 _LEAST_SPAN = 0.05
+_STEPS = (1.0, 2.0, 5.0)
+_USUAL_BINS, _FEWEST_BINS, _MOST_BINS = 64, 16, 128
 _IN_HEADING = re.compile(r"[(\[]([^()\[\]]{1,20})[)\]]\s*$")
 _TEMPERATURE = {"c": "°C", "f": "°F"}
 _UNITS = _TEMPERATURE | {"celsius": "°C", "fahrenheit": "°F", "percent": "%", "pct": "%", "hpa": "hPa"}
@@ -195,6 +196,14 @@ def _range(readings: Floats) -> tuple[float, float, int]:
     step *= next(times for times in (1, 2, 5, 10) if span <= 10 * step * times)
     low, high = round(math.floor(low / step) * step, 9), round(math.ceil(high / step) * step, 9)
     return low, high, usual_bins(high - low)
+
+
+def usual_bins(span: float) -> int:
+    """Return as many bins as make each 1, 2 or 5 of some decimal place wide, about 64."""
+    steps = [step * 10.0**place for place in range(-6, 7) for step in _STEPS]
+    counts = [span / step for step in steps]
+    whole = [round(n) for n in counts if abs(n - round(n)) < 1e-9 and _FEWEST_BINS <= n <= _MOST_BINS]
+    return min(whole, key=lambda n: abs(math.log(n / _USUAL_BINS)), default=_USUAL_BINS)
 
 
 def _unit(column: str) -> str:

@@ -5,12 +5,16 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import reach
 from hypothesis import HealthCheck, settings
 from postgres import pgbouncer, postgres, postgres_url
+from served import add_fleet
+
+from hushmote.server.store import Store
 
 __all__ = ["pgbouncer", "postgres", "postgres_url", "store_url"]
 
@@ -74,3 +78,11 @@ def store_url(request: pytest.FixtureRequest, tmp_path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.sqlite'}"
     return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A new SQLite store with an open fleet, "open", and its experiment "temp"."""
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        add_fleet(store)
+        yield store

@@ -1,81 +1,68 @@
-"""Writes what commands of docs/mechanisms.md print, its tables and its picture.
+"""Writes the tables of docs/mechanisms.md that say what the code picks and what each mechanism is.
 
 python tools/make_mechanisms.py
 """
 
-import math
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from hushmote.cli.main import app
-from hushmote.cli.mechanisms.plot import plot_mechanisms
-from hushmote.cli.mechanisms.tables import points
-from hushmote.planning.listing import ASKED, SLOTS, Listing, half_width, listing
-from hushmote.server.answers import tables as show
+from hushmote.server.epsilon import MICRO
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.about import about
-from hushmote.server.mechanisms.peers import PEERS, Asked
+from hushmote.server.mechanisms.choose import choose
+from hushmote.server.mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload
 
 FILE = Path(__file__).parents[1] / "docs" / "mechanisms.md"
-PICTURE = FILE.with_suffix(".png")
 
-DOMAIN, DEVICES = 64, 100_000
+DOMAIN, SLOTS = 64, 65_536
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
-BITS_AT = 2.0
 
-# What somebody wants, and why what is taken is taken.
-WANTS = {
-    "frequency": (
+# What somebody wants, as a number of values and a workload, and why what is picked is picked.
+WANTS: tuple[tuple[int, Workload, str, str], ...] = (
+    (
+        DOMAIN,
+        FREQUENCIES,
         "how many boards hold a value, or each value",
         "few values or a large ε: a board names its value. Many values: it names something that many values"
         " share, so the error does not grow with their number",
     ),
-    "range": (
+    (
+        DOMAIN,
+        ALL_RANGES,
         "how many lie between two limits",
         "a range adds up a few nodes of a tree instead of many values, and each board answers for one level"
         " ([ranges](ranges.md))",
     ),
-    "quantile": (
+    (
+        DOMAIN,
+        PREFIXES,
         "the median, or another quantile",
         "the same tree, with its levels weighted for sums from the left",
     ),
-    "mean": (
+    (
+        DOMAIN,
+        MEAN,
         "the mean",
         "codes near a reading say more about the mean than whether it was this value or that one"
         " ([means](estimates.md#means))",
     ),
-    "labels": (
+    (
+        SLOTS,
+        FREQUENCIES,
         "how often words occur that nobody listed",
         "a board hashes the word into a slot, and the slot is a value like any other"
         " ([labels](estimates.md#labels-that-nobody-listed))",
     ),
-    "pairs": (
+    (
+        DOMAIN**2,
+        Workload("tables", shape=(DOMAIN, DOMAIN)),
         "one reading by another: do old versions crash more?",
         "some boards answer for one part, some for the other, some for both, and least squares joins them"
         " ([pairs](estimates.md#pairs))",
     ),
-}
-_COMMAND = re.compile(r"(```sh\nhushmote (mechanisms[^\n]*)\n```\n\n```text\n).*?```", re.DOTALL)
+)
 _PART = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def run(arguments: list[str]) -> str:
-    """What the command prints on 80 columns."""
-    before, show.out.width = show.out.width, 80
-    try:
-        printed = CliRunner().invoke(app, arguments).stdout
-    finally:
-        show.out.width = before
-    return "\n".join(line.rstrip() for line in printed.splitlines()) + "\n"
-
-
-def commands(page: str) -> str:
-    """The page with its commands' output made anew."""
-    return _COMMAND.sub(lambda block: f"{block[1]}{run(shlex.split(block[2]))}```", page)
 
 
 def text(page: str) -> str:
@@ -88,53 +75,13 @@ def text(page: str) -> str:
     return _PART.sub(made, page)
 
 
-def _micro(epsilon: float) -> int:
-    return round(epsilon * 1e6)
-
-
-def _found(asked: Asked, epsilon: float) -> Listing:
-    return listing(asked, SLOTS if asked == "labels" else DOMAIN, _micro(epsilon))
-
-
-def _table(*rows: list[str]) -> Iterator[str]:
-    for i, row in enumerate(rows):
-        cells = [cell.replace("|", "\\|") for cell in row]
-        yield f"| {' | '.join(cells)} |"
-        if not i:
-            yield f"|{'---|' * len(row)}"
-
-
 def _questions() -> Iterator[str]:
-    rows = [["I want to know", "`--for`", *(f"ε = {e:g}" for e in EPSILONS), "why"]]
-    for asked in ASKED:
-        want, why = WANTS[asked]
-        rows.append([want, f"`{asked}`", *(f"`{_found(asked, e).auto.word}`" for e in EPSILONS), why])
-    yield from _table(*rows)
-
-
-def _points(variance: float) -> str:
-    return points(half_width(variance, DEVICES)).removeprefix("±")
-
-
-def _errors() -> Iterator[str]:
-    for asked in ASKED:
-        found = {e: _found(asked, e) for e in EPSILONS}
-        rows: list[tuple[float, list[str]]] = []
-        for word in dict.fromkeys(one.word for each in found.values() for one in each.listed):
-            by = {e: one for e, each in found.items() for one in each.listed if one.word == word}
-            at = by.get(BITS_AT)
-            errors = [_points(by[e].variance) if e in by else "–" for e in EPSILONS]
-            bits = f"{math.ceil(math.log2(at.codes))}" if at else "–"
-            rows.append((at.variance if at else math.inf, [f"`{word}`", *errors, bits]))
-        at = found[BITS_AT]
-        for peer in at.peers:
-            errors = [_points(each.peer_variance(peer)) for each in found.values()]
-            bits = f"{math.ceil(peer.bits(at.domain, BITS_AT)):,}"
-            rows.append((at.peer_variance(peer), [f"*{peer.name}*", *errors, bits]))
-        rows.sort(key=lambda row: row[0])
-        yield f"**{at.title}**\n"
-        yield from _table(["", *(f"ε = {e:g}" for e in EPSILONS), "bits"], *(row for _, row in rows))
-        yield ""
+    headings = ["I want to know", *(f"ε = {epsilon:g}" for epsilon in EPSILONS), "why"]
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{'---|' * len(headings)}"
+    for values, workload, want, why in WANTS:
+        picks = (choose(values, round(epsilon * MICRO), workload).mechanism for epsilon in EPSILONS)
+        yield f"| {' | '.join([want, *(f'`{word}`' for word in picks), why])} |"
 
 
 def _each() -> Iterator[str]:
@@ -149,22 +96,7 @@ def _each() -> Iterator[str]:
         yield ""
 
 
-def _missing() -> Iterator[str]:
-    rows: dict[str, list[str]] = {}
-    for peer in PEERS:
-        row = rows.setdefault(peer.name, [f"*{peer.name}*", peer.asked, peer.missing, peer.citation])
-        if peer.asked not in row[1]:
-            row[1] += f", {peer.asked}"
-    yield from _table(["", "for", "why it is missing", "from"], *rows.values())
-
-
-MADE: dict[str, Callable[[], Iterator[str]]] = {
-    "questions": _questions,
-    "errors": _errors,
-    "each": _each,
-    "missing": _missing,
-}
+MADE: dict[str, Callable[[], Iterator[str]]] = {"questions": _questions, "each": _each}
 
 if __name__ == "__main__":
-    FILE.write_text(text(commands(FILE.read_text(encoding="utf-8"))), encoding="utf-8")
-    plot_mechanisms(PICTURE, listing("frequency", 1024, _micro(4.0)), DEVICES)
+    FILE.write_text(text(FILE.read_text(encoding="utf-8")), encoding="utf-8")

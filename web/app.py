@@ -19,6 +19,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from ..fleet.results.result import result_of
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError, UsageError
+from ..server.hints import speaking
 from ..server.ingest.clock import SIMULATED
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
@@ -48,7 +49,7 @@ def serve(settings: PageSettings, on_ready: Callable[[str], None] | None = None)
 
     Raises EndpointError where it cannot listen, and StoreError for an invalid URL of a store.
     """
-    with listen(settings.host, settings.port) as listener:
+    with speaking("page"), listen(settings.host, settings.port) as listener:
         asyncio.run(_serve(settings, listener, on_ready))
 
 

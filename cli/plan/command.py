@@ -5,11 +5,11 @@ from .options import PlanOptions
 
 
 def _plan(options: PlanOptions) -> None:
-    """Plan an experiment: five questions in words, or three of devices, ε, values and error.
+    """Plan an experiment: how many devices, which ε, what error, and how to spend a lifetime budget.
 
-    Without options it asks. Give three of devices, ε, values and error to get the fourth. With --lifetime,
-    --horizon and --call instead of --epsilon it says how to spend a lifetime budget, and what a day, a week
-    and 30 days of the fleet will show.
+    Give three of devices, ε, values and error to get the fourth. With --lifetime, --horizon and --call
+    instead of --epsilon it says how to spend a lifetime budget, and what a day, a week and 30 days of the
+    fleet will show. Without options it prints worked examples.
     """
     from .run import run  # only here: a mistake in the line waits for nothing of it
 

@@ -1,6 +1,6 @@
 """The options of `hushmote plan`."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -27,8 +27,3 @@ class PlanOptions(Wish):
         output_option("the experiment as .toml, a picture as .png, .pdf or .svg"),
     ] = None
     as_json: AsJson = False
-
-    @property
-    def says_nothing(self) -> bool:
-        """Whether no option says what is to be planned."""
-        return all(getattr(self, f.name) == f.default for f in fields(self) if f.name != "output")

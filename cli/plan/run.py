@@ -1,22 +1,15 @@
 """What `hushmote plan` does."""
 
 import datetime
-import itertools
-import sys
 from pathlib import Path
-
-import typer
 
 from ...planning.answer import PlanAnswer, answer
 from ...planning.devices import PlanError
 from ...planning.experiment_file import NEEDS_RANGE, Named, name_from
-from ...planning.five_questions import asked as wished
-from ...planning.five_questions import next_steps, recommendation
 from ...planning.wish import Wish
 from ...planning.wished import reading_of
 from ...server.answers import facts
 from ...server.answers import tables as show
-from ...server.errors import UsageError
 from ...server.experiments.definition import parse
 from ...simulator.proposal import Proposal, proposed
 from ...simulator.simulate import SimulatedEstimate, simulate
@@ -27,16 +20,39 @@ from ..simulate.run import asked, plain
 from ..simulate.run import show as show_simulated
 from .options import EXPERIMENT, PlanOptions
 
+WORKED_EXAMPLES = (
+    (
+        "How many devices does a yes-or-no question need?",
+        "hushmote plan --epsilon 2 --values yes-no --error 0.02",
+        "Take 4,140 devices, each with one report of ε = 2. The share of yes is then known to ±2 points, 95"
+        " times in 100.",
+    ),
+    (
+        "How exactly do 5,000 devices tell their mean temperature?",
+        "hushmote plan --for mean --devices 5000 --epsilon 2 --values 64 --low -30 --high 34 --unit °C",
+        "Take one report of ε = 2 from each of 5,000 devices. The mean is then known to ±1.94 % of the range,"
+        " 95 times in 100.",
+    ),
+    (
+        "How should 20,000 devices spend a budget of ε = 4 in two years?",
+        "hushmote plan --devices 20000 --values yes-no --lifetime 4 --horizon 2y --call 1h --share 0.05",
+        "Let a device make 1 report of ε = 4 in its life. One call in 17,513 makes one.",
+    ),
+)
+"""Question, command, and the sentence that the command's answer begins with."""
 
-def named(path: Path, purpose: str | None = None) -> Named:
+
+def named(path: Path) -> Named:
     """What people say of an experiment in the file at path, from today on."""
-    return Named(name_from(path), purpose, "owner@example.org", datetime.datetime.now(datetime.UTC).date())
+    return Named(name_from(path), None, "owner@example.org", datetime.datetime.now(datetime.UTC).date())
 
 
 def run(options: PlanOptions) -> None:
-    """Plan, print and write; without options ask first. Raises UsageError or PlanError."""
-    if options.says_nothing:
-        _guided(options)
+    """Plan, print and write; without options print worked examples. Raises UsageError or PlanError."""
+    if options == PlanOptions():
+        for question, line, sentence in WORKED_EXAMPLES:
+            show.out.print(f"{question}\n  {line}\n{sentence}\n", soft_wrap=True)
+        show.out.print("hushmote plan --help lists the options; docs/planning.md explains them.")
         return
     proposal = None if options.input is None else proposed(options.input, options)
     wish = options if proposal is None else proposal.wish
@@ -84,35 +100,3 @@ def _files(options: PlanOptions, wish: Wish) -> tuple[Path, ...]:
     if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):
         raise PlanError(NEEDS_RANGE)
     return paths
-
-
-def _guided(options: PlanOptions) -> None:
-    """Ask five questions, plan, recommend and write. Raises UsageError where nobody can be asked."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError(
-            "give three of --devices, --epsilon, --values and --error; on a terminal, plan alone asks"
-        )
-    names = itertools.chain(["plan.toml"], (f"plan_{n}.toml" for n in itertools.count(2)))
-    new = next(path for path in map(Path, names) if not path.exists())
-    paths = output.checked(options.output or [new], EXPERIMENT)
-    show.out.print(
-        "Five questions. Enter takes what stands in brackets; Ctrl-C ends without writing anything."
-    )
-    wish, purpose = wished(_on_terminal)
-    with progress("comparing ways to spend the budget", None):
-        made = answer(wish)
-    for line in recommendation(made, purpose):
-        show.out.print(line)
-    show.out.print()
-    if not typer.confirm(f"Write {', '.join(map(str, paths))}?", default=True, prompt_suffix="> "):
-        show.out.print("Nothing is written.")
-        return
-    for path in output.checked(paths, EXPERIMENT):
-        output.write(path, made.file(named(path, purpose)))
-    for line in next_steps(made, paths[0], name_from(paths[0])):
-        show.out.print(line)
-
-
-def _on_terminal(question: str, default: str) -> str:
-    show.out.print(f"\n{question}")
-    return typer.prompt(" ", default=default, prompt_suffix="> ")

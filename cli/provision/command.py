@@ -21,6 +21,7 @@ from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, FleetOf, Folder, command, print_json
 from .first_steps import first_steps
+from .forget import forget_command
 from .options import (
     MQTT_PASSWORD,
     PASSPHRASE,
@@ -351,4 +352,5 @@ provision_app.command("upgrade")(upgrade_command)
 provision_app.command("keys")(keys_command)
 provision_app.command("list")(list_command)
 provision_app.command("revoke")(revoke_command)
+provision_app.command("forget")(forget_command)
 provision_app.command("rotate")(rotate_command)

@@ -15,16 +15,17 @@ from ...fleet.provisioning.master_key import load_keys
 from ...fleet.provisioning.settings import load_settings
 from ...fleet.statement import document, facts, page
 from ...server.answers import tables as show
-from ...server.errors import UsageError, refusing
+from ...server.errors import UsageError
 from ...server.plain_text import visible
 from ...server.store.store import Store
 from ...server.wire import keys
 from ...server.words.label import Language, words_in
 from ..options import DEFAULT_STORE, SigningKey, StoreUrl, the_fleet
 from ..output import by_name, checked, output_option
+from ..output import write as write_text
 
 statement_app = typer.Typer()
-_KINDS = (".html", ".json", ".pdf")
+_KINDS = (".html", ".json")
 _HEX = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
 _NOBODYS = "the signature is valid, but nothing says whose key it is: give --announce-key"
 NOBODYS_KEY = 3  # the exit status of a statement that is whole, but may be anybody's
@@ -82,11 +83,8 @@ def write(
         return
     whole = document.signed(statement, fleet_keys)
     for path in paths:
-        kind = path.suffix.lower()
-        text = json.dumps(whole, indent=2) + "\n" if kind == ".json" else page.html(whole)
-        made = page.pdf(text) if kind == ".pdf" else text.encode()
-        with refusing(UsageError, f"write {path}"):
-            path.write_bytes(made)
+        is_json = path.suffix.lower() == ".json"
+        write_text(path, json.dumps(whole, indent=2) + "\n" if is_json else page.html(whole))
         show.out.print(f"wrote {path}", soft_wrap=True)
 
 

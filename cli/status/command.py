@@ -20,6 +20,8 @@ def status_command(
     """Show a store's health, what each experiment has found out, what was rejected, and why.
 
     With --follow in a terminal it is live and takes the whole screen; elsewhere it is printed once.
+    A store has no certificates: --aggregator shows when the aggregator's end, and `hushmote provision list`
+    with the fleet's folder when all of them do.
     """
     if follow:
         from .run import live

@@ -21,6 +21,7 @@ import datetime
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -136,7 +137,7 @@ class FleetFolder:
         return issued.parse(self._read(ISSUED), str(self.path / ISSUED))
 
     def _note(self, lines: bytes) -> None:
-        """Note certificates before they are issued or revoked."""
+        """Note certificates before they are issued or revoked; within _alone()."""
         path = self.path / ISSUED
         with refusing(FolderError, f"write {path}"):
             issued.add(path, lines)
@@ -222,14 +223,16 @@ class FleetFolder:
         for part, hosts in self.fleet.servers:
             clustered = self.fleet.broker == NATS
             made = replace(authority.issue_broker(signer, hosts, now, clustered=clustered), chain=chain)
-            self._note(issued.certificate_line(made, "broker", signer))
+            with self._alone():
+                self._note(issued.certificate_line(made, "broker", signer))
             self.put(f"{part}/broker.pem", made.to_pem())
         return made
 
     def put_aggregator(self, signer: Issued, name: str, now: datetime.datetime) -> Issued:
         """Issue an aggregator's client certificate."""
         made = authority.issue_client(signer, name, now, authority.AGGREGATOR_DAYS)
-        self._note(issued.certificate_line(made, "aggregator", signer))
+        with self._alone():
+            self._note(issued.certificate_line(made, "aggregator", signer))
         self.put_users()
         self.put(f"aggregator/{name}.pem", made.to_pem())
         return made
@@ -241,7 +244,8 @@ class FleetFolder:
     def put_door(self, signer: Issued, now: datetime.datetime) -> Issued:
         """Issue the HTTP door's client certificate, with the files by which it checks the broker."""
         made = authority.issue_client(signer, DOOR_NAME, now, authority.AGGREGATOR_DAYS)
-        self._note(issued.certificate_line(made, "door", signer))
+        with self._alone():
+            self._note(issued.certificate_line(made, "door", signer))
         self.put_users()
         folder = (self.path / DOOR).parent
         with refusing(FolderError, f"make {folder}"):
@@ -288,8 +292,9 @@ class FleetFolder:
 
     def keep_login(self, device: str) -> None:
         """Note that a device with a login checks the broker by the root in use from now on."""
-        self._check_not_revoked(device)
-        self._note(issued.login_line(device, self.root()))
+        with self._alone():
+            self._check_not_revoked(device)
+            self._note(issued.login_line(device, self.root()))
 
     def _logins(self) -> dict[str, str]:
         return broker_config.parse_passwords(self._read("broker/passwords").decode())
@@ -316,6 +321,41 @@ class FleetFolder:
                 if left != lines:
                     self.put("broker/passwords", broker_config.passwords(left).encode())
         return [c for c in before.valid("device", now) if c.name in names]
+
+    def issue_stand_in(self, device: str, now: datetime.datetime) -> Issued:
+        """Issue a certificate with a revoked device's name, for the command that clears its status.
+
+        It ends within a day, and forget() puts it on the broker's list. Raises FolderError and
+        AuthorityError.
+        """
+        with self._alone():
+            signer = self.signer()
+            made = authority.issue_client(signer, device, now, 1)
+            self._note(issued.certificate_line(made, "device", signer))
+        return made
+
+    def device_files(self, device: str) -> list[Path]:
+        """Return what devices/ has of a device: its settings and what was made from them, with its keys."""
+        files = (self.path / DEVICES).glob(f"{check_device(device)}*")
+        return sorted(p for p in files if p.name.split(".")[0] == device)
+
+    def delete_files(self, device: str) -> int:
+        """Delete what devices/ has of a device, and return how many files; raises FolderError."""
+        paths = self.device_files(device)
+        for path in paths:
+            with refusing(FolderError, f"delete {path}"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return len(paths)
+
+    def forget(self, device: str, now: datetime.datetime) -> None:
+        """Take a device's id out of the journal; its certificates are and stay revoked.
+
+        Raises FolderError, JournalError and AuthorityError.
+        """
+        with self._alone():
+            self._note(issued.line(revoke=device, at=now.isoformat()))
+            self.put_revocations(self.signers(), now)
+            self.put(ISSUED, issued.forget(self.journal(), self._read(ISSUED), device))
 
     def withdraw(self, credentials: Sequence[Credential], now: datetime.datetime) -> None:
         """Put single certificates on the list."""

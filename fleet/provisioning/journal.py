@@ -1,8 +1,10 @@
-"""Everything that a fleet's authority issued and revoked: lines of JSON, which are only ever added.
+"""Everything that a fleet's authority issued and revoked: lines of JSON, in order.
 
 {"name": "k3f9x1", "kind": "device", "serial": "1f...", "authority": "...", "until": "2036-..."}
 {"revoke": "k3f9x1", "at": "2026-..."}       a device: all it has, and all it would get
 {"withdraw": "1f...", "at": "2026-..."}      one certificate
+
+Forgetting a device rewrites its lines without its id; its certificates stay revoked by their numbers.
 """
 
 import datetime
@@ -17,6 +19,9 @@ from cryptography import x509
 from ...server.errors import ProvisionError
 from .authority import Issued, common_name
 
+FORGOTTEN = "forgotten"
+"""The kind of a credential whose device was forgotten."""
+
 
 class JournalError(ProvisionError):
     """The lines cannot be read; the text says which one and what would be right."""
@@ -26,9 +31,9 @@ class JournalError(ProvisionError):
 class Credential:
     """A certificate, or a device's login at the broker.
 
-    kind: "device", "broker" or "aggregator". serial: hex digits, None for a login. authority: common name of
-    the root that signed it, or by which the device checks the broker. until: when the certificate ends.
-    revoked: when it was put on the list, or the login removed.
+    kind: "device", "broker", "aggregator", "door" or FORGOTTEN, which has no name. serial: hex digits, None
+    for a login. authority: common name of the root that signed it, or by which the device checks the broker.
+    until: when the certificate ends. revoked: when it was put on the list, or the login removed.
     """
 
     name: str
@@ -79,6 +84,21 @@ def parse(text: bytes, where: str) -> Journal:
                 f"{where} is damaged in line {number}: take it from its backup, or correct it"
             ) from None
     return Journal(tuple(credentials), revoked)
+
+
+def forget(journal: Journal, text: bytes, device: str) -> bytes:
+    """Return a journal's bytes without a revoked device's id: its certificates keep numbers and dates."""
+    kept = [row for row in text.splitlines(keepends=True) if not _names(json.loads(row), device)]
+    for c in journal.credentials:
+        if (c.kind, c.name) == ("device", device) and c.serial and c.until and c.revoked:
+            fields = {"serial": c.serial, "authority": c.authority, "until": c.until.isoformat()}
+            kept.append(line(name="", kind=FORGOTTEN, **fields))
+            kept.append(line(withdraw=c.serial, at=c.revoked.isoformat()))
+    return b"".join(kept)
+
+
+def _names(row: Mapping[str, str | None], device: str) -> bool:
+    return row.get("revoke") == device or (row.get("kind"), row.get("name")) == ("device", device)
 
 
 def line(**values: str | None) -> bytes:

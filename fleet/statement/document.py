@@ -35,8 +35,8 @@ def label(of: FleetFacts, *, public: bool = False) -> dict[str, list[Paragraph]]
     return {
         words.ASKED: [*([phrase] for phrase in asked), [Phrase.of("hidden")]],
         words.WHO: [words.who(of.owners, of.hosts), [Phrase.of("seen")]],
-        words.LEARN: [[phrase] for phrase in _disclosure(of, named, public)],
-        words.LONG: [[words.kept(_names(each), *time)] for time, each in times],
+        words.LEARN: [[words.GUESS], *([phrase] for phrase in _disclosure(of, named, public))],
+        words.LONG: [*([words.kept(_names(each), *time)] for time, each in times), [words.IDS]],
         words.STOP: [
             words.consent(
                 consent.given, consent.because, consent.network, consent.each, consent.button, consent.light

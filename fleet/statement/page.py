@@ -5,11 +5,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from html import escape
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ...server.errors import UsageError
 from ...server.plain_text import visible
 from ...server.words.label import LANGUAGES, Phrase, Words, words_in
 
@@ -69,19 +67,6 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
 def words_of(statement: Mapping[str, Any]) -> Words:
     """Return the words of a statement's language; raises KeyError for one that there is not."""
     return {name: words_in(name) for name in LANGUAGES}[statement.get("language", "en")]
-
-
-def pdf(text: str) -> bytes:
-    """A page of html() on paper, A4; raises UsageError where what makes it is not installed."""
-    instead = "or print the .html from a browser"
-    try:
-        weasyprint = import_module("weasyprint")
-    except ImportError:
-        raise UsageError(f"a .pdf needs WeasyPrint: pip install 'hushmote[pdf]', {instead}") from None
-    except OSError:  # it comes without the libraries of the system that it draws text with
-        raise UsageError(f"WeasyPrint needs Pango: apt-get install libpangoft2-1.0-0, {instead}") from None
-    made: bytes = weasyprint.HTML(string=text).write_pdf()
-    return made
 
 
 def _text(text: str) -> str:

@@ -13,6 +13,7 @@ from ..errors import UsageError
 from ..experiments.asking import OF_VALUES, require
 from ..experiments.asks import Ask
 from ..experiments.units import bin_edges
+from ..hints import command, option
 from ..mechanisms.views.factors import parts_of
 from ..plain import plain
 from ..words import findings as sentences
@@ -289,29 +290,30 @@ def _check_answered(asked: Sequence[Experiment], question: Question) -> None:
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
     processed = question.post != "raw"
     options: tuple[tuple[str, set[str], object], ...] = (
-        ("--range", {"ranges", "candidates"}, question.ranges),
-        ("--quantile", {"quantiles"}, question.quantiles),
-        ("--top", {"frequencies", "candidates"}, question.top),
-        ("--alphabet", {"discovery"}, question.alphabet is not None),
-        ("--cdf", {"quantiles"}, question.cdf),
-        ("--rows", {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
-        ("--post", {"frequencies", "mean"}, processed),
-        ("--weigh fisher", {"frequencies", "candidates", "pairs"}, question.weigh == "fisher"),
-        ("--of, --given and --joint", {"pairs"}, question.pair),
-        ("--trend", _COMPARED, question.is_trend),
-        ("--against", _COMPARED, question.against),
+        (option("range"), {"ranges", "candidates"}, question.ranges),
+        (option("quantile"), {"quantiles"}, question.quantiles),
+        (option("top"), {"frequencies", "candidates"}, question.top),
+        (option("alphabet"), {"discovery"}, question.alphabet is not None),
+        (option("cdf"), {"quantiles"}, question.cdf),
+        (option("rows"), {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
+        (option("post"), {"frequencies", "mean"}, processed),
+        (f"{option('of')}, {option('given')} and {option('joint')}", {"pairs"}, question.pair),
+        (option("trend"), _COMPARED, question.is_trend),
+        (option("against"), _COMPARED, question.against),
     )
     instead = ""
     if asked[-1].type == "pair":  # which has its own options
         first, *_, last = (part.name for part in parts_of(asked[-1]))
-        instead = f", and ask with --of and --given, as in --of {last} --given {first}"
-    for option, words, wanted in options:
+        asks = f"{option('of')} and {option('given')}"
+        instead = f", and ask with {asks}, as in {option('of', last)} {option('given', first)}"
+    for name, words, wanted in options:
         if wanted:
-            require(asked, words, f"leave {option} out{instead}")
+            require(asked, words, f"leave {name} out{instead}")
     require(asked, OF_VALUES | _OTHERWISE, "nothing here asks that")
     numbers = [one for one in parts_of(asked[-1]) or asked[-1:] if one.type == "number"]
     if question.rows and not (numbers or question.is_trend):
-        raise UsageError(f"--rows groups a number, and {asked[-1].name} has none: leave it out")
+        raise UsageError(f"{option('rows')} groups a number, and {asked[-1].name} has none: leave it out")
     if not question.ranges:
         unnamed = OF_VALUES | _OTHERWISE - {"candidates"}
-        require(asked, unnamed, "name them, with --candidates FILE, one a line, or each with --range")
+        listed = command(f"{option('candidates', 'FILE')}, one a line", "candidates")
+        require(asked, unnamed, f"name them, with {listed}, or each with {option('range')}")

@@ -37,6 +37,7 @@ from ..estimate.statistic import EstimateError
 from ..experiments.asking import answers_of
 from ..experiments.asks import Ask, asks_of
 from ..experiments.units import bin_edges, bin_middles, index_names, parse_range
+from ..hints import command
 from ..mechanisms.views.factors import parts_of
 from ..plain_text import visible
 from ..wire.experiments import value_count
@@ -746,7 +747,7 @@ def _row(ask: Ask, of: FleetEstimate) -> tuple[Row, Quantity]:
         case _:
             raise EstimateError(
                 "name the texts to look for: with candidates in the experiment's file, or "
-                f"hushmote estimate {of.experiment.name} --candidates FILE"
+                + command(f"hushmote estimate {of.experiment.name} --candidates FILE", "candidates")
             )
 
 

@@ -1,7 +1,7 @@
-"""Tables that fit any width and never cut a number.
+"""Tables that fit a terminal of at least LEAST_WIDTH columns and never cut a number.
 
-Where room is short, headings break first, then bars go, then labels are shortened and texts break. Where that
-is not enough, a table is shown in parts, each with the first column again.
+Where room is short, headings break first, then bars go, then labels are shortened and texts break. A
+table whose numbers need more room than that goes beyond the terminal's edge.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _GAP = 2  # columns of a terminal between two columns of a table
 _LEAST = 8  # what a shortened label or a broken text keeps
 _LONG_WORD = 20  # a longer word of a text may be broken
 _WIDEST = 100_000
+LEAST_WIDTH = 60
+"""The narrowest terminal that tables are fitted to, in columns."""
 
 
 def plain(text: str) -> Text:
@@ -44,26 +46,29 @@ class FittedTable(Table):
         super().add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Show it, in as many parts as it takes."""
+        """Render it, fitted to the console's width."""
         columns = [_Measured(console, column, self.show_header) for column in self.columns]
-        for number, part in enumerate(_parts(columns, options.max_width)):
-            if number:
-                yield ""
-            yield from self._part(part, number == 0).__rich_console__(console, options)
+        fitted = _fitted(columns, max(options.max_width, LEAST_WIDTH))
+        width = max(options.max_width, _total([width for _, width in fitted]))
+        yield from self._plain(fitted).__rich_console__(console, options.update_width(width))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """How wide it is, and how narrow it can be without being shown in parts."""
+        """Return its natural width, and the least to which it can be fitted."""
         columns = [_Measured(console, column, self.show_header) for column in self.columns]
-        gaps = _GAP * max(0, len(columns) - 1)
-        widest = gaps + sum(column.natural for column in columns)
-        narrowest = gaps + sum(column.least for column in columns)
-        return Measurement(narrowest, widest).with_maximum(options.max_width)
+        widest, least = (_total([getattr(c, name) for c in columns]) for name in ("natural", "least"))
+        return Measurement(least, widest).with_maximum(options.max_width)
 
-    def _part(self, part: Sequence[tuple[_Measured, int]], first: bool) -> Table:
-        style = {"box": None, "pad_edge": False, "padding": (0, 1), "show_header": self.show_header}
-        title = {"title": self.title, "title_justify": self.title_justify, "title_style": self.title_style}
-        table = Table(**style, **(title if first else {}))  # type: ignore[arg-type]
-        for measured, width in part:
+    def _plain(self, fitted: Sequence[tuple[_Measured, int]]) -> Table:
+        table = Table(
+            title=self.title,
+            title_justify=self.title_justify,
+            title_style=self.title_style,
+            box=None,
+            pad_edge=False,
+            padding=(0, 1),
+            show_header=self.show_header,
+        )
+        for measured, width in fitted:
             column = measured.column
             shortened = not measured.number and column.no_wrap
             header = column.header
@@ -79,7 +84,7 @@ class FittedTable(Table):
                 no_wrap=shortened,
                 width=width,
             )
-        for cells in zip(*(measured.column.cells for measured, _ in part), strict=True):
+        for cells in zip(*(measured.column.cells for measured, _ in fitted), strict=True):
             table.add_row(*cells)
         return table
 
@@ -106,45 +111,22 @@ class _Measured:
             self.least = min(self.broken, max(min(words, _LONG_WORD), _LEAST))
 
 
-_Part = list[tuple[_Measured, int]]
+def _total(widths: Sequence[int]) -> int:
+    """Return the width of a table whose columns have these widths."""
+    return sum(widths) + _GAP * max(0, len(widths) - 1)
 
 
-def _parts(columns: Sequence[_Measured], room: int) -> list[_Part]:
-    """The columns with their widths, in one part or in more, none of which is wider than the room."""
-    for chosen in (columns, [column for column in columns if not column.bar]):
-        room_for_columns = room - _GAP * (len(chosen) - 1)
+def _fitted(columns: Sequence[_Measured], room: int) -> list[tuple[_Measured, int]]:
+    """Return the columns to show, with widths that fit the room unless their numbers need more."""
+    without_bars = [column for column in columns if not column.bar]
+    for chosen in (columns, without_bars):
         for widths in ([c.natural for c in chosen], [c.broken for c in chosen]):
-            if sum(widths) <= room_for_columns:
-                return [list(zip(chosen, widths, strict=True))]
-    chosen = [column for column in columns if not column.bar]
-    if sum(column.least for column in chosen) + _GAP * (len(chosen) - 1) <= room:
-        return [_shrunk(chosen, room)]
-    return [_shrunk(part, room) for part in _split(chosen, room)]
-
-
-def _shrunk(columns: Sequence[_Measured], room: int) -> _Part:
-    """Widths that fit: the widest labels and texts give way first."""
-    left = room - _GAP * (len(columns) - 1)
-    widths = [column.broken for column in columns]
-    while sum(widths) > left:
-        over = [i for i, column in enumerate(columns) if widths[i] > column.least]
-        if not over:  # one number alone is wider than the terminal: it goes on in the next line
-            return [(column, min(width, max(1, left))) for column, width in zip(columns, widths, strict=True)]
-        widths[max(over, key=lambda i: widths[i])] -= 1
-    return list(zip(columns, widths, strict=True))
-
-
-def _split(columns: Sequence[_Measured], room: int) -> list[list[_Measured]]:
-    """Parts that fit, each with the first column, if that leaves room for another."""
-    first, others = columns[0], columns[1:]
-    parts: list[list[_Measured]] = []
-    used = room + 1
-    for column in others:
-        if used + _GAP + column.least > room:
-            alone = first.least + _GAP + column.least > room
-            parts.append([column] if alone else [first, column])
-            used = sum(c.least for c in parts[-1]) + _GAP * (len(parts[-1]) - 1)
-        else:
-            parts[-1].append(column)
-            used += _GAP + column.least
-    return parts or [[first]]
+            if _total(widths) <= room:
+                return list(zip(chosen, widths, strict=True))
+    widths = [column.broken for column in without_bars]
+    while _total(widths) > room:
+        over = [i for i, column in enumerate(without_bars) if widths[i] > column.least]
+        if not over:
+            break
+        widths[max(over, key=lambda i: widths[i])] -= 1  # the widest label or text gives way first
+    return list(zip(without_bars, widths, strict=True))

@@ -50,7 +50,7 @@ class FleetEstimate(Tables):
     sources     where the reports were counted
 
     Ranges are "18:22" or (18, 22), "18:" or (18, None), in the reading's unit, "yes" or "no", or a label.
-    post is the name of a post-processing: "raw", "nonnegative", "smooth" or "ems"; its shares stand beside
+    post is the name of a post-processing: "raw", "nonnegative" or "smooth"; its shares stand beside
     the unbiased ones. Methods raise UnitsError for a range that does not fit, NotAnswered for what the
     experiment does not answer, EstimateError for what cannot be estimated.
     """

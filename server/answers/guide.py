@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
+from ..hints import option
 from ..words import answers as words
 from ..words.epsilon import belief_of_all
 from .rows import AnswerRows
@@ -100,10 +101,10 @@ def _next(answers: Sequence[AnswerRows], windows: int) -> str:
     text = words.halved(first.reports)
     if first.quantity == "share" and half_width(first) > NOISY * max(row.value for row in first.rows):
         wider = (
-            "Ask for fewer, wider rows (--rows 8, --range), or wait: "
+            f"Ask for fewer, wider rows ({option('rows', '8')}, {option('range')}), or wait: "
             if first.rows[0].upper is not None
             else ""
         )
         text = wider + text
-    trend = f" --trend shows the {windows} windows one by one." if windows > 1 else ""
+    trend = f" {option('trend')} shows the {windows} windows one by one." if windows > 1 else ""
     return words.begun(text) + trend

@@ -17,6 +17,7 @@ from ..estimate.statistic import Statistic
 from ..experiments import cells
 from ..experiments.cells import CellCondition
 from ..experiments.units import bin_middles
+from ..hints import option
 from ..mechanisms.views.factors import parts_of
 from ..wire.experiments import value_count
 from .question import PairQuestion
@@ -95,7 +96,7 @@ def joint(experiment: Experiment, rows: int) -> PairTable:
     """The share of every cell, a number's values in at most so many ranges. Raises UsageError for many."""
     names = [part.name for part in parts_of(experiment)]
     if (count := joint_cells(experiment, rows)) > _MOST_JOINT:
-        raise UsageError(f"the joint table has {count:,} cells: ask for some, with --of and --given")
+        raise UsageError(f"the joint table has {count:,} cells: ask for some, with {_of_and_given()}")
     asked: list[PairStatistic] = []
     for cell in product(*(cells.groups(experiment, part, rows) for part in range(len(names)))):
         values = (condition.text.partition("=")[2] for condition in cell)
@@ -138,7 +139,9 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
     if "=" in given:
         _check_open(wanted, conditions)
     if len(wanted) * len(conditions) > _MOST_ROWS:
-        raise UsageError(f"that is more than {_MOST_ROWS:,} rows: ask for one of them with --of or --given")
+        raise UsageError(
+            f"that is more than {_MOST_ROWS:,} rows: ask for one of them with {_of_and_given('or')}"
+        )
     single = len(wanted) == 1
     asked = tuple(
         PairStatistic(
@@ -155,11 +158,13 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
     """What `of` names among those of each of two conditions, and the first less the second."""
     first, second = (cells.parse(experiment, text) for text in versus)
     if np.array_equal(first.cells, second.cells):
-        raise UsageError(f"both conditions of --given hold the same, {first.text}: name two that differ")
+        raise UsageError(
+            f"both conditions of {option('given')} hold the same, {first.text}: name two that differ"
+        )
     wanted, quantity = _wanted(experiment, of, "", first.parts + second.parts)
     if len(wanted) > 1:
-        name = f"a value of {_part_of(experiment, wanted[0])}"
-        raise UsageError(f'a difference is of one share: name {name}, as in --of "{wanted[0].text}"')
+        name, quoted = f"a value of {_part_of(experiment, wanted[0])}", f'"{wanted[0].text}"'
+        raise UsageError(f"a difference is of one share: name {name}, as in {option('of', quoted)}")
     _check_open(wanted, (first, second))
     (one,) = wanted
     first, second = (_with_reading(experiment, side, one) for side in (first, second))
@@ -185,7 +190,9 @@ def summary(experiment: Experiment, rows: int) -> list[PairTable]:
 def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[PairTable]:
     """All that a question asks for, in the order in which it is shown."""
     if question.joint and (question.of or question.given or question.versus):
-        raise UsageError("--joint shows every cell, and --of and --given some: leave one or the other out")
+        raise UsageError(
+            f"{option('joint')} shows every cell, and {_of_and_given()} some: leave one or the other out"
+        )
     if question.versus and question.given:
         raise UsageError("versus has two conditions, and given a third: leave one of them out")
     if not question:
@@ -195,6 +202,10 @@ def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[Pa
     if question.versus:
         return [*difference(experiment, question.of, question.versus)]
     return [conditional(experiment, question.of, question.given, rows)]
+
+
+def _of_and_given(word: str = "and") -> str:
+    return f"{option('of')} {word} {option('given')}"
 
 
 def _wanted(
@@ -210,7 +221,7 @@ def _wanted(
         told = told or (cells.parts_in(experiment, given) if given else ())
         left = [part for part in range(len(parts_of(experiment))) if part not in told]
         if not left:
-            raise UsageError("the conditions tell of all parts: say with --of what is asked for")
+            raise UsageError(f"the conditions tell of all parts: say with {option('of')} what is asked for")
     part = cells.part_number(experiment, of) if of else left[-1]
     reading = parts_of(experiment)[part]
     if reading.type == "number":
@@ -239,10 +250,12 @@ def _conditions(
         return [condition], condition.text
     left = [part for part in range(len(parts_of(experiment))) if part not in wanted[0].parts]
     if not given and not left:
-        raise UsageError("--of tells of all parts: leave one out, for the others to be given it")
+        raise UsageError(f"{option('of')} tells of all parts: leave one out, for the others to be given it")
     part = cells.part_number(experiment, given) if given else left[0]
     if part in wanted[0].parts:
-        raise UsageError(f"--of and --given are both about {parts_of(experiment)[part].name}: take two parts")
+        raise UsageError(
+            f"{_of_and_given()} are both about {parts_of(experiment)[part].name}: take two parts"
+        )
     return cells.groups(experiment, part, rows), f"each {parts_of(experiment)[part].name}"
 
 
@@ -254,7 +267,7 @@ def _check_open(wanted: Sequence[CellCondition], conditions: Sequence[CellCondit
             if inside.min() == inside.max():
                 raise UsageError(
                     f"{condition.text} says already what {one.text} is: name a condition of another part "
-                    "with --given"
+                    f"with {option('given')}"
                 )
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from ..arrays import Counts
 from ..errors import UsageError, the_name
 from ..estimate.estimate import Estimates, estimate
-from ..estimate.fisher import fisher
 from ..estimate.pooling import pool
 from ..estimate.readings import among_readings
 from ..estimate.statistic import EstimateError
@@ -277,14 +276,14 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
         reports = {w: counts[version.id] for w, counts in selected.counts.items() if version.id in counts}
         total = facts.kept.counts(facts.store, version, reports)
         if total.sum() >= 2:
-            estimates.append((fisher if weigh == "fisher" else estimate)(version.experiment, total))
+            estimates.append(estimate(version.experiment, total))
     if not estimates:
         raise EstimateError(
             f"{selection.experiment} has fewer than 2 reports yet in {selection}: an estimate needs 2"
         )
     if len(estimates) == 1:
         return among_readings(estimates[0])
-    return among_readings(pool(estimates, by="reports" if weigh == "fisher" else weigh))
+    return among_readings(pool(estimates, by=weigh))
 
 
 def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:

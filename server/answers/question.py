@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from ..errors import UsageError
+from ..hints import option
 from ..wrong_value import wrong_value
 from . import periods
 from .periods import ALL, Period
@@ -36,8 +37,8 @@ BEFORE = "before"
 FINE = 0
 """As `rows`: as many as the reports can tell apart."""
 
-WeighBy = Literal["reports", "variance", "fisher"]
-"""What pools versions, see pool(); "fisher" pools by reports, and weighs codes within each, see fisher()."""
+WeighBy = Literal["reports", "variance"]
+"""What pools versions, see pool()."""
 
 Texts = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
@@ -113,7 +114,7 @@ class Question(BaseModel):
     cdf: bool = Field(default=False, description="The share below every bin's edge.")
     rows: int | None = Field(default=None, ge=FINE, description="Rows of a number's histogram; else 16.")
     post: str = Field(
-        default="raw", description="Also processed shares: nonnegative, smooth, ems, package.module:function."
+        default="raw", description="Also processed shares: nonnegative, smooth, package.module:function."
     )
     alphabet: str | None = Field(
         default=None, description="For prefixes: characters of the texts, as a-z0-9._-; else ASCII."
@@ -134,7 +135,7 @@ class Question(BaseModel):
         description="Compare with this window, or these; or fleet=NAME, or version=DIGEST; or before.",
     )
     confidence: float = Field(default=CONFIDENCE, description="Confidence of the intervals.")
-    weigh: WeighBy = Field(default="reports", description="Weights of versions; fisher: of codes too.")
+    weigh: WeighBy = Field(default="reports", description="How to weigh versions.")
     unit: str | None = Field(
         default=None, description="Unit of the readings to print, such as °C; else the file's."
     )
@@ -166,7 +167,8 @@ class Question(BaseModel):
             case (first, second):
                 return PairQuestion(self.of, "", (first, second), self.joint)
             case (_, _, _, *_):
-                raise UsageError("--given is there once, or twice for two conditions and their difference")
+                text = "is there once, or twice for two conditions and their difference"
+                raise UsageError(f"{option('given')} {text}")
             case given:
                 return PairQuestion(self.of, "".join(given), None, self.joint)
 
@@ -213,7 +215,7 @@ class Question(BaseModel):
                 do not go together.
         """
         if self.last and self.windows:
-            raise UsageError("--window and --last name periods that differ: name one")
+            raise UsageError(f"{option('window')} and {option('last')} name periods that differ: name one")
         selected = facts.selected(self.all_windows)
         windows = self._windows(self.windows, tuple(selected.there), facts)
         selection = replace(self.all_windows, windows=windows)
@@ -248,13 +250,14 @@ class Question(BaseModel):
         for text in self.against:
             what, equals, name = text.partition("=")
             if equals and what not in named:
-                raise UsageError(f"--against takes a window, fleet=NAME or version=DIGEST, not {text}")
+                takes = f"{option('against')} takes a window, fleet=NAME or version=DIGEST"
+                raise UsageError(f"{takes}, not {text}")
             named[what if equals else "window"].append(name if equals else text)
         windows, fleets, versions = named.values()
         if max(len(fleets), len(versions)) > 1:
-            raise UsageError("--against takes one fleet, and one version")
+            raise UsageError(f"{option('against')} takes one fleet, and one version")
         if BEFORE in windows:
-            raise UsageError(f"--against {BEFORE} is the time just before: leave the other --against out")
+            raise UsageError(f"{option('against', BEFORE)} is the time just before: name nothing else")
         fleet, version = "".join(fleets), "".join(versions)
         other = Selection(
             self.experiment,
@@ -279,24 +282,29 @@ class Question(BaseModel):
     def _check_options(self) -> None:
         """Raise UsageError for options that would have no effect."""
         if self.is_trend and self.against:
-            raise UsageError("--trend and --against are two questions: ask one at a time")
+            both = f"{option('trend')} and {option('against')}"
+            raise UsageError(f"{both} are two questions: ask one at a time")
         if self.together and not self.ranges:
-            raise UsageError("--together is about ranges: name some, each with --range")
+            text = f"is about ranges: name some, each with {option('range')}"
+            raise UsageError(f"{option('together')} {text}")
         if not self.compares:
             return
-        option, single = "--trend" if self.is_trend else "--against", "--range LABEL, or --range LOW:HIGH"
+        what = option("trend" if self.is_trend else "against")
+        single = f"{option('range', 'LABEL')}, or {option('range', 'LOW:HIGH')} of a number"
         chance = "processed shares have no intervals, and chance cannot be told from change without"
+        below = f"ask for {option('range', ':HIGH')} or {option('quantile')}"
         lacking: tuple[tuple[str, object, str], ...] = (
-            ("--top", self.top, f"ask for the shares of single values, {single} of a number"),
-            ("--post", self.post != "raw", f"{chance}; leave --post out"),
-            ("--together", self.together, "it tells of each range by itself"),
-            ("--cdf", self.is_trend and self.cdf, "ask for --range :HIGH or --quantile"),
+            (option("top"), self.top, f"ask for the shares of single values, {single}"),
+            (option("post"), self.post != "raw", f"{chance}; leave {option('post')} out"),
+            (option("together"), self.together, "it tells of each range by itself"),
+            (option("cdf"), self.is_trend and self.cdf, below),
         )
         for other, is_given, instead in lacking:
             if is_given:
-                raise UsageError(f"{option} has no {other}: {instead}")
+                raise UsageError(f"{what} has no {other}: {instead}")
         if self.rows and self.ranges and not self.is_trend:
-            raise UsageError("--rows is for histograms, and there is none here: leave it out")
+            text = "is for histograms, and there is none here: leave it out"
+            raise UsageError(f"{option('rows')} {text}")
 
     def _of_the_file(self, facts: Facts) -> Question:
         """Return the comparison with the ranges and quantiles that the file asks for, if it names none."""

@@ -15,7 +15,7 @@ from .ask import Reply, ask, estimate_of, over_time
 from .finding import Findings, find
 from .fleet_estimate import FleetEstimate, Range
 from .query import Facts, Selected
-from .question import BEFORE, Question, Selection, WeighBy
+from .question import BEFORE, NO_QUESTION, PairQuestion, Question, Selection, WeighBy
 from .rows import CONFIDENCE
 from .second_epsilon import Shuffling, TwoEpsilons
 
@@ -63,7 +63,7 @@ class StoreReader:
 
 @dataclass(frozen=True, repr=False)
 class FleetReader:
-    """A fleet of a store; made by StoreReader.fleet()."""
+    """A fleet of a store; made by StoreReader.fleet(). name: of the fleet."""
 
     _reader: StoreReader
     name: str
@@ -87,7 +87,10 @@ class FleetReader:
 
 @dataclass(frozen=True, repr=False)
 class ExperimentReader:
-    """An experiment of a fleet; made by FleetReader.experiment()."""
+    """An experiment of a fleet; made by FleetReader.experiment().
+
+    fleet: its name. name: of the experiment.
+    """
 
     _reader: StoreReader
     fleet: str
@@ -144,8 +147,7 @@ class ExperimentReader:
 
         windows: their names, or months and spans of days: "2026-11", "2026-11-01..2026-11-07". last: those of
         the last "7d", "12h" or "2w" before today in their place, or "all" completed ones.
-        version: one version only, by its digest or how that begins; otherwise all are pooled, by weigh, which
-        with "fisher" weighs codes too: less error where some values are common.
+        version: one version only, by its digest or how that begins; otherwise all are pooled, by weigh.
         confidence: of the intervals, between 0 and 1. Raises UsageError for a version that is not there, and
         EstimateError for a window without reports or fewer than 2 reports in all.
         """
@@ -164,15 +166,17 @@ class ExperimentReader:
         confidence: float = CONFIDENCE,
         shuffling: Shuffling | None = None,
         quantiles: Sequence[float] = (),
+        pair: PairQuestion = NO_QUESTION,
         by: str = "",
     ) -> Answers:
         """How "mean", ranges, labels or quantiles went over the windows: a row for each, with a test.
 
         windows: without any, all completed ones. by: "day", "week" or "month", which they are put together
-        by. Without statistics a number's mean, or the shares of the labels. Each row has the ε of its
-        window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
+        by. Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row
+        has the ε of its window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
         how: dict[str, Any] = {"weigh": weigh, "confidence": confidence, "quantiles": tuple(quantiles)}
+        how |= {"of": pair.of, "given": pair.versus or pair.given or (), "joint": pair.joint}
         question = self.question(windows=windows, version=version, trend=True, by=by or None, **how)
         facts = self._facts
         resolved = question.resolve(facts)

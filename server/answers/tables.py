@@ -24,6 +24,10 @@ class PlainConsole(Console):
         if not self.width:  # COLUMNS=0; any other width may change while it runs
             self.width = 80
 
+    def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:
+        """Print whole lines, also those that are wider than the console."""
+        super().print(*objects, crop=crop, **options)
+
     def render_str(self, text: str, **options: Any) -> Text:
         """Return what rich prints for a text."""
         return super().render_str(visible(text), **options)
@@ -46,7 +50,7 @@ class Shown:
         text = io.StringIO()
         # Without force_jupyter rich would print into a notebook's cell by itself.
         console = Console(file=text, width=80, color_system=None, highlight=False, force_jupyter=False)
-        console.print(self)
+        console.print(self, crop=False)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     __repr__ = __str__
@@ -116,7 +120,7 @@ class _Column:
 
 
 def answer(table_of: AnswerRows, title: str = "") -> FittedTable:
-    """An answer's table: shares in percent or readings in their unit, with intervals; it fits any width."""
+    """An answer's table: shares in percent or readings in their unit, with intervals."""
     table_of = table_of.shown()
     columns = _columns(table_of)
     result = table(title or table_of.heading)

@@ -10,6 +10,7 @@ from ..estimate.estimate import Estimate, Estimates
 from ..estimate.statistic import EstimateError
 from ..experiments.asking import require
 from ..experiments.reading import LONGEST_TEXT
+from ..hints import option
 from . import change
 from .answer import Answer, Frame
 from .rows import CandidateRow, ChangeRow, FoundRow
@@ -152,7 +153,7 @@ def candidates_over_time(windows: Mapping[str, Estimates], texts: Iterable[str],
     texts = list(texts)
     if len(texts) > MOST_TRENDS:
         text = f"a trend shows {MOST_TRENDS} texts at most, not {len(texts):,}"
-        raise UsageError(f"{text}: name those that you want to follow, each with --range")
+        raise UsageError(f"{text}: name those that you want to follow, each with {option('range')}")
     each = _shares(texts, list(windows.values()))
     members = enumerate(each[0].candidates.members)
     told = {row_name(own): [statistic_of(shares, row) for shares in each] for row, own in members}
@@ -168,7 +169,9 @@ def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: 
     """
     require(estimates.versions, "discovery")
     if not isinstance(estimates, Estimate):
-        text = "has reports of several versions, which are searched one by one: name one by --version"
+        text = (
+            f"has reports of several versions, which are searched one by one: name one by {option('version')}"
+        )
         raise EstimateError(f"{estimates.experiment.name} {text}")
     decoded = estimates.decoded
     discovery = discover(estimates.experiment, decoded.mechanism.expand(decoded.counts), alphabet)

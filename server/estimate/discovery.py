@@ -43,6 +43,7 @@ import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats, Ints
+from ..hints import option
 from ..mechanisms import mechanism_of
 from ..mechanisms.points.prefix import Prefix, SlotShares
 from .alphabet import NOTHING, PRINTABLE, Alphabet, characters
@@ -181,7 +182,7 @@ def searched(mechanism: Prefix, levels: Sequence[SlotShares], alphabet: Alphabet
         if tried[0] > _TRIED:
             raise EstimateError(
                 f"{tried[0]:,} beginnings of {mechanism.lengths[number]} bytes are too many to try: name "
-                "fewer characters by --alphabet"
+                f"fewer characters by {option('alphabet')}"
             )
         fitting = int(np.searchsorted(tried, _TRIED, side="right"))
         kept = alphabet.extended(kept[:fitting], longer)

@@ -5,7 +5,6 @@ estimates. benchmarks/post_processing.py measures what each method gains and wha
 docs/post-processing.md has the tables.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
+from ..hints import option
 from ..mechanisms.decoded import Decoded, simplex
 from .estimate import Estimates
 from .pooling import Pool
@@ -21,8 +21,6 @@ from .statistic import EstimateError
 _ROUNDS = 40  # each of three steps of the fixed-point iteration
 _STILL = 1e-9  # relative changes of the log-likelihood below this count as none
 _FLOOR = 0.002  # part of the start that is spread evenly: a share that starts at zero would stay there
-_EMS_ROUNDS = 10_000
-_EMS_STILL = 1e-3  # changes of the log-likelihood below this, times e^ε, count as none
 _PROBED = 33  # frequencies of a population's cosine series at which the noise is computed
 
 
@@ -30,7 +28,7 @@ _PROBED = 33  # frequencies of a population's cosine series at which the noise i
 class Shares:
     """Shares of the values after a post-processing step.
 
-    method: "raw", "nonnegative", "smooth", "ems", or your own package.module:function. frequencies:
+    method: "raw", "nonnegative", "smooth", or your own package.module:function. frequencies:
     shape (domain,), read-only. reports: behind them. notes: sentences about the bias, for readers.
     """
 
@@ -49,10 +47,6 @@ _NONNEGATIVE = (
 _SMOOTH = (
     "Biased: peaks and edges narrower than the smoothing come out low and broad, and gaps are filled.",
     "A peak that reports were forged for also lowers the smoothing of all other bins.",
-)
-_EMS = (
-    "Biased: smoothed alike however many reports there are. A common value, an edge or a narrow peak comes"
-    " out low and broad.",
 )
 _NO_INTERVALS = "These shares have no intervals: intervals are those of the unbiased estimates."
 _POOLED = "All reports of the pool are taken to be about one population."
@@ -85,7 +79,7 @@ def nonnegative(estimate: Estimates) -> Shares:
     """
     if "frequencies" not in estimate.answers:
         text = f"nonnegative needs estimated shares; {estimate.experiment.name} has none"
-        raise EstimateError(f"{text}: use ems or smooth")
+        raise EstimateError(f"{text}: use smooth")
     whole = _over_all_indices(estimate, "nonnegative")
     parts = [part for _, part in estimate.parts]
     guide = max(parts, key=lambda part: (len(part.decoded.counts) > 1, part.reports))
@@ -136,43 +130,10 @@ def smooth(estimate: Estimates) -> Shares:
     return shares_of("smooth", estimate, _of_values(shares, estimate), _SMOOTH)
 
 
-def ems(estimate: Estimates) -> Shares:
-    """Return shares by expectation maximisation with a fixed smoothing step, for codes near the value.
-
-    After each step of the maximisation the shares are averaged with their neighbours, 1-2-1, until the
-    likelihood hardly changes. That is the published method for the square wave (sw). Under hashed codes a
-    step of the maximisation moves too little for it: there it is refused; use smooth.
-
-    Bias: as much smoothing for few reports as for many. Over all ranges at D = 256, ε = 1 and 100,000 reports
-    three quarters of the error of smooth on a tree for beta(5, 2), three times as much for a skewed
-    population (docs/estimates.md; benchmarks/means.py). smooth works on the same codes.
-
-    Raises EstimateError for a bool or a choice, and where the mechanism answers shares of values.
-
-    Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating numerical distributions under local differential
-    privacy", SIGMOD 2020, section 5.5.
-    """
-    experiment = estimate.experiment
-    if experiment.type != "number" or "frequencies" in estimate.answers:
-        text = "ems is for numbers under a mechanism whose codes lie near the value, such as sw"
-        raise EstimateError(f"{text}; {experiment.name} is a {experiment.type} under {experiment.mechanism}")
-    histograms = tuple(_histograms(estimate))
-    still = _EMS_STILL * math.exp(min(part.experiment.epsilon for _, part in estimate.parts) / 1e6)
-    shares, before = np.full(estimate.domain, 1 / estimate.domain), -math.inf
-    for _ in range(_EMS_ROUNDS):
-        moved, likelihood = expectation_maximisation(histograms, shares)
-        if abs(likelihood - before) < still:
-            break
-        around = np.concatenate([moved[:1], moved, moved[-1:]])
-        shares, before = (around[:-2] + 2 * moved + around[2:]) / 4, likelihood
-    return shares_of("ems", estimate, shares, _EMS)
-
-
 METHODS: dict[str, Callable[[Estimates], Shares]] = {
     "raw": raw,
     "nonnegative": nonnegative,
     "smooth": smooth,
-    "ems": ems,
 }
 
 
@@ -180,7 +141,7 @@ def _over_all_indices(estimate: Estimates, method: str) -> Estimates:
     """Return the estimate over all indices; EstimateError where only some versions set `missing`."""
     if any(part.domain != estimate.whole.domain for _, part in estimate.parts):
         text = f"{method} needs versions that all set missing, or none"
-        raise EstimateError(f"{text}: choose one with --version")
+        raise EstimateError(f"{text}: choose one with {option('version')}")
     return estimate.whole
 
 
@@ -198,7 +159,7 @@ def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tupl
     values.flags.writeable = False
     if method != "raw":
         notes = (*notes, _NO_INTERVALS)
-    if method in ("smooth", "ems") and isinstance(estimate, Pool):
+    if method == "smooth" and isinstance(estimate, Pool):
         notes = (*notes, _POOLED)
     return Shares(method, estimate.experiment, values, estimate.reports, notes)
 

@@ -13,7 +13,7 @@ from typing import Any
 from paho.mqtt.client import error_string
 
 from ..errors import HushmoteError
-from ..wire.topics import check_fleet
+from ..wire.topics import check_fleet, status_topic
 from .broker_url import BrokerAddress
 from .link import SUCCESS, MqttLink
 
@@ -92,9 +92,9 @@ def read(
     while True:
         failures: list[_Lost] = []
         for where in address.servers:
-            reader = _Reader(address, tls, filters)
+            reader = _Reader(address, tls, filters, quiet_s)
             try:
-                reader.run(where, quiet_s, began + most_s)
+                reader.run(where, began + most_s)
             except _Lost as e:
                 failures.append(e)
             else:
@@ -108,14 +108,86 @@ def read(
         time.sleep(_AGAIN_S)
 
 
-class _Reader(MqttLink):
+def clear(address: BrokerAddress, tls: ssl.SSLContext, fleet: str, device: str) -> None:
+    """Clear a device's retained status, as that device; raises BrokerUnreachable.
+
+    A broker that takes the certificate's name as the client id ends the device's own connection first.
+    """
+    failures: list[_Lost] = []
+    for where in address.servers:
+        try:
+            _Clearer(address, tls, status_topic(fleet, device)).run(where, time.monotonic() + _ANSWER_S)
+        except _Lost as e:
+            failures.append(e)
+        else:
+            return
+    raise failures[-1]
+
+
+class _Talk(MqttLink):
+    """A connection for one purpose; deadline(): the monotonic second at which it is over."""
+
+    came: float | None = None
+    """When the first answer to this purpose came, or the last message."""
+
+    def deadline(self, answer_by: float) -> float:
+        return answer_by
+
+    def run(self, where: tuple[str, int], end: float) -> None:
+        """Talk to one server, until monotonic second end at most; raises _Lost if another may answer."""
+        host, port = where
+        try:
+            self.connect(host, port)
+        except (OSError, ValueError) as e:
+            why = getattr(e, "strerror", None) or e
+            raise _Lost(f"no broker at {host}:{port} ({why}): start one or correct it") from None
+        ended = f"the broker at {host}:{port} ended the connection"
+        answer_by = min(end, time.monotonic() + _ANSWER_S)
+        try:
+            while time.monotonic() < min(end, self.deadline(answer_by)):
+                code = self.read(0.1)
+                if self.answer is not None and self.answer.is_failure:
+                    raise BrokerUnreachable(f"{ended}: {self.answer}")
+                if code != SUCCESS:
+                    raise _Paused(f"{ended}: {error_string(code)}")
+        except OSError as e:
+            raise _Lost(f"{ended}: {e}") from None
+        finally:
+            self.client.disconnect()
+        if self.came is None:
+            raise _Paused(f"the broker at {host}:{port} did not answer")
+
+
+class _Clearer(_Talk):
+    """A connection that replaces what is retained on a topic by nothing."""
+
+    def __init__(self, address: BrokerAddress, tls: ssl.SSLContext, topic: str) -> None:
+        super().__init__("5", "", (address.username, address.password), tls, {})
+        self._topic = topic
+
+    def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, said: Any) -> None:
+        super()._on_connect(client, _d, flags, reason, said)
+        if not reason.is_failure:
+            client.publish(self._topic, b"", qos=1, retain=True)
+
+    def _on_publish(self, _client: Any, _data: Any, _mid: int, reason: Any, _said: Any) -> None:
+        if reason.is_failure:
+            raise BrokerUnreachable(f"the broker refuses to clear {self._topic}: {reason}")
+        self.came = time.monotonic()
+
+    def deadline(self, answer_by: float) -> float:
+        return answer_by if self.came is None else 0.0
+
+
+class _Reader(_Talk):
     """A connection that reads status topics; came: when the last message came, or at first the SUBACK."""
 
-    def __init__(self, address: BrokerAddress, tls: ssl.SSLContext | None, filters: list[Any]) -> None:
+    def __init__(
+        self, address: BrokerAddress, tls: ssl.SSLContext | None, filters: list[Any], quiet_s: float
+    ) -> None:
         super().__init__("3.1.1", "", (address.username, address.password), tls, {})
         self.devices: dict[tuple[str, str], DeviceHealth | None] = {}
-        self.came: float | None = None
-        self._filters = filters
+        self._filters, self._quiet_s = filters, quiet_s
 
     def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, said: Any) -> None:
         super()._on_connect(client, _d, flags, reason, said)
@@ -130,26 +202,5 @@ class _Reader(MqttLink):
         if names := _TOPIC.fullmatch(message.topic):
             self.devices[names[1], names[2]] = parse(message.payload)
 
-    def run(self, where: tuple[str, int], quiet_s: float, end: float) -> None:
-        """Read from one server, until monotonic second end at most; raises _Lost if another may answer."""
-        host, port = where
-        try:
-            self.connect(host, port)
-        except (OSError, ValueError) as e:
-            why = getattr(e, "strerror", None) or e
-            raise _Lost(f"no broker at {host}:{port} ({why}): start one or correct it") from None
-        ended = f"the broker at {host}:{port} ended the connection"
-        answer_by = min(end, time.monotonic() + _ANSWER_S)
-        try:
-            while time.monotonic() < (answer_by if self.came is None else min(end, self.came + quiet_s)):
-                code = self.read(0.1)
-                if self.answer is not None and self.answer.is_failure:
-                    raise BrokerUnreachable(f"{ended}: {self.answer}")
-                if code != SUCCESS:
-                    raise _Paused(f"{ended}: {error_string(code)}")
-        except OSError as e:
-            raise _Lost(f"{ended}: {e}") from None
-        finally:
-            self.client.disconnect()
-        if self.came is None:
-            raise _Paused(f"the broker at {host}:{port} did not answer")
+    def deadline(self, answer_by: float) -> float:
+        return answer_by if self.came is None else self.came + self._quiet_s

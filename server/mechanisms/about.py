@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .mechanism import Mechanism
 
-_PARTS = ("Privacy", "Utility", "Cost", "Citation")
+_PARTS = ("Privacy", "Utility", "Cost", "Auto", "Citation")
 _PART = re.compile(rf"\b({'|'.join(_PARTS)}):\s")
 
 
@@ -19,6 +19,7 @@ class About:
     privacy   why ε holds
     utility   what it is good for
     cost      codes, and work of board and server
+    auto      what the mechanism "auto" of an experiment's file picks it for
     citation  where it was published
     """
 
@@ -26,6 +27,7 @@ class About:
     privacy: str = ""
     utility: str = ""
     cost: str = ""
+    auto: str = ""
     citation: str = ""
 
 
@@ -35,7 +37,7 @@ def said_of(mechanism: Mechanism) -> str:
 
 
 def about(mechanism: type[Mechanism]) -> About:
-    """Read the docstring with the parts Privacy, Utility, Cost and Citation: the class's or its module's."""
+    """Read the docstring with these parts: the class's or its module's."""
     of_class, of_module = inspect.cleandoc(mechanism.__doc__ or ""), sys.modules[mechanism.__module__].__doc__
     text = of_module if of_module and not _PART.search(of_class) and _PART.search(of_module) else of_class
     what, *parts = _PART.split(text)

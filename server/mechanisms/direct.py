@@ -2,6 +2,7 @@
 
 Privacy: p = e^ε/(e^ε + D - 1), rounded down, so that no code's chances differ by more than e^ε. Utility: the
 least variance there is for domains below 3 e^ε + 2. Cost: D codes.
+Auto: yes or no; shares of single values that are few for their ε.
 Citation: Warner, JASA 1965; Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local
 privacy", ICML 2016.
 """

@@ -9,9 +9,10 @@ is then one division a chain: no matrix, whatever b and D, and nothing to be ill
 
 Privacy: a code around the value is at most e^ε times likelier than another, and b is fixed beforehand.
 Utility: the mean without bias; docs/estimates.md has errors, docs/mathematics.md the derivation. Cost: D + 2b
-codes; O(D + b) for a statistic. Citation: Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating Numerical
-Distributions under Local Differential Privacy", SIGMOD 2020; means from it by least squares, and integers for
-it, are ours.
+codes; O(D + b) for a statistic.
+Auto: means.
+Citation: Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating Numerical Distributions under Local
+Differential Privacy", SIGMOD 2020; means from it by least squares, and integers for it, are ours.
 """
 
 import math

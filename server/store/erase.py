@@ -58,6 +58,10 @@ class Erasure:
     notices: tuple[str, ...] = ()
 
 
+class NotRewritten(StoreError):
+    """It is erased, but old pages of the database's files may still hold it."""
+
+
 _Agree = Callable[[Erasure], object]
 
 
@@ -94,7 +98,7 @@ def erase(
             with store.errors():
                 return replace(erasure, notices=_rewrite(connection, _READERS_S))
         except StoreError as e:
-            raise StoreError(
+            raise NotRewritten(
                 f"it is erased, but old pages of {store.where} may still hold it ({e}): `hushmote store "
                 "erase URL` writes its files anew"
             ) from None
@@ -141,6 +145,15 @@ def erase_queued(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | 
             return _device(connection, row, fleet_keys, Erasure(fleet, device=device), lambda _: None)
         except VersionRefused:  # it was erased by hand in the meantime
             return Erasure(fleet, device=device)
+
+
+def was_erased(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | None) -> bool:
+    """Return whether a device that had been revoked was erased; False where no master key can tell."""
+    if fleet_keys is None:
+        return False
+    marks = [keys.erased_mark(master, fleet, "", device) for master in fleet_keys.masters]
+    table = schema.erased.c
+    return bool(store.read(select(table.mark).where(table.fleet == fleet, table.mark.in_(marks))))
 
 
 def is_rewrite_due(connection: Connection) -> bool:

@@ -51,6 +51,11 @@ def report_topic(fleet: str, device: str) -> str:
     return f"{_PREFIX}/{check_fleet(fleet)}/report/{check_device(device)}"
 
 
+def status_topic(fleet: str, device: str) -> str:
+    """Return the topic that a device's status is retained on; raises NameRefused."""
+    return f"{_PREFIX}/{check_fleet(fleet)}/status/{check_device(device)}"
+
+
 def experiment_topic(fleet: str, name: str) -> str:
     """Return the topic that an experiment is retained on; raises NameRefused."""
     return f"{_PREFIX}/{check_fleet(fleet)}/experiment/{check_fleet(name)}"

@@ -148,11 +148,20 @@ class Disclosure:
     delta: float = 0.0
 
 
+_BEFORE = Percent(10)
+
+GUESS = _of("guess", before=_BEFORE)
+"""What the confidence is that reports can raise."""
+
+IDS = _of("ids")
+"""How long a device's id is kept."""
+
+
 def _raises(template: str, loss: Disclosure, **values: Value) -> Phrase:
     """A sentence on how far reports can raise someone's confidence in a guess."""
-    before, after = Percent(10), confidence(loss.epsilon)
+    after = confidence(loss.epsilon)
     range_ = (
-        _of("up_to", before=before, after=Percent(after)) if after < 100 else _of("certain", before=before)
+        _of("up_to", before=_BEFORE, after=Percent(after)) if after < 100 else _of("certain", before=_BEFORE)
     )
     sentence = _of(template, range=range_, **values)
     return _of("unless", sentence=sentence, one=1, times=odds(loss.delta)) if loss.delta else sentence

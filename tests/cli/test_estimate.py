@@ -17,6 +17,7 @@ from hushmote.server.answers.ask import ask as reply
 from hushmote.server.answers.query import Facts
 from hushmote.server.answers.question import Question
 from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.hints import speaking
 from hushmote.server.store import Store
 
 MODES = (0.6, 0.3, 0.1, 0.0)
@@ -250,23 +251,6 @@ def test_a_pipe_gets_whole_numbers(store: Path):
     assert len(re.findall(r"-?\d+\.\d+ to -?\d+\.\d+", text)) == 18
 
 
-def test_codes_weighed_by_fisher_scoring_narrow_intervals_alike_each_time(store: Path, hushmote):
-    """A bell over 12 of 32 bins at ε = 2: 40,000 reports a version."""
-    version = Store(f"sqlite:///{store / 'hushmote.sqlite'}").experiments("home")[1].experiment
-    assert version.epsilon == 2_000_000
-    chosen = ("temp", "--version", version.digest.hex()[:8], "--cdf")
-    ordinary, found = ask(hushmote, *chosen), ask(hushmote, *chosen, "--weigh", "fisher")
-    assert found == ask(hushmote, *chosen, "--weigh", "fisher")
-    old, new = ([row["high"] - row["low"] for row in one["answers"][2]["rows"]] for one in (ordinary, found))
-    assert np.mean(new) < 0.99 * np.mean(old)
-    pooled = ask(hushmote, "temp", "--weigh", "fisher")
-    assert pooled["reports"] == 120_000
-    assert len(ask(hushmote, "temp", "--trend", "--weigh", "fisher")["answers"][0]["rows"]) == 3
-    assert ask(hushmote, "mode", "--weigh", "fisher") == ask(hushmote, "mode")
-    text = hushmote("temp", "--weigh", "fisher", "--top", "2", "--post", "smooth", "--quantile", "0.5")
-    assert all(word in text for word in ("median", "smooth"))
-
-
 def test_mistakes_are_one_line_and_say_what_would_be_right(store: Path, hushmote):
     cases = {
         ("nothing",): "no experiment nothing in fleet home; its experiments: mode, temp",
@@ -314,7 +298,7 @@ def test_the_questions_command_line_asks_the_same(store: Path, hushmote):
         home.replace(against=(DAYS[2],), quantiles=(0.1,)),
         Question(experiment="mode", fleet="home", ranges=("idle", "door"), together=True, post="nonnegative"),
     ]
-    with StoreReader(url) as reader:
+    with StoreReader(url) as reader, speaking("command"):
         for question in questions:
             expected = json.loads(reply(Facts(reader.store), question).to_json())
             assert ask(hushmote, *question.arguments()) == expected

@@ -57,16 +57,6 @@ def test_every_command_has_an_example_that_parses(path: str):
         command.make_context(words[0], words[len(given) :])
 
 
-def completions(shell: str, *words: str, cwd: Path) -> str:
-    """What hushmote answers a shell that asks how a line goes on."""
-    asked = {"_HUSHMOTE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": " ".join(words)}
-    environment = os.environ | asked | {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "COLUMNS": "80"}
-    program = [Path(sys.executable).with_name("hushmote")]
-    return subprocess.run(
-        program, cwd=cwd, env=environment, capture_output=True, text=True, check=True
-    ).stdout
-
-
 def test_bash_completes_commands_options_and_values(tmp_path: Path):
     asked = ["est", "store ", "provision rotate ", "estimate --qua", "provision device --o"]
     script = """
@@ -99,14 +89,3 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
         "--quantile",
         "--open --out",
     ]
-
-
-def test_zsh_and_fish_get_texts_in_one_line_as_they_are(tmp_path: Path):
-    lines = completions("fish", "hushmote", "serve", "--", cwd=tmp_path).splitlines()
-    assert all(line.startswith("--") for line in lines)
-    mqtt = "mqtt://(user@)host(:1883), or mqtts://(user@)host(:8883) for TLS"
-    nats = "nats://(user@)host(:4222),host,...(?mqtt=1883), or tls://"
-    assert any(line.startswith(f"--broker\t{mqtt}; NATS servers: {nats}; or a file") for line in lines)
-    assert '"--retire":"Count what the broker keeps' in completions(
-        "zsh", "hushmote", "serve", "--", cwd=tmp_path
-    )

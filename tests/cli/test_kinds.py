@@ -51,7 +51,6 @@ def test_a_mean_is_shown_unasked_and_no_histogram(run):
         (("--top", "3"), "--top"),
         (("--cdf",), "--cdf"),
         (("--rows", "4"), "--rows"),
-        (("--weigh", "fisher"), "--weigh fisher"),
     ],
 )
 def test_what_a_mean_lacks_is_one_line(run, asked: tuple[str, ...], option: str):

@@ -139,7 +139,6 @@ def test_the_page_of_help_names_every_command(tmp_path: Path):
         (("store", "upgrade"), "Missing argument 'URL'", "store upgrade"),
         (("budget", "compare"), "Missing option '--total'", "budget compare"),
         (("plan", "--devices", "ten"), "Invalid value for '--devices'", "plan"),
-        (("mechanisms", "--for", "mode"), "Invalid value for '--for'", "mechanisms"),
         (("plan", "--devices"), "Option '--devices' requires an argument", ""),
         (("simulate", "door.toml", "--seed", "-1"), "Invalid value for '--seed'", "simulate"),
         (("experiment", "shwo"), "Did you mean 'show'?", "experiment"),

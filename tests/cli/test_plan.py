@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hushmote.cli.options import understood
 from hushmote.cli.plan import command as plan_cli
+from hushmote.cli.plan.run import WORKED_EXAMPLES
 from hushmote.planning.devices import PlanError
 from hushmote.planning.expected_error import Question
 from hushmote.planning.experiment_file import name_from, nats
@@ -66,6 +67,17 @@ def test_tables_fit_eighty_columns(line: str) -> None:
     assert "mechanism" in printed
     assert "…" not in printed
     assert max(len(text) for text in printed.splitlines()) <= 80
+
+
+class TestWorkedExamples:
+    def test_a_bare_plan_prints_them(self) -> None:
+        printed = plan("")
+        assert all(text in printed for example in WORKED_EXAMPLES for text in example)
+
+    @pytest.mark.parametrize(("question", "line", "sentence"), WORKED_EXAMPLES)
+    def test_their_commands_answer_so(self, question: str, line: str, sentence: str) -> None:
+        assert question.endswith("?")
+        assert " ".join(plan(line.removeprefix("hushmote plan")).split()).startswith(sentence)
 
 
 def test_json_says_what_the_table_says() -> None:
@@ -195,7 +207,7 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("", "give three of --devices, --epsilon, --values and --error"),
+        ("--json", "give three of --devices, --epsilon, --values and --error"),
         ("--devices 1000", "add two of epsilon (2 is a common choice) or values or error"),
         ("--values 16 --error 0.1 --histogram-epsilon 0.1", "needs --devices and --values"),
         ("--devices 1000 --values 16 --error 0.1 --histogram-epsilon 0.1", "and no error"),

@@ -84,7 +84,7 @@ def test_a_store_says_what_it_has_and_a_wrong_name_lists_it(stored: Path, room: 
             f"room_temp has no version x; its versions: {', '.join(room.versions)}": lambda: room.estimate(
                 version="x"
             ),
-            "no post-processing is called x; there are raw, nonnegative, smooth, ems, and your own as"
+            "no post-processing is called x; there are raw, nonnegative, smooth, and your own as"
             " package.module:function": lambda: room.estimate().histogram(post="x"),
             "mode has no label x; it has idle, heating, door, other": lambda: (
                 home.experiment("mode").estimate().share("x")

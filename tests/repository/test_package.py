@@ -29,7 +29,7 @@ import hushmote
 ROOT = Path(__file__).parents[2]
 MOST_WHEEL_BYTES = 1_500_000  # a fifth of it is MicroPython for the board in the browser
 LEFT_OUT = (
-    *(".git", ".venv", ".rig", "build", "dist", "out", "*.egg-info", "node_modules"),
+    *(".git", ".venv*", ".rig", "build", "dist", "out", "*.egg-info", "node_modules"),
     *("__pycache__", ".*_cache", ".hypothesis"),
 )
 # What the board in the browser takes from elsewhere: in a wheel it lies beside its page.

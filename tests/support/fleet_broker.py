@@ -124,7 +124,7 @@ class Visitor:
         if tls is not None:
             self.client.tls_set_context(tls)
         if will is not None:
-            self.client.will_set(*will, qos=1)
+            self.client.will_set(*will, qos=1, retain="/status/" in will[0])
         if login is not None:
             self.client.username_pw_set(*login)
         self.client.on_connect = lambda _c, _d, _f, reason, _p: setattr(self, "answer", str(reason))

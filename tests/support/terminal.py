@@ -75,14 +75,3 @@ class Terminal:
             except OSError:
                 return False
         return True
-
-
-def on_terminal(arguments: Sequence[str], typed: Sequence[str], cwd: Path) -> tuple[str, int]:
-    """Run hushmote there, each text typed at the next prompt; returns what was shown and the exit status."""
-    with Terminal(arguments, cwd) as terminal:
-        for text in typed:
-            terminal.until("> ")
-            # Readline, where a Ctrl-C comes before it waits, notices it with the next key: hence Enter.
-            terminal.type(text + "\n")
-        status = terminal.wait()
-        return terminal.screen.decode(), status

@@ -3,6 +3,7 @@
 Privacy: of the randomized response over g cells; the seed is drawn without looking at the reading. Utility:
 two values share a cell with one known probability, exactly, so that estimates are unbiased; for g near
 e^ε + 1 the variance is that of large domains' optimum. Cost: g (g**t - 1) codes; decoding is a butterfly.
+Auto: shares of single values that are many for their ε.
 Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX
 Security 2017, section 4.4; docs/mathematics.md for the linear hash.
 """

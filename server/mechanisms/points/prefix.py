@@ -7,6 +7,7 @@ texts are behind the slots is found by estimate/discovery.py.
 Privacy: of pgr over one level's slots; the level is drawn without looking at the reading. Utility: each
 level's slots are estimated without bias; how often slots of two levels come together no report tells. Cost:
 codes of all levels; decoding is a butterfly for each.
+Auto: texts that nobody knows, which it discovers.
 Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021;
 Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 """

@@ -3,6 +3,7 @@
 Privacy: of the level's randomized response; the level is drawn without looking at the reading. Utility: the
 levels' estimates are made consistent by least squares, which keeps them unbiased and linear. Cost:
 codes of all levels together; decoding is a butterfly for each hashed level and two passes over the tree.
+Auto: ranges and quantiles.
 Citation: Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB
 2019, section 4; Hay, Rastogi, Miklau, Suciu, VLDB 2010, for the consistency.
 """

@@ -4,6 +4,7 @@ Privacy: of the view's randomized response; the view is drawn without looking at
 views' estimates are joined by least squares (factors.py), which keeps them unbiased and linear. Where no
 report came of a view that tells two parts together, their interaction is unknown, and what depends on it is
 refused. Cost: codes of all views together; decoding is a butterfly for each hashed view.
+Auto: two or more readings at once.
 Citation: Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differential
 Privacy", VLDB 2021; Wang, Blocki, Li, Jha, USENIX Security 2017, for one view.
 """

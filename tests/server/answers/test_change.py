@@ -14,7 +14,6 @@ from hushmote.server.answers import change, moments
 from hushmote.server.answers.answer import Frame
 from hushmote.server.answers.rows import ChangeRow, TrendRow
 from hushmote.server.estimate.estimate import Estimates
-from hushmote.server.estimate.fisher import fisher
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError, Statistic, mean
 from hushmote.server.experiments.units import IndexRange, histogram_ranges
@@ -115,10 +114,10 @@ def test_a_half_is_asked_at_the_edge_that_the_other_half_chose():
 
 
 def test_halves_are_the_same_each_time_and_add_up():
-    """Of one version, a pool and Fisher weights; each half within 7 standard deviations (chance 8e-12)."""
+    """Of one version and of a pool; each half within 7 standard deviations (chance 8e-12)."""
     rng = np.random.default_rng(14)
     first, second = draw(NUMBER, F, 4_000, rng), draw(number(32, 1, high=32_000), F, 1_000, rng)
-    for whole in (first, pool([first, second]), fisher(NUMBER, np.arange(NUMBER.code_count))):
+    for whole in (first, pool([first, second])):
         one, other = whole.halves() or pytest.fail("too few")
         again, _ = whole.halves() or pytest.fail("too few")
         assert (one.frequencies == again.frequencies).all()

@@ -371,10 +371,7 @@ class TestKinds:
             r"19 to 21 Nov\. They differ \(certain\)\. Last report 21 Nov\."
         )
         assert re.fullmatch(pair, said["crash_by_version"].sentence)
-        named = (
-            "Name the texts to look for: with candidates in the experiment's file, or hushmote estimate "
-            "firmware --candidates FILE."
-        )
+        named = "Name the texts to look for: with candidates in the experiment's file, or candidates(...)."
         assert (said["firmware"].sentence, said["firmware"].enough) == (f"{named} Last report 21 Nov.", False)
 
     @pytest.mark.parametrize(

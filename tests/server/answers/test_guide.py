@@ -52,11 +52,11 @@ def test_what_next_is_fewer_rows_only_where_rows_hide_in_their_errors():
     assert (
         guide([clear], epsilons(1, 1), 1).next == "Four times as many reports (10,000) halve the intervals."
     )
-    assert guide([clear], epsilons(1, 1), 8).next.endswith(" --trend shows the 8 windows one by one.")
+    assert guide([clear], epsilons(1, 1), 8).next.endswith(" trend() shows the 8 windows one by one.")
     assert guide([hidden], epsilons(1, 1), 1).next.startswith(
-        "Ask for fewer, wider rows (--rows 8, --range), or wait"
+        "Ask for fewer, wider rows (rows=8, share(...)), or wait"
     )
-    assert "--rows" not in guide([histogram((0.02, 0.01))], epsilons(1, 1), 1).next
+    assert "rows=8" not in guide([histogram((0.02, 0.01))], epsilons(1, 1), 1).next
 
 
 def test_reports_that_tell_nothing_show_no_numbers_and_are_said_to_be_too_few():

@@ -96,13 +96,12 @@ def test_a_pool_answers_what_all_of_its_versions_answer():
     assert pool([means, shares_too]).answers == pool([shares_too, means]).answers == means.answers
 
 
-@pytest.mark.parametrize("method", ["ems", "smooth"])
-def test_a_distribution_is_made_where_it_is_named(method: str):
-    table = FleetEstimate(fleet(version(10), 15, 5)).histogram(8, post=method)
+def test_a_distribution_is_made_where_it_is_named():
+    table = FleetEstimate(fleet(version(10), 15, 5)).histogram(8, post="smooth")
     processed = [row.processed for row in table.rows if isinstance(row, PostRow)]
     assert len(processed) == len(table.rows) == 8
     assert sum(processed) == pytest.approx(1)
-    assert table.post == method
+    assert table.post == "smooth"
     assert "no intervals" in table.note
 
 
@@ -159,7 +158,7 @@ def test_one_bit_has_a_mean_and_no_standard_deviation(own_folder: Callable[[str,
     assert row.name == "mean"
     assert row.covered
     with pytest.raises(NotAnswered, match="x answers only its mean"):
-        of.histogram(8, post="ems")
+        of.histogram(8, post="smooth")
     (changed,) = FleetEstimate(fleet(bits[40], 19, 7)).change_since(of)
     assert [row.name for row in changed.rows] == ["mean"]
     both = FleetEstimate(pool([fleet(version(10), 15, 3), of.estimates]))

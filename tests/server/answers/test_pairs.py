@@ -9,7 +9,7 @@ from experiments import experiment_json
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import Answer, Answers
 from hushmote.server.answers.fleet_estimate import FleetEstimate, trend
-from hushmote.server.answers.pair_tables import PairQuestion
+from hushmote.server.answers.question import PairQuestion
 from hushmote.server.answers.rows import CellRow, DifferenceRow, TrendRow
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate import estimate
@@ -139,7 +139,7 @@ OLD_AND_NEW = ("version=1.2", "version=1.3")
     ("question", "text"),
     [
         (PairQuestion("crashed", "crashed"), "both about crashed"),
-        (PairQuestion("crashed=yes&version=1.2"), "--of tells of all parts"),
+        (PairQuestion("crashed=yes&version=1.2"), "of tells of all parts"),
         (PairQuestion("", "version=1.2&crashed=no"), "the conditions tell of all parts"),
         (PairQuestion("version", versus=("crashed=yes", "crashed=no")), "name a value of version"),
         (PairQuestion("", "version", OLD_AND_NEW), "and given a third"),

@@ -135,11 +135,11 @@ class TestResolve:
     @pytest.mark.parametrize(
         ("fields", "text"),
         [
-            ({"last": "2d", "windows": ("2026-11",)}, "--window and --last name periods that differ"),
+            ({"last": "2d", "windows": ("2026-11",)}, "window and last name periods that differ"),
             ({"against": ("before",), "windows": ("2026-11-01",)}, "no report came in the time just before"),
-            ({"against": ("before", "2026-11-01")}, "leave the other --against out"),
+            ({"against": ("before", "2026-11-01")}, "is the time just before: name nothing else"),
             ({"against": ("2026-11-13..2026-11-19",)}, "both sides are the same"),
-            ({"together": True}, "--together is about ranges"),
+            ({"together": True}, "together is about ranges"),
             ({"trend": True, "against": ("fleet=lab",)}, "two questions"),
         ],
     )

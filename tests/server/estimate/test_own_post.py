@@ -48,7 +48,7 @@ def test_the_shipped_ones_keep_their_names():
 @pytest.mark.parametrize(
     ("text", "name", "said"),
     [
-        ("", "flat", "no post-processing is called flat; there are raw, nonnegative, smooth, ems, "),
+        ("", "flat", "no post-processing is called flat; there are raw, nonnegative, smooth, and "),
         ("x = 3", "bad_post_0:nothing", "post-processing bad_post_0:nothing: bad_post_0 has no"),
         ("", "no_such_post:x", "there is no module no_such_post"),
         ("x = 3", "bad_post_1:x", "bad_post_1:x is not a function of one argument"),

@@ -11,10 +11,10 @@ from designs import choice, designed, draw, drawn_counts, level_channel
 from experiments import experiment_json
 from scipy import optimize, stats
 
-from hushmote.device.ldp_client import ONE, Experiment, truth_threshold
+from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate, postprocess
 from hushmote.server.estimate.pooling import pool
-from hushmote.server.estimate.postprocess import METHODS, ems, nonnegative, raw, smooth
+from hushmote.server.estimate.postprocess import METHODS, nonnegative, raw, smooth
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.mechanisms.decoded import simplex
 from hushmote.server.mechanisms.tree import least_squares as hierarchy
@@ -217,50 +217,21 @@ def test_the_projection_puts_on_empty_bins_what_the_common_one_lacks():
     assert abs(unbiased.mean()) < stats.t.isf(0.5e-9, 99) * unbiased.std(ddof=1) / 10
 
 
-def test_ems_is_the_published_iteration_over_the_dense_channel():
-    counts = drawn_counts(SW, bell(50), 20_000, np.random.default_rng(10))
-    inside = (np.arange(74)[:, None] >= np.arange(50)) & (np.arange(74)[:, None] <= np.arange(50) + 24)
-    threshold = truth_threshold(1_000_000, 50, 25)
-    dense = np.where(inside, threshold / ONE / 25, (ONE - threshold) / ONE / 49)
-    kernel = (np.eye(50, k=-1) + 2 * np.eye(50) + np.eye(50, k=1)) / 4
-    kernel[0, 0] = kernel[-1, -1] = 0.75
-    expected, before = np.full(50, 1 / 50), -np.inf
-    for _ in range(10_000):
-        likelihood = counts @ np.log(dense @ expected)
-        if abs(likelihood - before) < 1e-3 * np.e:
-            break
-        expected = kernel @ (expected * (dense.T @ (counts / (dense @ expected))) / counts.sum())
-        before = likelihood
-    found = ems(estimate(SW, counts))
-    np.testing.assert_allclose(found.frequencies, expected, rtol=1e-6)
-    assert found.frequencies.sum() == pytest.approx(1)
-    assert any("no intervals" in note for note in found.notes)
-
-
-def test_smooth_and_ems_make_a_distribution_of_codes_that_have_no_shares():
+def test_smooth_makes_shares_of_codes_without_any():
     """Squared distances to a bell, over that of an even guess: means of 20 fleets of 20,000 reports.
 
-    Of 1,000 fleets of other seeds the mean is 0.15 (smooth, deviation 0.2) and 0.07 (ems, 0.01)."""
+    Of 1,000 fleets of other seeds the mean is 0.15, with a standard deviation of 0.2."""
     rng = np.random.default_rng(11)
     f = bell(50)
-    off = []
-    for _ in range(20):
-        e = draw(SW, f, 20_000, rng)
-        off.append([((method(e).frequencies - f) ** 2).sum() for method in (smooth, ems)])
-    smoothed, of_ems = np.mean(off, axis=0) / ((f - 1 / 50) ** 2).sum()
-    assert smoothed < 0.5
-    assert of_ems < 0.15
-    both = pool([e, draw(SW, f, 5000, rng)])
-    assert any("one population" in note for note in ems(both).notes)
-
-
-@each_experiment
-def test_ems_is_refused_where_codes_are_not_near_the_value(exp):
-    with pytest.raises(EstimateError, match="codes lie near the value, such as sw; x is a number under"):
-        ems(draw(exp, bell(exp.domain), 500, np.random.default_rng(12)))
+    off = [((smooth(draw(SW, f, 20_000, rng)).frequencies - f) ** 2).sum() for _ in range(20)]
+    assert np.mean(off) / ((f - 1 / 50) ** 2).sum() < 0.5
+    both = pool([draw(SW, f, reports, rng) for reports in (20_000, 5000)])
+    notes = smooth(both).notes
+    assert any("one population" in note for note in notes)
+    assert any("no intervals" in note for note in notes)
 
 
 def test_nonnegative_needs_shares():
     e = draw(SW, bell(50), 500, np.random.default_rng(13))
-    with pytest.raises(EstimateError, match="nonnegative needs estimated shares; x has none: use ems"):
+    with pytest.raises(EstimateError, match="nonnegative needs estimated shares; x has none: use smooth"):
         nonnegative(e)

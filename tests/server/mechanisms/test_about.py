@@ -12,10 +12,10 @@ from hushmote.server.mechanisms.direct import Direct
 @pytest.mark.parametrize("word", MECHANISMS)
 def test_every_mechanism_says_what_it_is_and_where_it_is_from(word: str):
     said = about(MECHANISMS[word])
-    for part in (said.what, said.privacy, said.utility, said.cost, said.citation):
+    for part in (said.what, said.privacy, said.utility, said.cost, said.auto, said.citation):
         assert part
         assert "\n" not in part
-        for other in ("Privacy:", "Utility:", "Cost:", "Citation:"):
+        for other in ("Privacy:", "Utility:", "Cost:", "Auto:", "Citation:"):
             assert other not in part
     assert not said.what.startswith(word)
 

@@ -11,7 +11,6 @@ from scipy import stats
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.arrays import Floats
 from hushmote.server.estimate import estimate
-from hushmote.server.estimate.fisher import fisher
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.payload import chosen_fields
 from hushmote.server.mechanisms import mechanism_of
@@ -230,18 +229,3 @@ def test_three_parts_are_planned_and_estimated():
         off = np.abs(found.value - shares @ statistics) / found.stderr
         assert stats.norm.sf(off).min() * 2 * len(off) > FALSE_ALARM
         assert (found.stderr < 0.01).all()
-
-
-def test_codes_are_weighed_by_fisher_scoring_where_the_joint_table_is_known():
-    """200,000 reports of a population with common cells: errors of cells become smaller, values stay near."""
-    rng = np.random.default_rng(5)
-    shares = np.array([0.4, 0.02, 0.3, 0.03, 0.2, 0.05])
-    joint = views((3, 2), ([0], 3, 1), ([1], 2, 1), ([0, 1], 6, 1)).experiment
-    apart = views((3, 2), ([0], 3, 1), ([1], 2, 1)).experiment
-    counts = vectorised.histogram(joint, rng.multinomial(200_000, shares), rng)
-    plain, scored = estimate(joint, counts), fisher(joint, counts)
-    assert (scored.stderr < plain.stderr).all()
-    assert (np.abs(scored.frequencies - shares) < 7 * scored.stderr).all()
-    counts = vectorised.histogram(apart, rng.multinomial(200_000, shares), rng)
-    part = indicator((3, 2), (0,))[:, 0]
-    assert fisher(apart, counts).linear(part) == estimate(apart, counts).linear(part)

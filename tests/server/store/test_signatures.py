@@ -78,7 +78,7 @@ class TestAdd:
         (renewed,) = keyed.experiments("keyed")
         announce_key = FLEET_KEYS.announce_key
         assert keys.signed_messages(announce_key, TOPIC, renewed.payload, renewed.signatures) is None
-        keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW + 900))
+        keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(renewed.serial + 900))
         keyed.add_experiment("keyed", payload_of(experiment()))
         assert keyed.experiments("keyed")[0].signatures is None
 

@@ -1,20 +1,26 @@
 """The peers' formulas against their channels, written as matrices and enumerated code by code."""
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import integrate, linalg
 
 from hushmote.server.arrays import Floats
-from hushmote.server.mechanisms import peers
 from hushmote.server.mechanisms.choose import choose
-from hushmote.server.mechanisms.peers import PEERS, Peer
 from hushmote.server.mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+import peer_errors  # pyright: ignore[reportMissingImports]
+import peer_formulas as peers  # pyright: ignore[reportMissingImports]
+from peer_formulas import PEERS, Peer  # pyright: ignore[reportMissingImports]
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 DOMAIN = 8
@@ -335,3 +341,9 @@ def test_codes():
     for name in ("CMS", "HCMS"):  # of the sketches that are enumerated above only the width is another
         wide = peers.sketch(1.0, 0.2, peers.SKETCH_WIDTH, name == "HCMS")
         assert peer(name).variance(np.array([0.2, 0.8]), 1.0) == wide
+
+
+def test_the_page_has_the_tables_of_the_formulas():
+    page = peer_errors.PAGE.read_text(encoding="utf-8")
+    assert page.count(": made by benchmarks/peer_errors.py -->") == 2
+    assert peer_errors.with_tables(page) == page, "run benchmarks/peer_errors.py"

@@ -1,8 +1,8 @@
 """Mechanisms of the field that Hushmote does not have, on the axes of its own, and why it lacks them.
 
-peers.toml lists them; here are their errors and codes, by the formulas of their papers. A variance is times
-reports, of a population of shares, shape (D,), and ε in nats, the population's sampling included; of shares
-it is that of value 0. tests/server/mechanisms/test_peers.py enumerates the channels.
+peer_formulas.toml lists them; here are their errors and codes, by the formulas of their papers. A variance is
+times reports, of a population of shares, shape (D,), and ε in nats, the population's sampling included; of
+shares it is that of value 0. tests/benchmarks/test_peer_formulas.py enumerates the channels.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from ..arrays import Floats
+from hushmote.server.arrays import Floats
 
 Asked = Literal["frequency", "range", "quantile", "mean", "labels", "pairs"]
 
@@ -30,8 +30,6 @@ class Peer:
               the mean, readings from 0 to 1; of ranges and quantiles the mean over all of them; of pairs,
               two such readings that know nothing of each other, the mean over both and over pairs
     bits      of a report, of D and ε
-    board     what a board draws
-    server    what the server computes, of n reports over D values
     citation  paper and section
     missing   why it is not here
     """
@@ -40,8 +38,6 @@ class Peer:
     asked: Asked
     variance: Callable[[Floats, float], float]
     bits: Callable[[int, float], float]
-    board: str
-    server: str
     citation: str
     missing: str
 

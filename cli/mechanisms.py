@@ -1,0 +1,24 @@
+"""`hushmote mechanisms`: what there is, what it is for, and when the mechanism "auto" is it."""
+
+from .options import AsJson, print_json
+
+
+def mechanisms_command(as_json: AsJson = False) -> None:
+    """List the mechanisms: what each is for, and when "auto" in an experiment's file picks it."""
+    from ..server.answers import tables as show
+    from ..server.mechanisms import MECHANISMS
+    from ..server.mechanisms.about import about  # only now: help needs no NumPy
+    from . import tables
+
+    rows = []
+    for mechanism in dict.fromkeys(MECHANISMS.values()):
+        words = [word for word, one in MECHANISMS.items() if one is mechanism]
+        description = about(mechanism)
+        rows.append({"mechanisms": words, "use": description.what, "auto": description.auto})
+    if as_json:
+        print_json(rows)
+        return
+    table = tables.table(None, ("mechanism", "use", "auto picks it for"), 3)
+    for row in rows:
+        table.add_row(", ".join(row["mechanisms"]), row["use"], row["auto"])
+    show.out.print(table)

@@ -1,0 +1,167 @@
+"""`hushmote provision forget`: a person asks that everything with a device's id goes."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...fleet.provisioning.fleet_folder import FleetFolder, now_utc
+from ...fleet.provisioning.fleet_spec import NATS
+from ...fleet.provisioning.forget import clear_status, reload_here
+from ...fleet.provisioning.master_key import load_keys
+from ...fleet.provisioning.rotation import reload_broker
+from ...server.answers import tables as show
+from ...server.errors import ProvisionError, UsageError
+from ...server.ingest.device_health import BrokerUnreachable
+from ...server.wire.topics import check_device
+from ...server.words.numbers import counted
+from ..options import DEFAULT_STORE, AsJson, Folder, StoreUrl, print_json, the_fleet
+from .options import open_folder, say_next
+
+if TYPE_CHECKING:
+    from ...server.store.store import Store
+    from ...server.wire.keys import FleetKeys
+
+_LASTING = (
+    "What its reports added to the counts stays: a histogram holds no id, so nobody can tell it apart. No "
+    "backup of the store or of the folder is changed: restore none from before without forgetting it again."
+)
+
+
+@dataclasses.dataclass
+class _Account:
+    """What was done, a line for each place; what is left for a person; what failed, "" if nothing did."""
+
+    device: str
+    fleet: str
+    done: list[str] = dataclasses.field(default_factory=list)
+    left: list[str] = dataclasses.field(default_factory=list)
+    failure: str = ""
+
+
+def forget_command(
+    device: Annotated[str, typer.Argument(metavar="DEVICE", help="Device id.")],
+    folder: Folder = None,
+    store: StoreUrl = DEFAULT_STORE,
+    only_folder: Annotated[bool, "Leave out the store, which is elsewhere."] = False,
+    yes: Annotated[bool, "Forget it without asking."] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase all that holds a device's id, as somebody asked: in the store, the folder and the broker.
+
+    It revokes the device, erases its numbers in the store, ends its connection, clears its status at the
+    broker, and deletes its settings and keys. Run it again after a failure: it goes on where it stopped.
+    """
+    check_device(device)
+    opened = open_folder(folder, signs=True)
+    account = _Account(device, opened.fleet.fleet)
+    journal = opened.journal()
+    names = {c.name for c in journal.credentials if c.kind == "device"} | set(journal.revoked)
+    is_here = device in names or bool(opened.device_files(device))
+    if only_folder:
+        _agree(is_here, account, yes)
+        ended = opened.revoke([device], now_utc())
+        account.left.append(
+            f"`hushmote provision revoke {device}` and `hushmote store erase --device {device}` at the store"
+        )
+    else:
+        from ...server.store.store import Store  # only here: it takes long to load
+
+        with Store(store, create=False) as counts:
+            from ...server.store.erase import was_erased
+
+            the_fleet(counts, account.fleet)
+            fleet_keys = load_keys(opened.master_file())
+            is_known = is_here or device in counts.known_devices(account.fleet, [device])
+            _agree(is_known or was_erased(counts, account.fleet, device, fleet_keys), account, yes)
+            # First, so that nothing of it counts any more; erasing keeps that.
+            counts.revoke_devices(account.fleet, [device])
+            ended = opened.revoke([device], now_utc())
+            _forget_in_store(counts, store, fleet_keys, account)
+    files = opened.delete_files(device)
+    account.done.append(
+        f"folder: {counted(len(ended), 'credential')} revoked, {counted(files, 'file')} deleted"
+    )
+    _forget_at_broker(opened, account)
+    if not account.failure:  # until then the id must be known
+        opened.forget(device, now_utc())
+        account.done.append("folder: the list of what was issued no longer has the id")
+    account.left.append("the board keeps its id and its keys: erase its flash, or flash it under a new id")
+    _print(account, as_json)
+
+
+def _agree(is_known: bool, account: _Account, yes: bool) -> None:
+    """Ask, if nobody has said yes; refuse an unknown id: after a misspelling the intended one would stay."""
+    if not is_known:
+        raise UsageError(f"nobody has heard of device {account.device}: correct the id")
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to be asked, so nothing was forgotten: add --yes")
+    show.out.print(f"device {account.device} of fleet {account.fleet}. {_LASTING}", markup=False)
+    typer.confirm("Forget it for good?", abort=True)
+
+
+def _forget_in_store(store: Store, url: str, fleet_keys: FleetKeys | None, account: _Account) -> None:
+    """Erase the device's rows, or have an aggregator do so where this process cannot."""
+    from ...server.service.audit_log import audit_log, system_user
+    from ...server.store.database import StoreError, StoreLocked
+    from ...server.store.erase import NotRewritten, erase, queue_erasure
+
+    fleet, log = account.fleet, audit_log(url)
+    log.check()
+    try:
+        erasure = erase(store, fleet, device=account.device, fleet_keys=fleet_keys)
+        notices = erasure.notices
+        account.done.append(f"store: report numbers of {counted(erasure.reports, 'report')} erased")
+    except NotRewritten as e:
+        notices = (str(e),)
+        account.done.append("store: its report numbers erased")
+    except StoreError as e:
+        why = "as the store is in use" if isinstance(e, StoreLocked) else f"as this failed: {e}"
+        erasure = queue_erasure(store, fleet, account.device)
+        log.note(system_user(), "queue erasure", what="device", fleet=fleet)  # but never which device
+        account.done.append(
+            f"store: erasing report numbers of {counted(erasure.reports, 'report')} is queued, {why}"
+        )
+        account.left.append("a running aggregator erases them within seconds; `hushmote status` says if not")
+        return
+    log.note(system_user(), "erase", what="device", fleet=fleet, experiment=None)
+    account.left += [f"the database did not write all files anew, which its owner can: {n}" for n in notices]
+
+
+def _forget_at_broker(folder: FleetFolder, account: _Account) -> None:
+    """Have the broker read what it must refuse, then clear what it retains of the device."""
+    is_nats = folder.fleet.broker == NATS
+    is_reloaded = reload_here(folder) >= len(folder.fleet.servers)
+    if not is_reloaded:
+        account.left.append(reload_broker(folder.fleet))
+    if is_nats:
+        if is_reloaded:
+            account.done.append("broker: reloaded; it ends the device's connections and drops its status")
+        return
+    try:
+        clear_status(folder, account.device, now_utc())
+    except BrokerUnreachable as e:
+        account.failure = f"its status may still be retained: {e}; then run the same command again"
+        return
+    account.done.append(
+        f"broker: {'reloaded, ' if is_reloaded else ''}the device's connection ended, its status cleared"
+    )
+    if not is_reloaded:
+        account.left.append("then the same command again: until then the board can connect and say how it is")
+
+
+def _print(account: _Account, as_json: bool) -> None:
+    if as_json:
+        print_json(dataclasses.asdict(account) | {"lasting": _LASTING})
+    else:
+        for line in account.done:
+            show.out.print(line, markup=False)
+        show.out.print(_LASTING)
+        say_next(account.left)
+    if account.failure:
+        raise ProvisionError(f"device {account.device} is not forgotten yet: {account.failure}")

@@ -1,0 +1,315 @@
+"""`hushmote provision forget`: one command after which nothing holds a device's id but the board itself."""
+
+import contextlib
+import json
+import shutil
+import signal
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from boards import ask_fleet, experiment, reports
+from command_line import hushmote
+from fleet_broker import FLEET, FleetBroker, context, make_fleet, running, visit
+from fleet_servers import at, make_nats_fleet, serving
+from running import until
+from served import served
+
+from hushmote.cli.provision import forget as command
+from hushmote.fleet.provisioning.fleet_folder import FleetFolder, find, now_utc
+from hushmote.fleet.provisioning.master_key import load_keys
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.store import Store
+from hushmote.server.store.erase import queued_erasures
+from hushmote.server.wire import keys, topics
+
+DEVICE, OTHER = "gone-0123456789abcdef", "stays-0123456789abcdef"
+STATUS = f"hushmote/v1/{FLEET}/status"
+TEMP = experiment()
+
+
+def pem_of(folder: FleetFolder, device: str) -> Path:
+    """A certificate of a device that is provisioned as well, in its own part of the folder."""
+    pem = folder.path / f"devices/{device}.pem"
+    if not pem.exists():
+        hushmote("provision", "device", device, "--folder", str(folder.path), cwd=folder.path)
+        hushmote("provision", "device", device, "--folder", ".", "--for", "c", cwd=folder.path)
+        pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
+    return pem
+
+
+def fill(store_url: str, folder: FleetFolder, *devices: str) -> None:
+    """Count three reports of each device in the fleet's store."""
+    fleet_keys = load_keys(folder.master_file())
+    assert fleet_keys is not None
+    with Store(store_url) as store:
+        ask_fleet(store, FLEET, TEMP, keyed=True)
+        for device in devices:
+            own = keys.device_key(fleet_keys.masters[0], FLEET, device)
+            sent = [(topics.report_topic(FLEET, device), r) for r in reports(device, TEMP, 3, key=own)]
+            assert ingest.ingest(store, sent, ingest.fleets(store, fleet_keys), now_utc()).accepted == 3
+
+
+def forget(folder: FleetFolder, store_url: str, *more: str, device: str = DEVICE, expect: int = 0) -> str:
+    words = ("provision", "forget", device, "--folder", str(folder.path), "--store", store_url, "--yes")
+    return " ".join(hushmote(*words, *more, cwd=folder.path, expect=expect).split())
+
+
+def retained(folder: FleetFolder, tls: ssl.SSLContext) -> dict[str, bytes]:
+    """Every status that the broker retains, where OTHER's is one."""
+    port = folder.fleet.port
+    with visit(port, tls) as aggregator:
+        assert aggregator.connected()
+        aggregator.subscribe(f"{STATUS}/+")
+        until(lambda: f"{STATUS}/{OTHER}" in dict(aggregator.messages), "the other board's status")
+        # It retains in no order: what another client asks for afterwards comes last.
+        aggregator.subscribe(f"{STATUS}/{OTHER}")
+        until(lambda: [t for t, _ in aggregator.messages].count(f"{STATUS}/{OTHER}") == 2, "it once more")
+        return dict(aggregator.messages)
+
+
+def traces(folder: FleetFolder) -> list[str]:
+    """The files of a fleet's folder that name DEVICE, apart from the broker's own."""
+    files = [path for path in folder.path.rglob("*") if path.is_file() and "data" not in path.parts]
+    named = [path for path in files if DEVICE in path.name or DEVICE.encode() in path.read_bytes()]
+    return [str(path.relative_to(folder.path)) for path in named if path.name != "log"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> FleetFolder:
+    folder = make_fleet(tmp_path / "fleet")
+    for device in (DEVICE, OTHER):
+        pem_of(folder, device)
+    return folder
+
+
+@pytest.fixture
+def broker(folder: FleetFolder):
+    with running(folder) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def boards(folder: FleetFolder):
+    """Both boards, connected, each with its retained status; yields the one that is forgotten."""
+    will = (f"{STATUS}/{DEVICE}", b"offline")
+    port = folder.fleet.port
+    with (
+        visit(port, context(folder, pem_of(folder, OTHER))) as other,
+        visit(port, context(folder, pem_of(folder, DEVICE)), will=will) as gone,
+    ):
+        for device, board in ((OTHER, other), (DEVICE, gone)):
+            assert board.connected()
+            board.publish(f"{STATUS}/{device}", b"online", retain=True)
+        yield gone
+
+
+def aggregator(folder: FleetFolder) -> ssl.SSLContext:
+    return context(folder, folder.path / "aggregator/aggregator_1.pem")
+
+
+def is_let_in(folder: FleetFolder, pem: Path) -> bool:
+    with contextlib.suppress(OSError), visit(folder.fleet.port, context(folder, pem)) as visitor:
+        return visitor.connected()
+    return False
+
+
+class TestEveryPlace:
+    def test_nothing_keeps_the_id(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
+        fill(store_url, folder, DEVICE, OTHER)
+        assert len(traces(folder)) == 4
+        stolen = pem_of(folder, DEVICE).read_bytes()
+        with boards(folder) as gone:
+            assert retained(folder, aggregator(folder)).keys() == {f"{STATUS}/{d}" for d in (DEVICE, OTHER)}
+            said = forget(folder, store_url)
+            until(lambda: gone.ended, "its connection ends")
+        assert "store: report numbers of 3 reports erased" in said
+        assert "folder: 2 credentials revoked, 3 files deleted" in said
+        assert "broker: reloaded, the device's connection ended, its status cleared" in said
+        assert "a histogram holds no id" in said
+        assert traces(folder) == []
+        assert retained(folder, aggregator(folder)).keys() == {f"{STATUS}/{OTHER}"}
+        with Store(store_url) as store:
+            assert store.known_devices(FLEET, [DEVICE, OTHER]) == {OTHER}
+            assert store.participation(FLEET)[TEMP.name].reports == 6
+        (folder.path / "stolen.pem").write_bytes(stolen)
+        assert not is_let_in(folder, folder.path / "stolen.pem")
+        assert is_let_in(folder, pem_of(folder, OTHER))
+        # It stays out, also after the next rotation.
+        hushmote("provision", "rotate", "broker", "--folder", ".", cwd=folder.path)
+        broker.reload()
+        assert not is_let_in(folder, folder.path / "stolen.pem")
+
+    def test_may_be_repeated(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
+        fill(store_url, folder, DEVICE)
+        for _ in range(2):
+            forget(folder, store_url)
+            assert traces(folder) == []
+        assert "nobody has heard of device never: correct the id" in forget(
+            folder, store_url, device="never", expect=1
+        )
+
+    def test_old_reports_do_not_count_again(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
+        fill(store_url, folder, DEVICE)
+        forget(folder, store_url)
+        fleet_keys = load_keys(folder.master_file())
+        assert fleet_keys is not None
+        own = keys.device_key(fleet_keys.masters[0], FLEET, DEVICE)
+        sent = [(topics.report_topic(FLEET, DEVICE), r) for r in reports(DEVICE, TEMP, 4, key=own)]
+        with Store(store_url) as store:
+            assert ingest.ingest(store, sent, ingest.fleets(store, fleet_keys), now_utc()).accepted == 0
+
+
+STEPS = ("_forget_in_store", "_forget_at_broker", "clear_status", "_print")
+METHODS = ("revoke", "delete_files", "issue_stand_in", "put_revocations", "forget")
+
+
+class TestKilledHalfWay:
+    @pytest.mark.parametrize("step", [*STEPS, *METHODS])
+    @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+    @pytest.mark.parametrize("after", [False, True])
+    def test_second_run_finishes(
+        self, folder: FleetFolder, broker: FleetBroker, store_url: str, monkeypatch, step: str, after: bool
+    ):
+        fill(store_url, folder, DEVICE)
+        place = command if step in STEPS else FleetFolder
+        real = getattr(place, step)
+
+        def die(*arguments: object, **more: object) -> None:
+            if after:
+                real(*arguments, **more)
+            raise KeyboardInterrupt
+
+        with boards(folder), monkeypatch.context() as patch:
+            patch.setattr(place, step, die)
+            forget(folder, store_url, expect=130)
+        forget(folder, store_url)
+        assert traces(folder) == []
+        with boards_of_other(folder):
+            assert retained(folder, aggregator(folder)).keys() == {f"{STATUS}/{OTHER}"}
+        with Store(store_url) as store:
+            assert store.known_devices(FLEET, [DEVICE]) == set()
+        assert len(find(folder.path).journal().credentials) >= 5
+
+
+@contextlib.contextmanager
+def boards_of_other(folder: FleetFolder):
+    with visit(folder.fleet.port, context(folder, pem_of(folder, OTHER))) as other:
+        assert other.connected()
+        other.publish(f"{STATUS}/{OTHER}", b"online", retain=True)
+        yield other
+
+
+class TestWhatCannotBeReached:
+    @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+    def test_broker_is_away(self, folder: FleetFolder, store_url: str):
+        fill(store_url, folder, DEVICE)
+        said = forget(folder, store_url, expect=1)
+        assert "is not forgotten yet: its status may still be retained: no broker at localhost" in said
+        assert "then run the same command again" in said
+        assert traces(folder) == ["authority/issued.jsonl"]
+        with running(folder):
+            forget(folder, store_url)
+        assert traces(folder) == []
+
+    @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+    def test_store_in_use_queues(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
+        fill(store_url, folder, DEVICE)
+        where = ("--store", store_url, "--broker", folder.path / "aggregator/aggregator_1.toml")
+        with served(*where, "--master-key", folder.path / "aggregator/master.key") as process:
+            process.ready()
+            process.process.send_signal(signal.SIGSTOP)
+            said = forget(folder, store_url)
+            assert "store: erasing report numbers of 3 reports is queued, as the store is in use" in said
+            assert "a running aggregator erases them within seconds" in said
+            process.process.send_signal(signal.SIGCONT)
+            until(lambda: "files were written anew" in process.log(), process.log)
+            assert process.end() == 0
+        assert DEVICE not in process.log()
+        with Store(store_url) as store:
+            assert store.known_devices(FLEET, [DEVICE]) == set()
+            assert queued_erasures(store) == []
+        assert json.loads(forget(folder, store_url, "--json"))["failure"] == ""
+
+    def test_database_role_may_not_erase(
+        self, folder: FleetFolder, broker: FleetBroker, postgres, postgres_url: str
+    ):
+        fill(postgres_url, folder, DEVICE)
+        database = postgres_url.rsplit("/", 1)[1]
+        for statement in (
+            "DROP ROLE IF EXISTS helpdesk",
+            "CREATE ROLE helpdesk LOGIN",
+        ):
+            postgres.execute(statement)
+        grants = (
+            "GRANT SELECT ON ALL TABLES IN SCHEMA public TO helpdesk",
+            "GRANT INSERT, UPDATE ON device TO helpdesk",
+            "GRANT INSERT ON erasure TO helpdesk",
+        )
+        for statement in grants:
+            postgres.execute(statement, database)
+        said = forget(folder, postgres.url(database, "helpdesk"))
+        assert "is queued, as this failed: " in said
+        with Store(postgres_url) as store:
+            assert queued_erasures(store) == [(FLEET, DEVICE)]
+        assert "store: report numbers of 3 reports erased" in forget(folder, postgres_url)
+        postgres.execute("DROP OWNED BY helpdesk", database)
+        postgres.execute("DROP ROLE helpdesk")
+
+    @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+    def test_broker_reads_a_copy_of_the_folder(self, folder: FleetFolder, tmp_path: Path, store_url: str):
+        fill(store_url, folder, DEVICE)
+        copy = tmp_path / "copy"
+        folder.put_fleet(replace(folder.fleet, broker_folder=str(copy)))
+        shutil.move(folder.path / "broker", copy)
+        (folder.path / "broker").symlink_to(copy)
+        with running(folder) as broker:
+            (folder.path / "broker").unlink()
+            shutil.copytree(copy, folder.path / "broker")
+            before = broker.log()
+            said = forget(folder, store_url)
+            assert broker.log() == before
+        assert "broker: the device's connection ended, its status cleared" in said
+        assert "copy broker/ to where the broker has it" in said
+        assert "then the same command again: until then the board can connect" in said
+
+
+class TestNats:
+    @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+    def test_nothing_keeps_the_id(self, tmp_path: Path, store_url: str):
+        folder = make_nats_fleet(tmp_path / "fleet")
+        gone, other = pem_of(folder, DEVICE), pem_of(folder, OTHER)
+        fill(store_url, folder, DEVICE)
+        with serving(folder), at(folder, gone) as board, at(folder, other) as stays:
+            for device, visitor in ((DEVICE, board), (OTHER, stays)):
+                assert visitor.connected()
+                visitor.publish(f"{STATUS}/{device}", b"online", retain=True)
+            said = forget(folder, store_url)
+            assert "broker: reloaded; it ends the device's connections and drops its status" in said
+            until(lambda: board.ended, "its connection ends")
+            with at(folder, folder.path / "aggregator/aggregator_1.pem") as reader:
+                assert reader.connected()
+                reader.subscribe(f"{STATUS}/+")
+                until(lambda: reader.messages, "a status")
+                assert reader.messages == [(f"{STATUS}/{OTHER}", b"online")]
+        assert traces(folder) == []
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+class TestConsent:
+    def test_asks_before_anything(self, folder: FleetFolder, store_url: str):
+        fill(store_url, folder, DEVICE)
+        before = traces(folder)
+        words = ("provision", "forget", DEVICE, "--folder", ".", "--store", store_url)
+        assert "nobody is there to be asked, so nothing was forgotten: add --yes" in hushmote(
+            *words, cwd=folder.path, expect=1
+        )
+        assert traces(folder) == before
+
+    def test_only_folder_says_what_the_store_needs(
+        self, folder: FleetFolder, broker: FleetBroker, store_url: str
+    ):
+        said = forget(folder, store_url, "--only-folder")
+        assert f"`hushmote store erase --device {DEVICE}` at the store" in said
+        assert traces(folder) == []

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from ...device.ldp_client import Experiment
 from ...server.answers import second_epsilon
 from ...server.answers.answer import Answers
-from ...server.answers.ask import EstimateQuestion, asked_of, estimate_of
+from ...server.answers.ask import answers_of_estimate, estimate_of
 from ...server.answers.finding import find
-from ...server.answers.periods import usual
-from ...server.answers.query import Facts, Selected, Selection
+from ...server.answers.query import Facts, Selected
+from ...server.answers.question import Question, Selection
 from ...server.answers.rows import CONFIDENCE, Row
 from ...server.answers.second_epsilon import ENDED, LEARNS_SINGLE
 from ...server.answers.windows import has_ended
@@ -154,8 +154,12 @@ def result_of(
     """
     facts = replace(facts, at=at) if facts else Facts(store, at)
     whole = facts.selected(Selection(name, fleet))
+    question = Question(experiment=name, fleet=fleet)
     seen = [window for window in whole.there if live or has_ended(window, at)]
-    shown = _newest_days(seen, at) if newest is None else seen[-newest:]
+    if newest is None:
+        shown = [window for window in question.resolve(facts).selection.windows if window in seen]
+    else:
+        shown = seen[-newest:]
     of = whole.newest.experiment
     empty = Result(
         fleet=fleet,
@@ -176,26 +180,22 @@ def result_of(
         return replace(empty, note="no report has been counted yet" if live else ended)
     if not answers_of(of) & OF_VALUES:
         return replace(empty, note=f"{answers_only(of)}: {ASK}")
-    question = EstimateQuestion(Selection(name, fleet, tuple(shown)), quantiles=(0.5,), unit=empty.unit)
+    selection = Selection(name, fleet, tuple(shown))
+    question = question.replace(quantiles=(0.5,), unit=empty.unit)
     try:
-        estimate = estimate_of(facts, question.selection, question)
+        estimate = estimate_of(facts, selection, question)
     except EstimateError as e:
         return replace(empty, note=visible(str(e)))
     # What was shown before cannot be taken back: the ε is of every window, also where fewer are shown now.
     live_epsilons = replace(empty.epsilon, holds=LIVE)
     epsilons = live_epsilons if live else _of_each(facts, Selection(name, fleet, tuple(seen)))
     if "quantiles" not in estimate.answers:
-        question = replace(question, quantiles=())
-    answers = asked_of(estimate, question)
-    sentence = find(facts, Selection(name, fleet, tuple(shown))).sentence
+        question = question.replace(quantiles=())
+    answers = answers_of_estimate(estimate, question)
+    sentence = find(facts, selection).sentence
     told = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": sentence}
     told |= {"approximate": estimate.approximate}
     return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **told))
-
-
-def _newest_days(seen: Sequence[str], at: datetime.datetime) -> Sequence[str]:
-    """Return the windows of the newest completed days, or those that run before any has ended."""
-    return usual(tuple(seen), at)
 
 
 def _nothing_shown(whole: Selected) -> Epsilons:

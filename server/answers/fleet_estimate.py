@@ -24,9 +24,9 @@ from ..wire.experiments import value_count
 from ..words.which import which_reports
 from . import change, moments, pairs, texts
 from .answer import PLAIN, Answer, Answers, Frame, Tables
-from .pair_tables import NO_QUESTION, PairQuestion
 from .pairs import PairAnswers
 from .query import ReportSource, check_apart
+from .question import NO_QUESTION, PairQuestion
 from .rows import CONFIDENCE, Kind, PostRow, Quantity, Row, TopRow, quantile_name
 from .tables import plain
 from .texts import MOST_SHOWN

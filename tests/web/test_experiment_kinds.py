@@ -124,7 +124,7 @@ def test_a_mean_is_the_headline_and_its_trend_the_picture(store: str, page: str,
     assert "hushmote estimate delay --fleet home" in browser.text_of("command-estimate")
     assert "--trend" in browser.text_of("command-trend")
     first, last = min(WINDOWS), max(WINDOWS)
-    browser.open(f"{page}/experiment/home/delay?windows={last}&since={first}")
+    browser.open(f"{page}/experiment/home/delay?windows={last}&against={first}")
     browser.until(lambda: browser.text_of("change").startswith("Mean "), "no change")
     assert not barriers(browser)
     assert not browser.errors()

@@ -107,7 +107,10 @@ class AskedPanel:
             command = f"{command} --candidates=FILE"
         self._command.text = command
         if self._texts is not None and choices.ranges != self._texts_in_field:
-            self._texts_in_field, self._texts.value = choices.ranges, "\n".join(choices.ranges)
+            self._texts_in_field, self._texts.value = (
+                choices.ranges,
+                "\n".join(choices.ranges),
+            )
         self._show_picture(picture)
         self._tables.clear()
         with self._tables:

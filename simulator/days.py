@@ -27,7 +27,7 @@ from ..server.experiments.asking import answers_of
 from ..server.experiments.cells import groups
 from ..server.experiments.definition import Definition
 from ..server.experiments.units import bin_middles, index_names
-from ..server.ingest.clock import SIMULATED
+from ..server.ingest.clock import SIMULATED_PREFIX
 from ..server.mechanisms.views.factors import parts_of
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
@@ -37,7 +37,7 @@ from .calls import check_reports
 from .drift import moved
 from .faithful import random_ids
 from .population import Population, PopulationError, reported_shares, shares_with_reading
-from .texts import text_shares
+from .texts import of_texts, text_shares
 
 FLEET = "simulated"
 MOST_DAYS = 3660
@@ -72,10 +72,10 @@ class Course:
     today: datetime.date
 
     def __post_init__(self) -> None:
-        if not self.fleet.startswith(SIMULATED):
+        if not self.fleet.startswith(SIMULATED_PREFIX):
             raise SimulatedFleetError(
-                f"simulated reports go to a fleet whose name begins with {SIMULATED}, such as {FLEET}, "
-                f"not to {self.fleet}: they could never be told from real ones again"
+                f"simulated reports go to a fleet whose name begins with {SIMULATED_PREFIX}, such as "
+                f"{FLEET}, not to {self.fleet}: they could never be told from real ones again"
             )
         if not 1 <= self.days <= MOST_DAYS:
             raise PopulationError(f"--days must be from 1 to {MOST_DAYS:,}, not {self.days}")
@@ -153,7 +153,9 @@ def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
         return first.text, float(truth @ first.cells)
     if experiment.type == "number":
         return "mean", float(truth @ bin_middles(experiment))
-    if experiment.type == "text":
+    if course.indices is not None:
+        return next(iter(text_shares(course.people) or ())), float(truth[0])
+    if of_texts(experiment.type):
         text = next(iter(text_shares(course.people) or ()), "")
         return text, float(truth[experiment.bucket(text) or 0])
     index = int(experiment.type == "bool")
@@ -225,7 +227,7 @@ def fill(
     if experiment.name in store.participation(fleet):
         raise SimulatedFleetError(
             f"fleet {fleet} has reports of {experiment.name} already: take another name, such as "
-            f"--fleet {SIMULATED}-2, or another store"
+            f"--fleet {SIMULATED_PREFIX}-2, or another store"
         )
     store.add_fleet(fleet, keyed=False)
     described = definition.description()

@@ -18,7 +18,7 @@ from ..planning.readings_file import Reading, is_blank, read_column
 from ..server.errors import HushmoteError
 from ..server.experiments import units
 from ..server.mechanisms.views.factors import parts_of
-from ..server.wire.experiments import value_count
+from ..server.wire.experiments import is_own_type, value_count
 
 
 class PopulationError(HushmoteError):
@@ -182,8 +182,8 @@ def reading_in(experiment: units.Reading, index: int) -> Reading:
     if experiment.type == "pair":
         held = np.unravel_index(index, [part.domain for part in parts_of(experiment)])
         return tuple(reading_in(part, int(i)) for part, i in zip(parts_of(experiment), held, strict=True))
-    if experiment.type == "text":
-        raise PopulationError(f"{experiment.name} is about texts: say which, zipf:1.1 or file:FILE")
+    if experiment.type == "text" or is_own_type(experiment.type):
+        raise PopulationError(f"{experiment.name} is about texts: say which, zipf:1.1:FILE or file:FILE")
     if experiment.type == "choice":
         label = experiment.labels[index] if index < len(experiment.labels) else "other"
         while index == len(experiment.labels) and label in experiment.labels:

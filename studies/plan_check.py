@@ -248,8 +248,7 @@ def _request_fields() -> dict[str, Any]:
             kind = str | None
         elif Sequence[str] in get_args(kind):
             kind = tuple[str, ...]
-        help_line = hint.__metadata__[0].replace("--", "")
-        fields[name] = (kind, Field(getattr(PlanRequest, name), description=help_line))
+        fields[name] = (kind, Field(getattr(PlanRequest, name), description=hint.__metadata__[0]))
     return fields
 
 

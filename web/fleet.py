@@ -9,14 +9,14 @@ from babel import Locale
 from fastapi import Request
 from nicegui import ui
 
-from ..server.answers.query import Selection
+from ..server.answers.question import Question
 from ..server.errors import HushmoteError
 from ..server.overview.fleets import ExperimentOverview, StoreOverview
 from ..server.words.numbers import counted
 from .experiment.asking import NoReportsInPeriod
 from .frame import frame, heading, sentence, skeleton, tag
 from .page import Page
-from .period import USUAL, period_in, phrase_of, query_of
+from .period import in_period, period_in, phrase_of, query_of
 from .period_control import PeriodControl
 from .reader import Reader, reader
 from .tile import Tile
@@ -59,7 +59,7 @@ async def work_out(page: Page) -> None:
         for fleet in _chosen(await page.live.overview(), page.settings.fleet).fleets:
             for e in fleet.experiments:
                 with contextlib.suppress(HushmoteError):
-                    selection = await page.asking.in_period(Selection(e.name, e.fleet), USUAL)
+                    selection = await page.asking.in_period(Question(experiment=e.name, fleet=e.fleet))
                     await page.asking.finding(selection, Reader(Locale("en", "US")))
 
 
@@ -145,7 +145,8 @@ class FleetView:
     async def _find(self, e: ExperimentOverview, *, series: bool = False) -> None:
         asking, period = self._page.asking, self._period
         try:
-            selection = await asking.in_period(Selection(e.name, e.fleet), period)
+            question = in_period(Question(experiment=e.name, fleet=e.fleet), period)
+            selection = await asking.in_period(question)
             known = await asking.finding(selection, self._reader, series=series)
         except NoReportsInPeriod:
             known = f"No report came {phrase_of(period, self._reader)}."

@@ -2,25 +2,23 @@
 
 import datetime
 import re
-from collections.abc import Sequence
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
-from ..server.answers.periods import USUAL_DAYS, last, named, start_of, usual
-from ..server.answers.windows import end_of, has_ended
+from ..server.answers.periods import ALL, USUAL_DAYS, start_of
+from ..server.answers.query import Facts
+from ..server.answers.question import Question
+from ..server.errors import UsageError
 from .reader import Reader
 
 USUAL = ""
 """The period of an address that names none: the newest 7 completed days."""
 
 EXPLICIT = "explicit"
-"""The period of windows that were chosen one by one; an address has the windows instead."""
+"""The period of windows that were chosen one by one."""
 
-ALL = "all"
 _MONTH = "30d"
-_PARAMETER = "period"  # of an address
 _MONTH_DAYS = 30
 NAMES = {USUAL: f"{USUAL_DAYS} days", _MONTH: f"{_MONTH_DAYS} days", ALL: "all"}
-_DAY = datetime.timedelta(days=1)
 _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)\.\.(\d{4}-\d\d-\d\d)")
 _SAME = {"7d": USUAL}  # what an address may also say
 
@@ -36,44 +34,33 @@ def parse(text: str) -> str | None:
     return text if first_and_last(text) else None
 
 
-def windows_of(period: str, there: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
-    """Return a period's windows, oldest first; none if no report came in it.
+def in_period(question: Question, period: str) -> Question:
+    """Return the question about a period; it is as parse() returns it."""
+    last, windows = (period, ()) if period in NAMES else ("", (period,))
+    return question.replace(last=last, windows=windows)
 
-    Args:
-        period: As parse() returns it.
-        there: The windows that have reports, oldest first.
-        at: The time now, UTC.
+
+def period_of(question: Question) -> str:
+    """Return the period of a question, as parse() returns it, or EXPLICIT."""
+    if not question.windows:
+        return question.last
+    first, *more = question.windows
+    return EXPLICIT if more or first_and_last(first) is None else first
+
+
+def windows_of(question: Question, facts: Facts) -> tuple[str, ...]:
+    """Return the windows with reports that a question is about, oldest first; none if no report came then.
+
+    An experiment may have one window without an end, which is in every period.
     """
-    if not all(map(start_of, there)):  # an experiment may have one window without an end
-        return tuple(there)
-    if period == ALL:
-        return last(ALL, there, at)
-    if period == USUAL:
-        return usual(there, at)
-    if period == _MONTH:
-        return _newest(_MONTH_DAYS, there, at)
-    return named(period, there)
-
-
-def _newest(days: int, there: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
-    """Return the windows of the newest completed days; while none is completed, all windows."""
-    completed = [window for window in there if has_ended(f"{window[:10]}", at)]
-    newest = start_of(completed[-1]) if completed else None
-    return last(f"{days}d", completed, newest + _DAY) if newest else tuple(there)
-
-
-def windows_before(chosen: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
-    """Return the windows of the time that is just before the chosen windows, and as long.
-
-    Args:
-        chosen: The chosen windows, oldest first.
-        there: The windows that have reports, oldest first.
-    """
-    first, end = (start_of(chosen[0]), end_of(chosen[-1])) if chosen else (None, None)
-    if first is None or end is None:
+    there = tuple(facts.selected(question.all_windows).there)
+    if not all(map(start_of, there)):
+        return there
+    try:
+        windows = question.resolve(facts).selection.windows
+    except UsageError:
         return ()
-    begin = first - (end - first)
-    return tuple(w for w in there if (start := start_of(w)) and begin <= start < first)
+    return tuple(window for window in there if window in windows)
 
 
 def phrase_of(period: str, reader: Reader) -> str:
@@ -87,12 +74,13 @@ def phrase_of(period: str, reader: Reader) -> str:
 
 def period_in(query: str) -> str:
     """Return the period that the query of an address names; the usual one for none, or for another text."""
-    return next(filter(None, (parse(value) for name, value in parse_qsl(query) if name == _PARAMETER)), USUAL)
+    named = (parse(value) for name, value in parse_qsl(query) if name in ("last", "windows"))
+    return next(filter(None, named), USUAL)
 
 
 def query_of(period: str) -> str:
     """Return the part of an address, after ?, that names a period; "" for the usual one."""
-    return urlencode({_PARAMETER: period}) if period else ""
+    return in_period(Question(experiment="", fleet=""), period).query()
 
 
 def first_and_last(period: str) -> tuple[datetime.date, datetime.date] | None:

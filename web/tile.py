@@ -56,7 +56,8 @@ def headline(of: Finding, now: datetime.datetime, write: Numbers) -> Headline | 
     unit = "points" if points else of.unit if of.quantity == "reading" else None
     value, interval = words.value_and_interval(row, unit, write)
     interval = f"{write.percent(CONFIDENCE, 0)} interval {interval}" if interval else ""
-    dates = ", ".join(filter(None, [words.dates(of.period, now, write), interval]))
+    approximate = "approximate" if of.approximate else ""
+    dates = ", ".join(filter(None, [words.dates(of.period, now, write), interval, approximate]))
     if of.change is None:
         since = "" if of.since is None else f"No change since {words.day(of.since, now, write)}"
         return Headline(value, of.title, "", since, "", "", dates)

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from ...device.ldp_client import Experiment
 from ...server.answers import second_epsilon
 from ...server.answers.answer import Answers
-from ...server.answers.ask import EstimateQuestion, asked_of, estimate_of
+from ...server.answers.ask import answers_of_estimate, estimate_of
 from ...server.answers.finding import find
-from ...server.answers.periods import usual
-from ...server.answers.query import Facts, Selected, Selection
+from ...server.answers.query import Facts, Selected
+from ...server.answers.question import Question, Selection
 from ...server.answers.rows import CONFIDENCE, Row
 from ...server.answers.second_epsilon import ENDED, LEARNS_SINGLE
 from ...server.answers.windows import has_ended
@@ -21,7 +21,7 @@ from ...server.epsilon import MICRO
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.asking import OF_VALUES, answers_of, answers_only
 from ...server.plain import plain
-from ...server.plain_text import shortened, visible
+from ...server.plain_text import shorten, visible
 from ...server.store.store import Store
 from ...server.words.epsilon import rounded_up
 
@@ -102,7 +102,8 @@ class Result:
     note: why there are no statistics, or an empty text. statistics, histogram:
     unbiased, as `hushmote estimate` shows them; of a choice with many or long labels those with the largest
     shares; empty where the experiment does not answer them. purpose, owner: of the newest version, shortened;
-    empty where the store does not know them.
+    empty where the store does not know them. approximate: whether the mechanism has an error that more
+    reports do not remove; the intervals include it.
     """
 
     fleet: str
@@ -121,6 +122,7 @@ class Result:
     histogram: tuple[Bar, ...] = ()
     note: str = ""
     finding: str = ""
+    approximate: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; no number is NaN or infinite."""
@@ -152,16 +154,20 @@ def result_of(
     """
     facts = replace(facts, at=at) if facts else Facts(store, at)
     whole = facts.selected(Selection(name, fleet))
+    question = Question(experiment=name, fleet=fleet)
     seen = [window for window in whole.there if live or has_ended(window, at)]
-    shown = _newest_days(seen, at) if newest is None else seen[-newest:]
+    if newest is None:
+        shown = [window for window in question.resolve(facts).selection.windows if window in seen]
+    else:
+        shown = seen[-newest:]
     of = whole.newest.experiment
     empty = Result(
         fleet=fleet,
         experiment=name,
         type=of.type,
-        unit=shortened(whole.unit, _MOST_UNIT),
-        purpose=shortened(visible(whole.newest.purpose), _MOST_WORDS),
-        owner=shortened(visible(whole.newest.owner), _MOST_WORDS),
+        unit=shorten(whole.unit, _MOST_UNIT),
+        purpose=shorten(visible(whole.newest.purpose), _MOST_WORDS),
+        owner=shorten(visible(whole.newest.owner), _MOST_WORDS),
         windows=tuple(shown[-_MOST_WINDOWS:]),
         window_count=len(shown),
         reports=sum(sum(whole.there[window].values()) for window in shown),
@@ -174,25 +180,22 @@ def result_of(
         return replace(empty, note="no report has been counted yet" if live else ended)
     if not answers_of(of) & OF_VALUES:
         return replace(empty, note=f"{answers_only(of)}: {ASK}")
-    question = EstimateQuestion(Selection(name, fleet, tuple(shown)), quantiles=(0.5,), unit=empty.unit)
+    selection = Selection(name, fleet, tuple(shown))
+    question = question.replace(quantiles=(0.5,), unit=empty.unit)
     try:
-        estimate = estimate_of(facts, question.selection, question)
+        estimate = estimate_of(facts, selection, question)
     except EstimateError as e:
         return replace(empty, note=visible(str(e)))
     # What was shown before cannot be taken back: the ε is of every window, also where fewer are shown now.
     live_epsilons = replace(empty.epsilon, holds=LIVE)
     epsilons = live_epsilons if live else _of_each(facts, Selection(name, fleet, tuple(seen)))
     if "quantiles" not in estimate.answers:
-        question = replace(question, quantiles=())
-    answers = asked_of(estimate, question)
-    sentence = find(facts, Selection(name, fleet, tuple(shown))).sentence
+        question = question.replace(quantiles=())
+    answers = answers_of_estimate(estimate, question)
+    sentence = find(facts, selection).sentence
     told = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": sentence}
+    told |= {"approximate": estimate.approximate}
     return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **told))
-
-
-def _newest_days(seen: Sequence[str], at: datetime.datetime) -> Sequence[str]:
-    """Return the windows of the newest completed days, or those that run before any has ended."""
-    return usual(tuple(seen), at)
 
 
 def _nothing_shown(whole: Selected) -> Epsilons:
@@ -241,9 +244,9 @@ def _largest(rows: list[Any], by: str, most: int = MOST_ROWS) -> tuple[Any, ...]
 def _fitting(result: Result) -> Result:
     """The result with fewer words, then without the labels of the smallest shares, where it is too long."""
     if len(result.to_json()) > MOST_BYTES:
-        words = shortened(result.purpose, _FEW_WORDS), shortened(result.owner, _FEW_WORDS)
+        words = shorten(result.purpose, _FEW_WORDS), shorten(result.owner, _FEW_WORDS)
         result = replace(
-            result, purpose=words[0], owner=words[1], finding=shortened(result.finding, _MOST_WORDS)
+            result, purpose=words[0], owner=words[1], finding=shorten(result.finding, _MOST_WORDS)
         )
     for most in range(MOST_ROWS, 0, -1):
         if len(result.to_json()) <= MOST_BYTES:

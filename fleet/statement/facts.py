@@ -245,7 +245,7 @@ def board_contents(firmware: Path, asked: Sequence[Version]) -> tuple[BoardFile,
     known = policies.is_application(firmware)
     with refusing(StatementError, f"read {firmware}"):
         main = (firmware if known else flash.EXAMPLE).read_bytes()
-    needed = {str(path): path for v in asked for path in board_files.needed(v.experiment).values()}
+    needed = {str(path): path for v in asked for path in board_files.needed_files(v.experiment).values()}
     contents = flash.sources(main, further_files([*needed], flash.MODULES))
     contents |= {"umqtt/simple": umqtt.bundled()}
     files = {f"/lib/{module}": content for module, content in contents.items()}

@@ -4,14 +4,14 @@ Names are resolved once, versions are read once, and estimates are kept by the c
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...device.ldp_client import Experiment
 from ..errors import UsageError
 from ..experiments.asking import OF_VALUES, require
-from ..experiments.asks import Ask, asks_of
+from ..experiments.asks import Ask
 from ..experiments.units import bin_edges
 from ..hints import command, option
 from ..mechanisms.views.factors import parts_of
@@ -25,101 +25,19 @@ from .answer import Answer, Answers, Frame
 from .finding import Findings, change_sentences, find
 from .fleet_estimate import MEAN, FleetEstimate, trend
 from .guide import NOISY, Guide, guide, half_width
-from .pair_tables import NO_QUESTION, PairQuestion
-from .periods import Period, completed, period_of, usual
-from .query import Facts, Selection, WeighBy
-from .rows import CONFIDENCE, ChangeRow, Kind, Row, quantile_name
+from .periods import Period, period_of
+from .query import Facts
+from .question import FINE, Question, ResolvedQuestion, Selection
+from .rows import APPROXIMATE_MARK, ChangeRow, Kind, Row, quantile_name
 from .second_epsilon import Shuffling, TwoEpsilons
 from .texts import MOST_SHOWN
 
 ROWS = 16
 """Rows of a number's histogram at most, where nobody says how many."""
 
-FINE = 0
-"""Rows of a histogram that is as fine as its reports can tell."""
-
 _FINER = (16, 64)  # rows that are tried before single bins
 _OTHERWISE = {"candidates", "discovery", "pairs"}  # what has neither shares of values nor a mean
 _COMPARED = {"ranges", "mean", "candidates", "pairs"}  # what has trends and changes
-
-
-@dataclass(frozen=True)
-class EstimateQuestion:
-    """What is asked of which reports.
-
-    selection   the reports; its fleet and experiment are named. Without windows, those of the newest
-    completed
-                days; of a trend, all completed ones
-    against     the reports that they are compared with, or None; without windows, likewise
-    period      the time that was asked for, if it may begin and end without reports; before: of `against`
-    ranges      low:high in the reading's unit, labels, or texts
-    together    whether what lies in any of the ranges is asked for, in one row, and not each
-    quantiles   each between 0 and 1
-    top         how many of the most common values; 0 for none, of texts for MOST_SHOWN
-    cdf         whether the share below every edge is asked for
-    rows        of a number's histogram at most; None for ROWS, FINE for as many as the reports tell apart
-    post        a post-processing's name
-    trend       a row for each window
-    by          of a trend, what windows are put together by: one of periods.BY, or empty for none
-    unit        what readings are in; None for what the store says
-    alphabet    what texts that nobody listed are made of; None for printable ASCII
-    pair        of a pair, which share or mean, given what
-    tables      of values, the kinds of tables that are wanted; empty for all that the experiment has
-    """
-
-    selection: Selection
-    against: Selection | None = None
-    ranges: tuple[str, ...] = ()
-    together: bool = False
-    quantiles: tuple[float, ...] = ()
-    top: int = 0
-    cdf: bool = False
-    rows: int | None = None
-    post: str = "raw"
-    trend: bool = False
-    by: str = ""
-    confidence: float = CONFIDENCE
-    weigh: WeighBy = "reports"
-    shuffling: Shuffling = field(default_factory=Shuffling)
-    unit: str | None = None
-    alphabet: str | None = None
-    pair: PairQuestion = NO_QUESTION
-    tables: tuple[Kind, ...] = ()
-    period: Period | None = None
-    before: Period | None = None
-
-    @property
-    def compares(self) -> bool:
-        """Whether it is about more than one histogram, apart."""
-        return self.trend or self.against is not None
-
-    def arguments(self) -> list[str]:
-        """The arguments of the command `estimate` that ask the same, but for the store, δ and the unit."""
-        s, other = self.selection, self.against
-        against: list[str] = []
-        if other:
-            against = list(other.windows)
-            against += [f"fleet={other.fleet}"] if other.fleet != s.fleet else []
-            against += [f"version={other.version}"] if other.version and other.version != s.version else []
-        options: dict[str, Iterable[str]] = {
-            "--window": s.windows,
-            "--version": [s.version] if s.version else [],
-            "--range": self.ranges,
-            "--quantile": [repr(float(q)) for q in self.quantiles],
-            "--top": [f"{self.top}"] if self.top else [],
-            "--rows": [f"{self.rows}"] if self.rows else [],
-            "--alphabet": [] if self.alphabet is None else [self.alphabet],
-            "--post": [self.post] if self.post != "raw" else [],
-            "--against": against,
-            "--confidence": [f"{self.confidence:g}"] if self.confidence != CONFIDENCE else [],
-            "--weigh": [self.weigh] if self.weigh != "reports" else [],
-            "--by": [self.by] if self.by else [],
-        }
-        flags = {"--together": self.together, "--cdf": self.cdf, "--trend": self.trend}
-        # With =, so that a value that begins with - is no option of its own.
-        asked = [f"{option}={value}" for option, values in options.items() for value in values]
-        asked += [flag for flag, on in flags.items() if on]
-        return [s.experiment, "--fleet", s.fleet, *asked, *self.pair.arguments()]
 
 
 @dataclass(frozen=True)
@@ -132,7 +50,7 @@ class Reply:
     every_day   both ε for someone who has seen every completed window by itself
     """
 
-    question: EstimateQuestion
+    question: Question
     estimate: FleetEstimate
     answers: Answers
     once: TwoEpsilons
@@ -160,6 +78,7 @@ class Reply:
             "reports": self.estimate.reports,
             "confidence": self.question.confidence,
             "stderr_method": self.estimate.estimates.stderr_method,
+            "approximate": self.estimate.approximate,
             "epsilon": plain(self.once),
             "epsilon_every_day": plain(self.every_day),
             "in_words": plain(self.guide),
@@ -178,26 +97,27 @@ class Reply:
         return asked or Answers(self.answers[:1])
 
 
-def ask(facts: Facts, question: EstimateQuestion) -> Reply:
+def ask(facts: Facts, question: Question) -> Reply:
     """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
-    given = question.selection.windows
-    question = _completed(facts, question)
-    selection, shuffling = question.selection, question.shuffling
-    estimate, answers = answered(facts, question)
+    shuffling = Shuffling(question.delta, question.honest)
+    resolved = question.resolve(facts)
+    selection, against = resolved.selection, resolved.against
+    estimate, answers = answered(facts, resolved)
     findings, comparison = None, ""
-    if question.against:
-        comparison = compared(facts, answers, question)
+    if against:
+        comparison = compared(facts, answers, resolved)
     elif estimate.experiment.type != "text" or question.ranges in ((), _own_texts(facts, selection)):
-        shown = selection if given or not question.trend else replace(selection, windows=())
-        findings = find(facts, shown, unit=question.unit, wanted=question.period)
-    sides = [selection, *([question.against] if question.against else [])]
+        given = question.windows or question.last
+        shown = selection if given or not question.is_trend else replace(selection, windows=())
+        findings = find(facts, shown, unit=question.unit, wanted=resolved.period)
+    sides = [selection, *([against] if against else [])]
     if findings is not None:
         sums = [findings.windows, *findings.histograms]
         sides += [
             replace(selection, windows=windows) for windows in sums if {*windows} != {*selection.windows}
         ]
-    if question.trend:
-        answers = second_epsilon.beside(facts, answers, selection, shuffling, question.by)
+    if question.is_trend:
+        answers = second_epsilon.beside(facts, answers, selection, shuffling, question.by or "")
         once = second_epsilon.of_windows(facts, selection, shuffling)
     else:
         once = second_epsilon.of_selections(facts, *sides, shuffling=shuffling)
@@ -205,7 +125,7 @@ def ask(facts: Facts, question: EstimateQuestion) -> Reply:
     every_day = second_epsilon.overview(facts, whole, shuffling).all_windows
     windows = len(facts.selected(whole).there) if _COMPARED & estimate.answers else 1
     words = guide(answers, every_day, windows)
-    return Reply(question, estimate, answers, once, every_day, words, findings, comparison)
+    return Reply(resolved.question, estimate, answers, once, every_day, words, findings, comparison)
 
 
 def _own_texts(facts: Facts, selection: Selection) -> tuple[str, ...]:
@@ -213,16 +133,17 @@ def _own_texts(facts: Facts, selection: Selection) -> tuple[str, ...]:
     return tuple(facts.selected(selection).newest.asked.splitlines())
 
 
-def comparison(facts: Facts, question: EstimateQuestion, write: Numbers = ENGLISH) -> str:
+def comparison(facts: Facts, question: Question, write: Numbers = ENGLISH) -> str:
     """Return the headline of a comparison; it is of what the experiment's file asks by default."""
-    question = _completed(facts, question)
-    return compared(facts, answered(facts, question)[1], question, write)
+    resolved = question.resolve(facts)
+    return compared(facts, answered(facts, resolved)[1], resolved, write)
 
 
-def compared(facts: Facts, answers: Answers, question: EstimateQuestion, write: Numbers = ENGLISH) -> str:
+def compared(facts: Facts, answers: Answers, resolved: ResolvedQuestion, write: Numbers = ENGLISH) -> str:
     """Return the first change in a sentence: what it is, what it was, and how sure that is."""
+    question, selection, against = resolved.question, resolved.selection, resolved.against
     table = next((one for one in answers if one.kind == "change" and one.rows), None)
-    if table is None or question.against is None:
+    if table is None or against is None:
         return ""
     names = [quantile_name(q) for q in question.quantiles[:1] if not question.ranges]
     if names:
@@ -231,14 +152,12 @@ def compared(facts: Facts, answers: Answers, question: EstimateQuestion, write: 
     named = [row for row in rows if row.name in names]
     # Of a histogram nobody chose a row: the one that is surest to have changed is the first sentence.
     row = named[0] if named else rows[0] if question.ranges else min(rows, key=lambda one: one.p)
-    one_fleet = question.against.fleet == question.selection.fleet
-    sides = [
-        (question.against, question.before),
-        (question.selection, question.period),
-    ]
-    before, after = (_side(facts, selection, period, one_fleet, write) for selection, period in sides)
+    one_fleet = against.fleet == selection.fleet
+    sides = [(against, resolved.before), (selection, resolved.period)]
+    before, after = (_side(facts, side, period, one_fleet, write) for side, period in sides)
     unit = None if table.quantity == "share" else table.unit
-    name = _title(row, facts.selected(question.selection).newest.experiment, table.unit, write)
+    name = _title(row, facts.selected(selection).newest.experiment, table.unit, write)
+    name += APPROXIMATE_MARK * table.approximate
     return sentences.compared(row, name, (before, after), unit, question.confidence, write)
 
 
@@ -258,86 +177,71 @@ def _side(facts: Facts, selection: Selection, wanted: Period | None, one_fleet: 
     return ", ".join(filter(None, [*parts, dates])) or "all reports"
 
 
-def _completed(facts: Facts, question: EstimateQuestion) -> EstimateQuestion:
-    """Return the question with its windows; a comparison asks what the experiment's file asks by default."""
-    selection, against = question.selection, question.against
-    if not selection.windows:
-        there = tuple(facts.selected(selection).there)
-        windows = completed(there, facts.at) if question.trend else usual(there, facts.at)
-        selection = replace(selection, windows=windows)
-    if against is not None and not against.windows:
-        against = replace(against, windows=usual(tuple(facts.selected(against).there), facts.at))
-    question = replace(question, selection=selection, against=against)
-    newest = facts.selected(question.selection).newest
-    given = question.ranges or question.quantiles or question.cdf or question.rows
-    if question.against is None or given or newest.experiment.type in ("pair", "text"):
-        return question
-    own = newest.asked or newest.experiment.type == "bool"
-    asks = asks_of(newest.experiment, newest.asked.splitlines()) if own else ()
-    ranges = tuple(one.text for one in asks if one.kind == "share")
-    return replace(
-        question, ranges=ranges, quantiles=tuple(one.level for one in asks if one.kind == "quantile")
-    )
+def answered(
+    facts: Facts, resolved: ResolvedQuestion, kinds: tuple[Kind, ...] = ()
+) -> tuple[FleetEstimate, Answers]:
+    """Return the estimate that a question rests on, and its answers, without any ε. Errors as ask().
 
-
-def answered(facts: Facts, question: EstimateQuestion) -> tuple[FleetEstimate, Answers]:
-    """The estimate that a question rests on, and its answers, without any ε. Errors as ask()."""
-    _check_answered([v.experiment for v in facts.selected(question.selection).versions], question)
-    estimate = estimate_of(facts, question.selection, question)
-    if question.trend:
-        usual = MEAN in estimate.answers and not (question.ranges or question.quantiles)
-        asked = [*question.ranges, *([MEAN] if usual else [])]
-        return estimate, over_time(facts, question, asked)
-    if question.against is None:
-        return estimate, asked_of(estimate, question)
-    before = estimate_of(facts, question.against, question)
+    kinds: of values, the tables that are wanted; empty for all that the experiment has.
+    """
+    question = resolved.question
+    _check_answered([v.experiment for v in facts.selected(resolved.selection).versions], question)
+    estimate = estimate_of(facts, resolved.selection, question)
+    if question.is_trend:
+        wants_mean = MEAN in estimate.answers and not (question.ranges or question.quantiles)
+        statistics = [*question.ranges, *([MEAN] if wants_mean else [])]
+        return estimate, over_time(facts, resolved, statistics)
+    if resolved.against is None:
+        return estimate, answers_of_estimate(estimate, question, kinds)
+    before = estimate_of(facts, resolved.against, question)
     rows, how = question.rows or ROWS, {"quantiles": question.quantiles, "cdf": question.cdf}
     return estimate, estimate.change_since(before, *question.ranges, rows=rows, pair=question.pair, **how)
 
 
-def estimate_of(facts: Facts, selection: Selection, question: EstimateQuestion) -> FleetEstimate:
-    """The estimate of a selection, with a question's weights, unit and confidence. Errors as ask()."""
+def estimate_of(facts: Facts, selection: Selection, question: Question) -> FleetEstimate:
+    """Return the estimate of a selection, with a question's weights, unit and confidence. Errors as ask()."""
     selected = facts.selected(selection)
     unit = selected.unit if question.unit is None else question.unit
     estimates = selected.estimate(question.weigh)
     return FleetEstimate(estimates, str(selection), unit, question.confidence, None, selected.sources)
 
 
-def over_time(facts: Facts, question: EstimateQuestion, statistics: Sequence[str]) -> Answers:
+def over_time(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> Answers:
     """How "mean", ranges, labels and a question's quantiles or pair went over windows. Errors as ask()."""
-    selected = facts.selected(question.selection)
+    question, selection = resolved.question, resolved.selection
+    selected = facts.selected(selection)
     unit = selected.unit if question.unit is None else question.unit
-    windows = selected.by_window(question.weigh, question.by)
-    frame = Frame(unit, question.confidence, which_reports(question.selection.fleet, list(windows)))
+    windows = selected.by_window(question.weigh, question.by or "")
+    frame = Frame(unit, question.confidence, which_reports(selection.fleet, list(windows)))
     tables = trend(windows, statistics, frame, question.quantiles, question.pair)
     if selected.newest.experiment.type == "pair":
         return tables
-    return Answers(_with_changes(facts, question, table, statistics) for table in tables)
+    return Answers(_with_changes(facts, resolved, table, statistics) for table in tables)
 
 
 def _with_changes(
-    facts: Facts, question: EstimateQuestion, table: Answer, statistics: Sequence[str]
+    facts: Facts, resolved: ResolvedQuestion, table: Answer, statistics: Sequence[str]
 ) -> Answer:
     """Return a trend with a note on whether each of its statistics changed."""
     names, asks = list(dict.fromkeys(row.name for row in table.rows)), dict[str, Ask]()
     texts = [text for text in statistics if text != MEAN]
     for number, name in enumerate(names):
-        level = next((q for q in question.quantiles if quantile_name(q) == name), None)
+        level = next((q for q in resolved.question.quantiles if quantile_name(q) == name), None)
         if level is not None:
             asks[name] = Ask(name, "quantile", level)
         elif table.quantity == "reading":
             asks[name] = Ask(name, "mean")
         else:
             asks[name] = Ask(texts[number] if number < len(texts) else name, "share")
-    changes = change_sentences(facts, question.selection, asks, question.unit)
-    experiment = facts.selected(question.selection).newest.experiment
+    changes = change_sentences(facts, resolved.selection, asks, resolved.question.unit)
+    experiment = facts.selected(resolved.selection).newest.experiment
     titles = {row.name: _title(row, experiment, table.unit) for row in table.rows}
     lines = [f"{titles[name]}: {text[:1].lower()}{text[1:]}" for name, text in changes.items()]
     return replace(table, note="\n".join(filter(None, [table.note, *lines])))
 
 
-def asked_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """What a question asks of one estimate, in the way of its kind."""
+def answers_of_estimate(estimate: FleetEstimate, question: Question, kinds: tuple[Kind, ...] = ()) -> Answers:
+    """Return what a question asks of one estimate, in the way of its kind; kinds: as of answered()."""
     q, can = question, estimate.answers
     if "candidates" in can and not q.together:
         return Answers([estimate.candidates(q.ranges, most=q.top or MOST_SHOWN)])
@@ -345,15 +249,15 @@ def asked_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
         return Answers([estimate.together(*q.ranges)])
     if "discovery" in can:
         return Answers([estimate.discover(q.alphabet)])
-    return estimate.pairs.ask(q.pair, q.rows or ROWS) if "pairs" in can else _of_values(estimate, q)
+    return estimate.pairs.ask(q.pair, q.rows or ROWS) if "pairs" in can else _of_values(estimate, q, kinds)
 
 
-def _of_values(estimate: FleetEstimate, q: EstimateQuestion) -> Answers:
+def _of_values(estimate: FleetEstimate, q: Question, kinds: tuple[Kind, ...]) -> Answers:
     """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
     can, tables = estimate.answers, list[Answer]()
 
     def wanted(kind: Kind, there: object) -> bool:
-        return bool(there) and (not q.tables or kind in q.tables)
+        return bool(there) and (not kinds or kind in kinds)
 
     if wanted("histogram", "frequencies" in can or q.post != "raw"):
         rows = _fine_enough(estimate) if q.rows == FINE else q.rows or ROWS
@@ -384,7 +288,7 @@ def _fine_enough(estimate: FleetEstimate) -> int:
     return good
 
 
-def _check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
+def _check_answered(asked: Sequence[Experiment], question: Question) -> None:
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
     processed = question.post != "raw"
     options: tuple[tuple[str, set[str], object], ...] = (
@@ -396,7 +300,7 @@ def _check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> 
         (option("rows"), {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
         (option("post"), {"frequencies", "mean"}, processed),
         (f"{option('of')}, {option('given')} and {option('joint')}", {"pairs"}, question.pair),
-        (option("trend"), _COMPARED, question.trend),
+        (option("trend"), _COMPARED, question.is_trend),
         (option("against"), _COMPARED, question.against),
     )
     instead = ""
@@ -409,7 +313,7 @@ def _check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> 
             require(asked, words, f"leave {name} out{instead}")
     require(asked, OF_VALUES | _OTHERWISE, "nothing here asks that")
     numbers = [one for one in parts_of(asked[-1]) or asked[-1:] if one.type == "number"]
-    if question.rows and not (numbers or question.trend):
+    if question.rows and not (numbers or question.is_trend):
         raise UsageError(f"{option('rows')} groups a number, and {asked[-1].name} has none: leave it out")
     if not question.ranges:
         unnamed = OF_VALUES | _OTHERWISE - {"candidates"}

@@ -24,9 +24,9 @@ from ..wire.experiments import value_count
 from ..words.which import which_reports
 from . import change, moments, pairs, texts
 from .answer import PLAIN, Answer, Answers, Frame, Tables
-from .pair_tables import NO_QUESTION, PairQuestion
 from .pairs import PairAnswers
 from .query import ReportSource, check_apart
+from .question import NO_QUESTION, PairQuestion
 from .rows import CONFIDENCE, Kind, PostRow, Quantity, Row, TopRow, quantile_name
 from .tables import plain
 from .texts import MOST_SHOWN
@@ -78,6 +78,11 @@ class FleetEstimate(Tables):
     def reports(self) -> int:
         """How many reports it rests on."""
         return self.estimates.reports
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the mechanism has an error that more reports do not remove; the intervals include it."""
+        return self.estimates.approximate
 
     @property
     def answers(self) -> frozenset[str]:

@@ -20,40 +20,13 @@ from ..experiments.units import bin_middles
 from ..hints import option
 from ..mechanisms.views.factors import parts_of
 from ..wire.experiments import value_count
+from .question import PairQuestion
 from .rows import Quantity
 
 MOST_CELLS = 40
 """Cells of a joint table that is shown unasked."""
 _MOST_JOINT = 4_096  # that is shown at all
 _MOST_ROWS = 1_000  # of shares and means given something
-
-
-@dataclass(frozen=True)
-class PairQuestion:
-    """What is asked of a pair; all empty for what it says unasked.
-
-    of      a condition such as "crashed=yes", or a part: of a bool that it is yes, of a number its mean
-    given   a part, of which each value gets a row, or a condition
-    versus  two conditions whose difference is asked for, instead of given
-    joint   whether the joint table is asked for
-    """
-
-    of: str = ""
-    given: str = ""
-    versus: tuple[str, str] | None = None
-    joint: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.of or self.given or self.versus or self.joint)
-
-    def arguments(self) -> list[str]:
-        """The options of the command `estimate` that ask the same."""
-        asked = [f"--of={self.of}"] if self.of else []
-        asked += [f"--given={given}" for given in self.versus or (self.given,) if given]
-        return asked + (["--joint"] if self.joint else [])
-
-
-NO_QUESTION = PairQuestion()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from ..estimate.statistic import EstimateError, Statistic
 from ..experiments.cells import CellCondition
 from . import change, pair_tables
 from .answer import PLAIN, Answer, Answers, Frame
-from .pair_tables import PairQuestion, PairStatistic, PairTable
+from .pair_tables import PairStatistic, PairTable
+from .question import PairQuestion
 from .rows import CellRow, DifferenceRow, Row
 
 ROWS = 16

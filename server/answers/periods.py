@@ -180,8 +180,23 @@ def named(period: str, there: Sequence[str]) -> tuple[str, ...]:
 
 def chosen(periods: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
     """The windows of several periods, each once; a period without reports stays as it is, to be named."""
-    windows = (w for period in periods for w in named(period, there) or (period,))
+    known = set(there)
+    windows = (w for one in periods for w in ((one,) if one in known else named(one, there) or (one,)))
     return tuple(dict.fromkeys(windows))
+
+
+def preceding(windows: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
+    """Return the windows of the time that is just before some windows, and as long.
+
+    Args:
+        windows: The windows, oldest first.
+        there: The windows that have reports, oldest first.
+    """
+    first, end = (start_of(windows[0]), end_of(windows[-1])) if windows else (None, None)
+    if first is None or end is None:
+        return ()
+    begin = first - (end - first)
+    return tuple(w for w in there if (start := start_of(w)) and begin <= start < first)
 
 
 def grouped(windows: Sequence[str], by: str) -> Mapping[str, tuple[str, ...]]:

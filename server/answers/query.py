@@ -8,12 +8,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..arrays import Counts
-from ..errors import UsageError, the_name
+from ..errors import UsageError, choose_name
 from ..estimate.estimate import Estimates, estimate
 from ..estimate.pooling import pool
 from ..estimate.readings import among_readings
@@ -23,28 +23,9 @@ from ..plain_text import visible
 from ..store.store import Store, Version
 from ..store.versions import most_reports
 from .periods import grouped
+from .question import Selection, WeighBy
 
 T = TypeVar("T")
-
-WeighBy = Literal["reports", "variance"]
-"""What pools versions, see pool()."""
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Reports that an estimate rests on: an experiment's, of some windows or all, of a version or all.
-
-    version: how the digest begins, in hexadecimal digits; empty for all versions.
-    """
-
-    experiment: str
-    fleet: str
-    windows: tuple[str, ...] = ()
-    version: str = ""
-
-    def __str__(self) -> str:
-        parts = [f"fleet {self.fleet}", *self.windows]
-        return ", ".join(parts + ([f"version {self.version}"] if self.version else []))
 
 
 class ReportSource(NamedTuple):
@@ -172,8 +153,8 @@ class Facts:
         name, fleet = selection.experiment, selection.fleet
         named = [v for v in self.versions(fleet) if v.experiment.name == name]
         if not named:
-            the_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
-            the_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
+            choose_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
+            choose_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
         chosen = tuple(v for v in named if v.experiment.digest.hex().startswith(selection.version))
         if not chosen:
             digests = ", ".join(v.experiment.digest.hex() for v in named)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import UsageError, the_name
+from ..errors import UsageError, choose_name
 from ..store.store import Store
-from . import periods, second_epsilon
+from . import second_epsilon
 from .answer import Answers
-from .ask import EstimateQuestion, estimate_of, over_time
+from .ask import Reply, ask, estimate_of, over_time
 from .finding import Findings, find
 from .fleet_estimate import FleetEstimate, Range
-from .pair_tables import NO_QUESTION, PairQuestion
-from .query import Facts, Selected, Selection, WeighBy
+from .query import Facts, Selected
+from .question import BEFORE, NO_QUESTION, PairQuestion, Question, Selection, WeighBy
 from .rows import CONFIDENCE
 from .second_epsilon import Shuffling, TwoEpsilons
 
@@ -55,7 +55,7 @@ class StoreReader:
 
     def fleet(self, name: str | None = None) -> FleetReader:
         """A fleet by its name, which may be left out where there is only one. UsageError for another."""
-        return FleetReader(self, the_name("fleet", name, self.fleets, "in this store"))
+        return FleetReader(self, choose_name("fleet", name, self.fleets, "in this store"))
 
     def __repr__(self) -> str:
         return f"<store {self._store.where}>"
@@ -78,7 +78,7 @@ class FleetReader:
 
         unit: what readings are in, such as "°C"; left out, what the store says. UsageError for another name.
         """
-        name = the_name("experiment", name, self.experiments, f"in fleet {self.name}")
+        name = choose_name("experiment", name, self.experiments, f"in fleet {self.name}")
         return ExperimentReader(self._reader, self.name, name, unit)
 
     def __repr__(self) -> str:
@@ -117,6 +117,23 @@ class ExperimentReader:
         """The answers to its questions over the newest completed days, and whether they changed."""
         return find(self._facts, Selection(self.name, self.fleet), unit=self._unit, series=True)
 
+    def question(self, **options: Any) -> Question:
+        """Return a question about this experiment; options: other fields of Question. Raises UsageError."""
+        fields: dict[str, Any] = {"experiment": self.name, "fleet": self.fleet, "unit": self._unit}
+        return Question(**fields | options)
+
+    def ask(self, **options: Any) -> Reply:
+        """Return all that `hushmote estimate` answers: tables, findings and both ε.
+
+        Args:
+            options: Those of the command by the names that Question has, such as ranges=["24:"], last="7d".
+
+        Raises:
+            UsageError: Options do not exist or do not go together, or no report came in a period.
+            EstimateError: A window has no reports, or there are fewer than 2 reports in all.
+        """
+        return ask(self._facts, self.question(**options))
+
     def estimate(
         self,
         windows: str | Sequence[str] = (),
@@ -134,9 +151,11 @@ class ExperimentReader:
         confidence: of the intervals, between 0 and 1. Raises UsageError for a version that is not there, and
         EstimateError for a window without reports or fewer than 2 reports in all.
         """
+        question = self.question(
+            windows=windows, last=last, version=version, weigh=weigh, confidence=confidence
+        )
         facts = self._facts
-        question = self._question(facts, windows, version, last=last, weigh=weigh, confidence=confidence)
-        return estimate_of(facts, question.selection, question)
+        return estimate_of(facts, question.resolve(facts).selection, question)
 
     def trend(
         self,
@@ -156,11 +175,13 @@ class ExperimentReader:
         by. Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row
         has the ε of its window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
-        how: dict[str, Any] = {"weigh": weigh, "confidence": confidence, "pair": pair, "by": by}
-        facts, last = self._facts, "" if windows else periods.ALL
-        question = self._question(facts, windows, version, last=last, quantiles=tuple(quantiles), **how)
-        trends = over_time(facts, question, statistics)
-        return second_epsilon.beside(facts, trends, question.selection, shuffling, by)
+        how: dict[str, Any] = {"weigh": weigh, "confidence": confidence, "quantiles": tuple(quantiles)}
+        how |= {"of": pair.of, "given": pair.versus or pair.given or (), "joint": pair.joint}
+        question = self.question(windows=windows, version=version, trend=True, by=by or None, **how)
+        facts = self._facts
+        resolved = question.resolve(facts)
+        trends = over_time(facts, resolved, statistics)
+        return second_epsilon.beside(facts, trends, resolved.selection, shuffling, by)
 
     def compare(
         self,
@@ -185,13 +206,13 @@ class ExperimentReader:
         Raises:
             UsageError: If one of the two periods has no report, or `length` is another text.
         """
-        facts, estimates = self._facts, list[FleetEstimate]()
-        there = tuple(facts.selected(Selection(self.name, self.fleet, (), version)).there)
-        for before in (0, 1):
-            windows = periods.last(length, there, facts.at, before)
-            question = self._question(facts, windows, version, weigh=weigh, confidence=confidence)
-            estimates.append(estimate_of(facts, question.selection, question))
-        return estimates[0].change_since(estimates[1], *ranges, quantiles=quantiles)
+        how: dict[str, Any] = {"version": version, "weigh": weigh, "confidence": confidence}
+        question = self.question(last=length, against=BEFORE, **how)
+        facts = self._facts
+        resolved = question.resolve(facts)
+        sides = (resolved.selection, resolved.against)
+        after, before = (estimate_of(facts, side, question) for side in sides if side)
+        return after.change_since(before, *ranges, quantiles=quantiles)
 
     def two_epsilons(
         self,
@@ -206,7 +227,7 @@ class ExperimentReader:
         The latter holds against whoever sees histograms only. apart: for whom each window is seen by itself.
         """
         facts = self._facts
-        selection = self._question(facts, windows, version).selection
+        selection = self.question(windows=windows, version=version).resolve(facts).selection
         if apart:
             return second_epsilon.of_windows(facts, selection, shuffling)
         return second_epsilon.of_selections(facts, selection, shuffling=shuffling)
@@ -218,17 +239,6 @@ class ExperimentReader:
     @property
     def _selected(self) -> Selected:
         return self._facts.selected(Selection(self.name, self.fleet))
-
-    def _question(
-        self, facts: Facts, windows: str | Sequence[str], version: str, *, last: str = "", **how: Any
-    ) -> EstimateQuestion:
-        there = tuple(facts.selected(Selection(self.name, self.fleet, (), version)).there)
-        named = (windows,) if isinstance(windows, str) else tuple(windows)
-        if named:
-            chosen = periods.chosen(named, there)
-        else:
-            chosen = periods.last(last, there, facts.at) if last else periods.usual(there, facts.at)
-        return EstimateQuestion(Selection(self.name, self.fleet, chosen, version), unit=self._unit, **how)
 
     def __repr__(self) -> str:
         return f"<experiment {self.name} of fleet {self.fleet}>"

@@ -203,7 +203,7 @@ def read(
     )
     profiles: Counter[Profile] = Counter()
     wanted, known = set(devices), {}
-    for device, rows in groupby(store.seen(fleet), key=lambda row: row[0]):
+    for device, rows in groupby(store.accepted_numbers(fleet), key=lambda row: row[0]):
         made = {name: numbers.highest for _, name, numbers in rows}
         profile = tuple(made.get(name, 0) for name in names)
         profiles[profile] += 1

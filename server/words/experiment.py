@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from ...device.ldp_client import Experiment
 from ...device.ldp_pairs import Part
-from ..accounting import Guarantee, Kind
+from ..accounting import Guarantee
 from ..mechanisms import mechanism_of
 from ..mechanisms.views.factors import parts_of
 from ..wire.experiments import reports_in_budget, value_count
@@ -75,6 +75,4 @@ def together(promised: Guarantee, spent: tuple[int, float] | None, epsilon: Deci
         return promised.words
     count, nats = spent
     of_all = f"{count:,} of ε = {epsilon:f}"
-    if promised.kind == Kind.ONE_BIT:
-        return f"{promised.words} They are {count * epsilon:f}-LDP: {of_all}."
     return f"{promised.words} A device makes {of_all}, which takes {nats:.6g} of the {promised.epsilon:g}."

@@ -13,10 +13,11 @@ from filled import fill
 from sqlalchemy import Engine, event
 
 from hushmote.server.answers.answer import Answers
-from hushmote.server.answers.ask import EstimateQuestion
 from hushmote.server.answers.ask import ask as reply
-from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.query import Facts
+from hushmote.server.answers.question import Question
 from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.hints import speaking
 from hushmote.server.store import Store
 
 MODES = (0.6, 0.3, 0.1, 0.0)
@@ -289,17 +290,15 @@ def test_labels_are_asked_for_together(hushmote):
 
 def test_the_questions_command_line_asks_the_same(store: Path, hushmote):
     url = f"sqlite:///{store / 'hushmote.sqlite'}"
-    home = Selection("temp", "home", (DAYS[0], DAYS[1]))
+    home = Question(experiment="temp", fleet="home", windows=DAYS[:2])
     many = {"quantiles": (0.5, 0.05), "rows": 8, "confidence": 0.99, "cdf": True, "top": 2}
     questions = [
-        EstimateQuestion(home, ranges=("-1:12", "20:"), **many),
-        EstimateQuestion(home, trend=True, ranges=(":12",)),
-        EstimateQuestion(home, Selection("temp", "home", (DAYS[2],)), quantiles=(0.1,)),
-        EstimateQuestion(
-            Selection("mode", "home"), ranges=("idle", "door"), together=True, post="nonnegative"
-        ),
+        home.replace(ranges=("-1:12", "20:"), **many),
+        home.replace(trend=True, ranges=(":12",)),
+        home.replace(against=(DAYS[2],), quantiles=(0.1,)),
+        Question(experiment="mode", fleet="home", ranges=("idle", "door"), together=True, post="nonnegative"),
     ]
-    with StoreReader(url) as reader:
+    with StoreReader(url) as reader, speaking("command"):
         for question in questions:
             expected = json.loads(reply(Facts(reader.store), question).to_json())
             assert ask(hushmote, *question.arguments()) == expected

@@ -10,7 +10,7 @@ from kinds import WORDS, fill_kinds
 import hushmote
 from hushmote.device.ldp_client import LDPError
 from hushmote.server import hints
-from hushmote.server.answers.pair_tables import PairQuestion
+from hushmote.server.answers.question import PairQuestion
 from hushmote.server.errors import HushmoteError
 from hushmote.server.store import Store
 

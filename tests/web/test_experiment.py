@@ -206,7 +206,7 @@ def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page:
     drawn(browser, f"{page}/temp?ranges=10%3A20&post=foo&windows=2026-13-99")
     browser.says("This link asks for something that is not here (post foo, windows 2026-13-99)")
     assert "Jan 1, 2026 to Jan 3, 2026, all 3 windows" in browser.text_of("share")
-    drawn(browser, f"{page}/temp?over=share&ranges=10%3A20&since={DAYS[0]}&windows={DAYS[1]}")
+    drawn(browser, f"{page}/temp?over=share&ranges=10%3A20&against={DAYS[0]}&windows={DAYS[1]}")
     assert not browser.text_of("left-out")
     browser.until(lambda: browser.text_of("trend").startswith("Jan 1, 2026 to Jan 3, 2026, all 3 windows."))
     with StoreReader(filled.url) as reader:
@@ -246,15 +246,15 @@ def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: 
     newest_is_shown()
     assert f"--window={filled.recent[1]}" in commanded(browser, "--window")
     browser.named("30 days").click()
-    browser.until(lambda: browser.driver.current_url.endswith("period=30d"))
+    browser.until(lambda: browser.driver.current_url.endswith("last=30d"))
     span = f"--window={filled.recent[0]}..{filled.recent[1]}"
     assert span in commanded(browser, "..")
-    drawn(browser, f"{page}/recent?period=30d#how-private")
+    drawn(browser, f"{page}/recent?last=30d#how-private")
     assert span in commanded(browser, "..")
     browser.until(lambda: browser.script("return scrollY") > 0, "the link leads to no part")
     browser.named("The time just before, as long").click()  # in which no report came
     browser.until(lambda: browser.text_of("left-out").startswith("No report came before this period"))
-    drawn(browser, f"{page}/recent?windows={filled.recent[1]}&since={filled.recent[0]}")
+    drawn(browser, f"{page}/recent?windows={filled.recent[1]}&against={filled.recent[0]}")
     with StoreReader(filled.url) as reader:
         asked = reader.fleet("home").experiment("recent")
         week, before = asked.estimate(filled.recent[1]), asked.estimate(filled.recent[0])
@@ -265,7 +265,7 @@ def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: 
     command = commanded(browser, "--against", "change")
     assert {f"--window={filled.recent[1]}", f"--against={filled.recent[0]}"} <= set(command)
     browser.named("all").click()
-    browser.until(lambda: "period=all" in browser.driver.current_url)
+    browser.until(lambda: "last=all" in browser.driver.current_url)
     assert not browser.errors()
 
 
@@ -289,7 +289,7 @@ def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, p
 def test_nothing_bars_a_reader_and_a_finger_drags_too(filled: Filled, page: str, browser: Browser):
     browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
     browser.resize(360, dark=True)
-    drawn(browser, f"{page}/temp?ranges=1%3A2&since={DAYS[0]}&over=share")
+    drawn(browser, f"{page}/temp?ranges=1%3A2&against={DAYS[0]}&over=share")
     browser.until(lambda: "compared with" in browser.text)
     browser.find(".q-expansion-item .q-item").click()  # the table of the picture's numbers
     browser.until(lambda: len(browser.driver.find_elements(By.CSS_SELECTOR, "table tbody tr")) >= 8)
@@ -357,7 +357,7 @@ class TestMissingExperiment:
         with pytest.raises(HTTPError, match="404") as refused:
             urlopen(Request(f"{page}/nothing", headers={"accept": "text/html"}))
         assert "No experiment nothing in fleet home." in refused.value.read().decode()
-        browser.open(f"{page}/nothing?period=30d")
+        browser.open(f"{page}/nothing?last=30d")
         browser.says("No experiment nothing in fleet home.")
         assert not [word for word in ("Traceback", "Error") if word in browser.text]
         assert barriers(browser) == []

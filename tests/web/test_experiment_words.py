@@ -12,13 +12,13 @@ from filled import fill
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import Answer, Answers
-from hushmote.server.answers.ask import FINE, answered
+from hushmote.server.answers.ask import answered
 from hushmote.server.answers.finding import find
-from hushmote.server.answers.query import Facts, Kept, Selected, Selection
+from hushmote.server.answers.query import Facts, Kept, Selected
+from hushmote.server.answers.question import BEFORE, FINE, Question, Selection
 from hushmote.server.answers.rows import ChangeRow, Row
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.errors import UsageError
-from hushmote.server.experiments.asking import answers_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.overview.fleets import days_left
 from hushmote.server.store import Store
@@ -28,7 +28,6 @@ from hushmote.simulator import vectorised
 from hushmote.web.experiment import charts, files, sentences
 from hushmote.web.experiment.asking import Asking, BothEpsilons
 from hushmote.web.experiment.choices import (
-    BEFORE,
     Choices,
     fitting,
     from_query,
@@ -40,12 +39,13 @@ from hushmote.web.experiment.choices import (
 )
 from hushmote.web.experiment.opening import with_opening
 from hushmote.web.live import LiveStore
-from hushmote.web.period import EXPLICIT, USUAL
 from hushmote.web.reader import Reader
 
 ENGLISH, GERMAN = Reader(Locale("en", "US")), Reader(Locale("de", "DE"))
 DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
 AT = datetime.datetime(2026, 1, 20, tzinfo=datetime.UTC)
+TEMP = Question(experiment="temp", fleet="home")
+MODE = Question(experiment="mode", fleet="home")
 
 
 @pytest.fixture
@@ -80,24 +80,38 @@ def described(reader: StoreReader, fleet: str, name: str, kept: Kept | None = No
 
 
 def shown(asked: str, choices: Choices, of: Selected) -> Answers:
-    return answered(of.facts, files.question(asked, choices, of))[1]
+    return answered(of.facts, files.question(asked, choices, of).resolve(of.facts))[1]
 
 
-def test_an_address_keeps_all_choices_and_a_wrong_one_is_left_out():
-    chosen = Choices(
-        DAYS[:2], "ab12", ("-1:12.5",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", (DAYS[2],), "cd34", EXPLICIT
-    )
-    assert from_query(chosen.query()) == chosen
-    assert Choices().query() == ""
-    month = Choices(DAYS[:2], period="30d")  # its windows are others tomorrow
-    assert month.query() == "period=30d"
-    assert from_query("period=30d&period=never") == Choices(period="30d")
-    follows = Choices(since=DAYS[:1], against=BEFORE)
-    assert follows.query() == "against=before"
-    assert from_query("against=before") == Choices(against=BEFORE)
-    wrong = "rows=many&confidence=7&post=evil&quantiles=2&over=%3Cscript%3E&windows=&x=1"
-    assert from_query(wrong) == Choices()
-    assert from_query("a=1&" * 2000) == Choices()
+class TestAddress:
+    def test_keeps_all_choices(self):
+        question = TEMP.replace(
+            windows=DAYS[:2],
+            version="ab12",
+            ranges=("-1:12.5",),
+            quantiles=(0.1, 0.9),
+            confidence=0.99,
+            rows=64,
+            post="smooth",
+            against=(DAYS[2], "version=cd34"),
+        )
+        chosen = Choices(question, "0.1")
+        assert from_query(chosen.query(), TEMP) == chosen
+        assert (chosen.earlier, chosen.follows) == ("cd34", False)
+
+    def test_names_what_was_chosen_alone(self):
+        assert Choices(TEMP).query() == ""
+        month = Choices(TEMP.replace(last="30d"), windows=DAYS[:2])  # its windows are others tomorrow
+        assert month.query() == "last=30d"
+        assert from_query("last=30d&last=never", TEMP) == Choices(TEMP.replace(last="30d"))
+        follows = Choices(TEMP.replace(against=(BEFORE,)), since=DAYS[:1])
+        assert follows.query() == "against=before"
+        assert from_query("against=before", TEMP).follows
+
+    def test_a_wrong_choice_is_left_out(self):
+        wrong = "rows=many&confidence=7&post=evil&quantiles=2&over=%3Cscript%3E&windows=&x=1&delta=2&fleet=a"
+        assert from_query(wrong, TEMP) == Choices(TEMP)
+        assert from_query("a=1&" * 2000, TEMP) == Choices(TEMP)
 
 
 def test_a_range_is_whole_bins_and_open_at_the_ends(store):
@@ -110,12 +124,19 @@ def test_a_range_is_whole_bins_and_open_at_the_ends(store):
     for low, high in ((5, 5), (9, 3), (float("nan"), 3), (5.01, 5.1), (40, 50)):
         with pytest.raises(UnitsError):
             range_between(experiment, low, high)
-    can = answers_of(experiment)
-    chosen = Choices(DAYS, "zz", ("oops", "1:2", "3:4"), post="smooth", period=EXPLICIT)
-    known = fitting(chosen, experiment, can, DAYS[1:], ["ab"], AT)
-    assert known == Choices(DAYS[1:], "", ("1:2",), post="smooth", period=EXPLICIT)
-    empty = fitting(replace(chosen, period="2025-01-01..2025-01-07"), experiment, can, DAYS, (), AT)
-    assert empty == replace(known, windows=(), period=USUAL)
+
+
+def test_choices_are_those_that_an_experiment_has(store):
+    url, grow = store
+    for day in DAYS[1:]:
+        grow("temp", day, 500)
+    with StoreReader(url) as reader:
+        of = described(reader, "home", "temp")
+        wrong = TEMP.replace(windows=DAYS, version="zz", ranges=("oops", "1:2", "3:4"), post="smooth")
+        right = TEMP.replace(windows=DAYS[1:], ranges=("1:2",), post="smooth")
+        assert fitting(Choices(wrong), of) == Choices(right, windows=DAYS[1:])
+        empty = fitting(Choices(wrong.replace(windows=("2025-01-01..2025-01-07",))), of)
+        assert empty == Choices(right.replace(windows=()))
 
 
 def test_sentences_are_in_the_readers_numbers(store):
@@ -157,7 +178,9 @@ def test_sentences_are_in_the_readers_numbers(store):
 class TestTrend:
     def trend(self, url: str, name: str, **chosen: Any) -> Answer:
         with StoreReader(url) as reader:
-            return shown("trend", Choices(**chosen), described(reader, "home", name))[0]
+            over = chosen.pop("over", "mean")
+            question = Question(experiment=name, fleet="home", windows=DAYS, **chosen)
+            return shown("trend", Choices(question, over), described(reader, "home", name))[0]
 
     def test_is_the_lines_of_the_note(self, store):
         url, grow = store
@@ -180,7 +203,7 @@ class TestTrend:
         assert sentences.trend(answer, ENGLISH) == ["a: no change since 1 Jan."]
         with StoreReader(url) as reader:
             of = described(reader, "home", "mode")
-            (change,) = shown("change", Choices(ranges=("a",), since=DAYS[:1]), of)
+            (change,) = shown("change", Choices(MODE.replace(ranges=("a",)), since=DAYS[:1]), of)
         (row,) = change.rows
         assert isinstance(row, ChangeRow)
         assert sentences.change(row, "a", change, ENGLISH).startswith("a ")
@@ -271,12 +294,13 @@ def test_what_a_link_asks_for_that_is_not_there_is_said(store):
         of = described(reader, "home", "temp")
 
     def said(query: str) -> str:
-        return sentences.left_out(left_out(query, files.fitted_to(from_query(query), of)))
+        return sentences.left_out(left_out(query, fitting(from_query(query, TEMP), of)))
 
-    right = Choices(DAYS[:1], "", ("3:10",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", DAYS[:1], "", EXPLICIT)
-    assert said(right.query()) == ""
-    assert said("period=7d") == ""
-    assert "(period 2025-01-01..2025-01-07)" in said("period=2025-01-01..2025-01-07")
+    right = TEMP.replace(windows=DAYS[:1], ranges=("3:10",), quantiles=(0.1, 0.9), confidence=0.99)
+    right = right.replace(rows=64, post="smooth", against=DAYS[:1])
+    assert said(Choices(right, "0.1").query()) == ""
+    assert said("last=7d") == ""
+    assert "(windows 2025-01-01..2025-01-07)" in said("windows=2025-01-01..2025-01-07")
     assert said("") == ""
     assert said("confidence=0.990&quantiles=.5&over=share") == ""
     wrong = said("windows=2026-13-99&ranges=3%3A10")
@@ -329,12 +353,14 @@ def test_a_window_without_new_reports_is_not_worked_out_again(store):
         assert after[DAYS[2]].reports == before[DAYS[2]].reports + 50
         # And what is kept is what the library says.
         of = described(reader, "home", "temp")
-        trend = shown("trend", Choices(ranges=("3:10",), over="share"), of)[0]
+        trend = shown("trend", Choices(TEMP.replace(ranges=("3:10",)), over="share"), of)[0]
         library = reader.fleet("home").experiment("temp").trend("3:10")[0]
         plain = [replace(row, histogram_epsilon=None) for row in library.rows]
         assert list(trend.rows) == plain
         assert trend.p_values == library.p_values
-        estimate, answers = answered(of.facts, replace(Choices().question(of), rows=FINE))
+        estimate, answers = answered(
+            of.facts, Choices(TEMP.replace(rows=FINE)).estimate(of).resolve(of.facts)
+        )
         assert estimate.which == reader.fleet("home").experiment("temp").estimate().which
         assert len(answers[0].rows) == 16  # few reports: 64 bins would be noise
 
@@ -355,12 +381,15 @@ def test_without_a_choice_the_rest_is_compared_with(store):
         of, experiment = described(reader, "home", "temp"), reader.fleet("home").experiment("temp")
         cases: tuple[tuple[dict[str, Any], dict[str, Any], dict[str, Any]], ...] = (
             ({"since": DAYS[:1]}, {"windows": DAYS[:1]}, {"windows": DAYS[1:]}),
-            ({"earlier": old}, {"version": old}, {"version": new}),
+            ({}, {"version": old}, {"version": new}),
             ({"since": DAYS[:1], "windows": DAYS[1:2]}, {"windows": DAYS[:1]}, {"windows": DAYS[1:2]}),
         )
         for chosen, before, after in cases:
-            choices = Choices(ranges=("3:10",), **chosen)
-            if "earlier" in chosen:  # each version over its own windows of the period
+            question = TEMP.replace(ranges=("3:10",))
+            if not chosen:
+                question = question.replace(against=(f"version={old}",))
+            choices = Choices(question, **chosen)
+            if not chosen:  # each version over its own windows of the period
                 assert shown("change", replace(choices, windows=DAYS), of) == shown("change", choices, of)
             changed = shown("change", choices, of)
             library = experiment.estimate(**after).change_since(
@@ -377,18 +406,18 @@ def test_the_command_line_hides_a_password_quotes_labels_and_names_a_period(stor
         grow("mode", day, 1000)
     with StoreReader(url) as reader:
         of = described(reader, "home", "mode")
-        choices = Choices(ranges=("a", "b, c"))
+        choices = Choices(MODE.replace(ranges=("a", "b, c")))
     line = files.command_line("estimate", choices, of, "postgresql+psycopg://u:s3cret@host/db")
     assert "s3cret" not in line
     assert line == "hushmote estimate mode --fleet home --range=a '--range=b, c' --together"
     assert files.command_line("estimate", choices, of, url).endswith(f"--store {url}")
-    newest = replace(choices, windows=days[1:], since=days[:1], period="30d")
+    newest = replace(choices.asking(last="30d"), windows=days[1:], since=days[:1])
     span = f"--window={days[1]}..{days[2]}"
     assert f" {span} " in files.command_line("estimate", newest, of, url)
     compared = files.command_line("change", newest, of, url)
     assert f" {span} " in compared
     assert f" --against={days[0]} " in compared
-    apart = replace(choices, windows=(days[0], days[2]), period=EXPLICIT)
+    apart = replace(choices, windows=(days[0], days[2]))
     assert f" --window={days[0]} --window={days[2]} " in files.command_line("estimate", apart, of, url)
 
 
@@ -422,7 +451,8 @@ def test_a_pictures_javascript_holds_nothing_of_the_store(store):
 class TestOpening:
     def opened(self, url: str, name: str, choices: Choices | None = None) -> tuple[str, ...]:
         with StoreReader(url) as reader:
-            return with_opening(choices or Choices(), described(reader, "home", name)).ranges
+            question = Question(experiment=name, fleet="home")
+            return with_opening(choices or Choices(question), described(reader, "home", name)).ranges
 
     def ask(self, url: str, name: str, questions: str) -> None:
         payload = {
@@ -442,7 +472,7 @@ class TestOpening:
         grow("temp", DAYS[0], 500)
         self.ask(url, "temp", "median\n20:\n:5")
         assert self.opened(url, "temp") == ("20:",)
-        assert self.opened(url, "temp", Choices(ranges=("1:2",))) == ("1:2",)
+        assert self.opened(url, "temp", Choices(TEMP.replace(ranges=("1:2",)))) == ("1:2",)
 
     def test_the_most_common_label_is_selected(self, store):
         url, _grow = store
@@ -452,7 +482,7 @@ class TestOpening:
             with opened.ingest() as transaction:
                 transaction.write({}, counts, {})
         assert self.opened(url, "mode") == ("a",)
-        assert self.opened(url, "mode", Choices(DAYS[1:2], period=EXPLICIT)) == ("b, c",)
+        assert self.opened(url, "mode", Choices(MODE, windows=DAYS[1:2])) == ("b, c",)
 
     def test_a_label_that_the_file_asks_for_is_selected(self, store):
         url, grow = store

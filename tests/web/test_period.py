@@ -12,56 +12,24 @@ from filled import fill
 from selenium.webdriver.common.by import By
 
 from hushmote.server.answers.finding import find
-from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.query import Facts
+from hushmote.server.answers.question import Question, Selection
 from hushmote.server.store.store import Store
-from hushmote.web.period import ALL, USUAL, parse, period_in, phrase_of, query_of, windows_before, windows_of
+from hushmote.web.period import (
+    ALL,
+    EXPLICIT,
+    USUAL,
+    in_period,
+    parse,
+    period_in,
+    period_of,
+    phrase_of,
+    query_of,
+    windows_of,
+)
 from hushmote.web.reader import Reader
 
 ENGLISH = Reader(Locale("en", "US"))
-AT = datetime.datetime(2026, 11, 28, 10, tzinfo=datetime.UTC)
-
-
-def days_until(day: int, count: int) -> tuple[str, ...]:
-    last = datetime.date(2026, 11, day)
-    return tuple(f"{last - datetime.timedelta(ago)}" for ago in range(count - 1, -1, -1))
-
-
-class TestWindowsOf:
-    there = days_until(28, 40)  # of which the last is running
-
-    def test_usual_is_the_newest_7_completed_days(self):
-        assert windows_of(USUAL, self.there, AT) == days_until(27, 7)
-
-    def test_usual_is_all_completed_days_of_a_young_fleet(self):
-        assert windows_of(USUAL, self.there[-4:], AT) == days_until(27, 3)
-
-    def test_usual_is_the_running_day_while_it_is_the_first(self):
-        assert windows_of(USUAL, self.there[-1:], AT) == ("2026-11-28",)
-        assert windows_of(USUAL, (), AT) == ()
-
-    def test_usual_ends_with_the_newest_reports_of_a_silent_fleet(self):
-        assert windows_of(USUAL, days_until(3, 20), AT) == days_until(3, 7)
-
-    def test_hours_belong_to_completed_days(self):
-        hours = tuple(f"2026-11-{day}T{hour:02}" for day in range(10, 29) for hour in (3, 9))
-        assert windows_of(USUAL, hours, AT) == tuple(
-            w for w in hours if "2026-11-21" <= w[:10] <= "2026-11-27"
-        )
-
-    def test_longer_ones_and_spans(self):
-        assert windows_of("30d", self.there, AT) == days_until(27, 30)
-        assert windows_of(ALL, self.there, AT) == days_until(27, 39)
-        assert windows_of("2026-11-02..2026-11-04", self.there, AT) == days_until(4, 3)
-        assert windows_of("2025-11-02..2025-11-04", self.there, AT) == ()
-
-    def test_a_window_without_an_end_is_in_every_period(self):
-        assert (
-            windows_of(USUAL, ("all",), AT) == windows_of("2026-11-02..2026-11-04", ("all",), AT) == ("all",)
-        )
-
-    def test_the_time_before_is_as_long(self):
-        assert windows_before(days_until(27, 7), self.there) == days_until(20, 7)
-        assert windows_before(self.there, self.there) == windows_before(("all",), ("all",)) == ()
 
 
 class TestNames:
@@ -69,7 +37,7 @@ class TestNames:
         for period in ("30d", ALL, "2026-11-02..2026-11-04"):
             assert period_in(query_of(period)) == period
         assert query_of(USUAL) == ""
-        assert period_in("period=7d") == period_in("period=never&x=1") == period_in("") == USUAL
+        assert period_in("last=7d") == period_in("last=never&x=1") == period_in("") == USUAL
 
     @pytest.mark.parametrize(
         "text", ["8d", "2026-11-04..2026-11-02", "2026-02-30..2026-03-01", "..", "explicit"]
@@ -101,7 +69,37 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
             opened, "home", number_payload(8, 2, 0, 8_000, "temp"), dict.fromkeys(WINDOWS, 900), shares, "°C"
         )
         fill(opened, "home", number_payload(8, 2, 0, 8_000, "old"), dict.fromkeys(WINDOWS[:2], 900))
+        fill(opened, "home", number_payload(8, 2, 0, 8_000, "ever"), {"all": 900})
     return url
+
+
+class TestWindowsOf:
+    @pytest.mark.parametrize(
+        ("period", "windows"),
+        [
+            (USUAL, WINDOWS[-7:]),
+            (ALL, WINDOWS),
+            (f"{WINDOWS[2]}..{WINDOWS[8]}", WINDOWS[2:9]),
+            ("2025-11-02..2025-11-04", []),
+        ],
+    )
+    def test_are_those_with_reports(self, period: str, windows: list[str], store: str):
+        question = in_period(Question(experiment="temp", fleet="home"), period)
+        assert period_of(question) == period
+        with Store(store) as opened:
+            assert windows_of(question, Facts(opened)) == tuple(windows)
+
+    def test_of_windows_chosen_one_by_one(self, store: str):
+        question = Question(experiment="temp", fleet="home", windows=(WINDOWS[3], "2020-01-01"))
+        assert period_of(question) == EXPLICIT
+        with Store(store) as opened:
+            assert windows_of(question, Facts(opened)) == (WINDOWS[3],)
+
+    def test_a_window_without_an_end_is_in_every_period(self, store: str):
+        question = Question(experiment="ever", fleet="home")
+        with Store(store) as opened:
+            for period in (USUAL, "30d", "2026-11-02..2026-11-04"):
+                assert windows_of(in_period(question, period), Facts(opened)) == ("all",)
 
 
 @pytest.fixture(scope="module")
@@ -137,13 +135,13 @@ class TestFleetView:
         browser.open(page)
         browser.named("30 days").click()
         browser.says(headline_of(store, WINDOWS[-30:]))
-        browser.until(lambda: browser.driver.current_url.endswith("?period=30d"))
+        browser.until(lambda: browser.driver.current_url.endswith("?last=30d"))
         assert pressed(browser) == ["30 days"]
-        browser.open(f"{page}/?period=all")
+        browser.open(f"{page}/?last=all")
         browser.says(headline_of(store, WINDOWS))
         assert pressed(browser) == ["all"]
         browser.named("temp", "a").click()
-        browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp?period=all"))
+        browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp?last=all"))
         browser.until(lambda: pressed(browser) == ["all"])
 
     def test_other_days_are_typed(self, store, page, browser):
@@ -152,7 +150,7 @@ class TestFleetView:
         for name, day in (("First day", WINDOWS[2]), ("Last day", WINDOWS[8])):
             field = browser.find(f"input[aria-label='{name}']")
             field.send_keys(f"{datetime.date.fromisoformat(day):%m%d%Y}")
-        browser.until(lambda: f"period={WINDOWS[2]}..{WINDOWS[8]}" in browser.driver.current_url)
+        browser.until(lambda: f"windows={WINDOWS[2]}..{WINDOWS[8]}" in browser.driver.current_url)
         browser.says(headline_of(store, WINDOWS[2:9]))
         days = " to ".join(ENGLISH.day(datetime.date.fromisoformat(day)) for day in (WINDOWS[2], WINDOWS[8]))
         browser.says(f"No report came from {days}.")  # of the other experiment
@@ -164,7 +162,7 @@ class TestFleetView:
 
 class TestExperimentView:
     def test_one_control_governs_every_part(self, store, page, browser):
-        browser.open(f"{page}/experiment/home/temp?period=30d&ranges=5%3A")
+        browser.open(f"{page}/experiment/home/temp?last=30d&ranges=5%3A")
         browser.until(lambda: browser.text_of("finding") == headline_of(store, WINDOWS[-30:]))
         for place in ("share", "command-estimate"):
             browser.until(lambda place=place: browser.text_of(place), place)
@@ -188,10 +186,10 @@ class TestExperimentView:
         browser.until(lambda: all(part in browser.text_of("command-change") for part in span))
         browser.until(lambda: "5 °C and above rose by " in browser.text_of("change"))
         browser.until(lambda: browser.text_of("private") != month)
-        browser.until(lambda: "period=" not in browser.driver.current_url)
+        browser.until(lambda: "windows=" not in browser.driver.current_url)
         assert barriers(browser) == []
 
     def test_days_without_reports_are_named(self, page, browser):
-        browser.open(f"{page}/experiment/home/old?period={WINDOWS[5]}..{WINDOWS[6]}")
+        browser.open(f"{page}/experiment/home/old?windows={WINDOWS[5]}..{WINDOWS[6]}")
         browser.says(f"This link asks for something that is not here (period {WINDOWS[5]}..{WINDOWS[6]})")
         browser.until(lambda: pressed(browser) == ["7 days"])

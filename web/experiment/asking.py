@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from ...server.answers import second_epsilon
 from ...server.answers.answer import Answers
-from ...server.answers.ask import EstimateQuestion, answered, comparison
+from ...server.answers.ask import answered, comparison
 from ...server.answers.finding import Findings, find
-from ...server.answers.query import Facts, Kept, Selected, Selection
+from ...server.answers.query import Facts, Kept, Selected
+from ...server.answers.question import Question, Selection
+from ...server.answers.rows import Kind
 from ...server.answers.second_epsilon import TwoEpsilons
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import UsageError
@@ -71,26 +73,33 @@ class Asking:
 
         return await self.live.ask(("selected", selection), read)
 
-    async def in_period(self, selection: Selection, period: str) -> Selection:
-        """Return a selection of a period's windows.
+    async def in_period(self, question: Question) -> Selection:
+        """Return the selection of the windows that a question is about.
 
         Raises UsageError if fleet or name is not there, and NoReportsInPeriod.
         """
-        of = await self.selected(selection)
-        windows = windows_of(period, tuple(of.there), of.facts.at)
+        of = await self.selected(question.all_windows)
+        windows = windows_of(question, of.facts)
         if of.there and not windows:
             raise NoReportsInPeriod("no report came in this period")
-        return replace(selection, windows=windows)
+        return replace(of.selection, windows=windows)
 
     async def with_opening(self, choices: Choices, of: Selected) -> Choices:
         """Return the choices with what a view opens with, as with_opening()."""
         question = "with opening", of.selection, choices
         return await self.live.ask(question, lambda _: with_opening(choices, of))
 
-    async def answers(self, question: EstimateQuestion, *, slow: bool = False) -> Answers:
-        """The answers to a question, without any ε. Errors as ask(); slow: see LiveStore.ask()."""
+    async def answers(self, question: Question, *kinds: Kind, slow: bool = False) -> Answers:
+        """The answers to a question, or some kinds of them, without any ε. Errors as ask().
+
+        slow: see LiveStore.ask().
+        """
         facts = await self.facts_now()
-        return await self.live.ask(question, lambda _: answered(facts, question)[1], slow=slow)
+
+        def work(_: StoreReader) -> Answers:
+            return answered(facts, question.resolve(facts), kinds)[1]
+
+        return await self.live.ask((question, kinds), work, slow=slow)
 
     async def finding(self, selection: Selection, write: Numbers, *, series: bool = False) -> Findings:
         """What is known now, in a reader's numbers, and with series how it went; errors as find()."""
@@ -98,16 +107,11 @@ class Asking:
         work = functools.partial(find, facts, selection, write, series=series)
         return await self.live.ask(("finding", selection, write, series), lambda _: work(), slow=series)
 
-    async def comparison(self, question: EstimateQuestion, write: Numbers) -> str:
+    async def comparison(self, question: Question, write: Numbers) -> str:
         """Return the headline of a comparison in a reader's numbers; errors as ask()."""
         facts = await self.facts_now()
-
-        def sentence(_: StoreReader) -> str:
-            assert question.against is not None
-            sides = _with_windows(facts, question.selection), _with_windows(facts, question.against)
-            return comparison(facts, replace(question, selection=sides[0], against=sides[1]), write)
-
-        return await self.live.ask(("comparison", question, write), sentence, slow=True)
+        work = functools.partial(comparison, facts, question, write)
+        return await self.live.ask(("comparison", question, write), lambda _: work(), slow=True)
 
     async def epsilons(self, selection: Selection, compared: tuple[Selection, ...] = ()) -> BothEpsilons:
         """Return both ε, at most EPSILONS_S old.

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from nicegui import ui
 
 from ...server.answers.answer import Answers
+from ...server.answers.question import BEFORE
 from ...server.answers.rows import ChangeRow
 from ..frame import heading, tag
 from ..in_locale import in_locale
 from . import charts, sentences
 from .chart import DraggedChart
-from .choices import BEFORE, Choices
+from .choices import Choices
 from .controls import Given, offer, select, summarize, versioned
 
 
@@ -37,16 +38,17 @@ class ChangePanel:
         self.nothing("")
 
     async def _picked(self) -> None:
-        since, earlier = tuple(self._since.value or ()), self._earlier.value or ""
-        await self._given.choose(since=since, earlier=earlier, against="")
+        version = [f"version={self._earlier.value}"] if self._earlier.value else []
+        await self._given.choose(against=(*(self._since.value or ()), *version))
 
     async def _compare_with_before(self) -> None:
         """Compare the period with the time just before it, or no longer."""
-        await self._given.choose(since=(), against="" if self._follows else BEFORE)
+        version = [f"version={self._earlier.value}"] if self._earlier.value else []
+        await self._given.choose(against=(*([] if self._follows else [BEFORE]), *version))
 
     def show_windows(self, choices: Choices, windows: Sequence[str], versions: Mapping[str, str]) -> None:
         """Show what there is to compare with; versions: digest -> what it is called."""
-        self._follows = bool(choices.against)
+        self._follows = choices.follows
         self._before.props(f'aria-pressed="{str(self._follows).lower()}"')
         offer(self._since, list(windows), list(choices.since))
         summarize(self._since, len(choices.since), len(windows))

@@ -1,6 +1,5 @@
 """What a reader has chosen to look at, as the page's address keeps it: a link shows the same again."""
 
-import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -8,21 +7,21 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode
 
 from ...device.ldp_client import Experiment
-from ...server.answers.ask import EstimateQuestion
+from ...server.answers import periods
 from ...server.answers.fleet_estimate import MEAN
 from ...server.answers.query import Selected
-from ...server.answers.rows import CONFIDENCE
+from ...server.answers.question import BEFORE, Question
 from ...server.answers.texts import check_candidates
 from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.units import UnitsError, bin_edges, parse_range
-from ...server.plain_text import shortened, visible
-from ..period import EXPLICIT, USUAL, parse, windows_before, windows_of
+from ...server.plain_text import shorten, visible
+from ..period import EXPLICIT, USUAL, first_and_last, in_period, parse, period_of, windows_of
 
 QUANTILES = (0.05, 0.5, 0.95)
+"""The quantiles that are shown if a reader chooses none."""
+
 CONFIDENCES = (0.9, 0.95, 0.99)
-BEFORE = "before"
-"""Of a comparison: the windows of the time just before the chosen ones, and as long."""
 
 SHARE = "share"
 """Of a trend: the shares of the chosen range or labels."""
@@ -33,6 +32,7 @@ NEWEST = 60
 MOST_TEXTS = 100
 """Texts that a reader may type; a file may have more."""
 
+_VERSION = "version="  # in `against`
 _MOST_SAID = 60  # characters of a choice that is not there
 _MOST_QUANTILES = 9
 _MOST = 1000  # values of one name in an address; more is not from a reader
@@ -42,92 +42,109 @@ _MOST = 1000  # values of one name in an address; more is not from a reader
 class Choices:
     """What is looked at.
 
-    windows         added up; none for all
-    version         one version, as its digest begins; empty for all
-    ranges          one low:high of a number, labels of another type, or texts; none if a reader has none
-    rows            of a number's histogram at most; None for as fine as its reports can tell
-    over            what is shown over time: mean, share, or a quantile such as 0.5
-    since, earlier  windows and version that are compared with; none for no comparison
-    period          the period that the windows are of, as period.parse() returns it, or EXPLICIT
-    against         BEFORE where the windows to compare with follow from the period, otherwise empty
+    question  as a reader asks it; without ranges a view opens with some, without quantiles with QUANTILES
+    over      what is shown over time: mean, share, or a quantile such as 0.5
+    windows   the windows of its period, added up; none for all. fitting() sets them
+    since     the windows that are compared with; none for no comparison, or for those of a version. Likewise
     """
 
-    windows: tuple[str, ...] = ()
-    version: str = ""
-    ranges: tuple[str, ...] = ()
-    quantiles: tuple[float, ...] = QUANTILES
-    confidence: float = CONFIDENCE
-    rows: int | None = None
-    post: str = "raw"
+    question: Question
     over: str = MEAN
+    windows: tuple[str, ...] = ()
     since: tuple[str, ...] = ()
-    earlier: str = ""
-    period: str = USUAL
-    against: str = ""
+
+    @property
+    def period(self) -> str:
+        """The period, as period.parse() returns it, or EXPLICIT."""
+        return period_of(self.question)
+
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        """One low:high of a number, labels of another type, or texts; none if a reader has none."""
+        return self.question.ranges
+
+    @property
+    def quantiles(self) -> tuple[float, ...]:
+        """The quantiles that are shown."""
+        return self.question.quantiles or QUANTILES
+
+    @property
+    def earlier(self) -> str:
+        """The version that is compared with; "" for none."""
+        versions = [text for text in self.question.against if text.startswith(_VERSION)]
+        return versions[-1].removeprefix(_VERSION) if versions else ""
+
+    @property
+    def follows(self) -> bool:
+        """Whether the windows to compare with follow from the period."""
+        return BEFORE in self.question.against
 
     @property
     def compares(self) -> bool:
         """Whether a comparison is asked for."""
         return bool(self.since or self.earlier)
 
-    def question(self, of: Selected) -> EstimateQuestion:
-        """What is asked of an experiment, as the command `estimate` asks it."""
-        number = "quantiles" in of.can
-        return EstimateQuestion(
-            replace(of.selection, windows=self.windows, version=self.version),
-            ranges=self.ranges,
-            together=len(self.ranges) > 1 and "ranges" in of.can,
-            quantiles=self.quantiles if number else (),
-            rows=self.rows if number else None,
-            post=self.post,
-            confidence=self.confidence,
+    def asking(self, **fields: Any) -> "Choices":
+        """Return the choices with other values of some of the question's fields."""
+        return replace(self, question=self.question.replace(**fields))
+
+    def estimate(self, of: Selected) -> Question:
+        """Return what is asked of an experiment, as the command `estimate` asks it."""
+        question, is_number = self.question, "quantiles" in of.can
+        return question.replace(
+            windows=self.windows,
+            last="",
+            against=(),
+            together=len(question.ranges) > 1 and "ranges" in of.can,
+            quantiles=self.quantiles if is_number else (),
+            rows=question.rows if is_number else None,
         )
 
-    def over_time(self, of: Selected) -> EstimateQuestion:
-        """The trend that is shown, as the command asks for it: over the newest windows."""
+    def trend(self, of: Selected) -> Question:
+        """Return the trend that is shown, as the command asks for it: over the newest windows."""
         quantile = _part(self.over)
         wants_share = MEAN not in of.can or self.over == SHARE
-        return EstimateQuestion(
-            replace(of.selection, windows=_newest(of), version=self.version),
-            ranges=self.ranges if wants_share else (),
+        return Question(
+            experiment=self.question.experiment,
+            fleet=self.question.fleet,
+            version=self.question.version,
+            windows=_newest(of),
+            ranges=self.question.ranges if wants_share else (),
             quantiles=() if quantile is None or "quantiles" not in of.can else (quantile,),
             trend=True,
-            confidence=self.confidence,
+            confidence=self.question.confidence,
         )
 
-    def change(self, of: Selected) -> EstimateQuestion:
-        """The comparison that is shown, of those chosen windows that are not compared with."""
-        asked = replace(self.question(of), together=False, post="raw", rows=None)
-        looked_at, version = self.windows, self.version
-        if self.since and not self.earlier:
+    def change(self, of: Selected) -> Question:
+        """Return the comparison that is shown, of those chosen windows that are not compared with."""
+        looked_at, version, earlier = self.windows, self.question.version, self.earlier
+        if self.since and not earlier:
             apart = tuple(w for w in looked_at or of.there if w not in self.since)
             looked_at = apart or looked_at
-        if self.earlier and not version:
-            others = [digest for digest in of.digests if not digest.startswith(self.earlier)]
+        if earlier and not version:
+            others = [digest for digest in of.digests if not digest.startswith(earlier)]
             version = others[-1] if others else ""
-        before, earlier = self.since or self.windows, self.earlier or self.version
-        if self.earlier:
+        before = self.since or self.windows
+        if earlier:
             looked_at, before = (
                 _with_reports(of, *side) for side in ((looked_at, version), (before, earlier))
             )
-        return replace(
-            asked,
-            selection=replace(of.selection, windows=looked_at, version=version),
-            against=replace(of.selection, windows=before, version=earlier),
+        return self.estimate(of).replace(
+            together=False,
+            post="raw",
+            rows=None,
+            windows=looked_at or windows_of_version(of, version),
+            version=version,
+            against=(
+                *(before or windows_of_version(of, earlier or version)),
+                *([_VERSION + earlier] if earlier else []),
+            ),
         )
 
     def query(self) -> str:
-        """The part of an address after ?; empty where nothing was chosen."""
-        usual, pairs = Choices(), []
-        follows = {"windows" if self.period != EXPLICIT else "period"} | (
-            {"since"} if self.against else set()
-        )
-        for name, value in vars(self).items():
-            if value == getattr(usual, name) or name in follows:
-                continue
-            values = value if isinstance(value, tuple) else (value,)
-            pairs += [(name, f"{v:.10g}" if isinstance(v, float) else f"{v}") for v in values or ("",)]
-        return urlencode(pairs)
+        """Return the part of an address after ?; empty where nothing was chosen."""
+        over = urlencode({"over": self.over}) if self.over != MEAN else ""
+        return "&".join(filter(None, [self.question.query(), over]))
 
 
 def _newest(of: Selected) -> tuple[str, ...]:
@@ -147,21 +164,22 @@ def _with_reports(of: Selected, windows: tuple[str, ...], version: str) -> tuple
     return (tuple(w for w in windows if w in there) or there) if windows else ()
 
 
-def from_query(query: str) -> Choices:
-    """The choices in an address; anything else there is left out."""
+def from_query(query: str, question: Question) -> Choices:
+    """Return the choices in an address, about a question's experiment; anything else there is left out."""
     try:
-        given = parse_qs(query, keep_blank_values=True, max_num_fields=_MOST)
+        given = parse_qs(query, max_num_fields=_MOST)
     except ValueError:
-        return Choices()
-    chosen: dict[str, Any] = {}
-    for name, usual in vars(Choices()).items():
-        values = [
-            value for value in map(_READ.get(name, str), given.get(name, ())) if value not in (None, "")
-        ]
-        chosen[name] = (tuple(values) if isinstance(usual, tuple) else values[-1]) if values else usual
-    if chosen["windows"] and not any(given.get("period", ())):
-        chosen["period"] = EXPLICIT
-    return Choices(**chosen)
+        return Choices(question)
+    fields: dict[str, Any] = {}
+    for name, read in _READ.items():
+        values = tuple(value for value in map(read, given.get(name, ())) if value is not None)
+        if values:
+            several = isinstance(getattr(question, name), tuple)
+            fields[name] = values if several else values[-1]
+    over = [text for text in given.get("over", ()) if text in (MEAN, SHARE) or _part(text)]
+    if fields.get("windows"):
+        fields.pop("last", None)
+    return Choices(question.replace(**fields), over[-1] if over else MEAN)
 
 
 def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
@@ -172,12 +190,15 @@ def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
         return (f"more than {_MOST} choices",)
     left = []
     for name, text in given:
-        value = vars(fitted).get(name)
-        kept = value if isinstance(value, tuple) else (value,)
-        if name == "period" and parse(text) == value:
+        if name == "over":
+            kept: Any = fitted.over
+        else:
+            kept = getattr(fitted.question, name) if name in _READ else ()
+        if name == "last" and parse(text) == fitted.period:
             continue
-        if not any(text == f"{one}" or (isinstance(one, float) and _float(text) == one) for one in kept):
-            left.append(shortened(visible(f"{name} {text}"), _MOST_SAID))
+        values = kept if isinstance(kept, tuple) else (kept,)
+        if not any(text == f"{one}" or (isinstance(one, float) and _float(text) == one) for one in values):
+            left.append(shorten(visible(f"{name} {text}"), _MOST_SAID))
     return tuple(dict.fromkeys(left))
 
 
@@ -198,15 +219,17 @@ def _rows(text: str) -> int | None:
 
 
 _READ: Mapping[str, Callable[[str], object]] = {
+    "windows": lambda text: text or None,
+    "last": lambda text: None if first_and_last(text) else parse(text) or None,
+    "version": lambda text: text or None,
+    "ranges": lambda text: text or None,
     "quantiles": _part,
     "confidence": _part,
     "rows": _rows,
     "post": lambda text: text if text in METHODS else None,
-    "period": parse,
-    "against": lambda text: text if text == BEFORE else None,
-    "over": lambda text: text if text in (MEAN, SHARE) or _part(text) else None,
+    "against": lambda text: text or None,
 }
-"""What a choice's text in an address stands for, None for nothing; those that are not named are texts."""
+"""What the text of a question's field in an address stands for, None for nothing."""
 
 
 def range_between(experiment: Experiment, low: float, high: float) -> str:
@@ -281,60 +304,72 @@ def ends(experiment: Experiment, text: str) -> tuple[float, float]:
     return float(edges[indices.low]), float(edges[indices.high])
 
 
-def fitting(
-    choices: Choices,
-    experiment: Experiment,
-    can: Set[str],
-    windows: Sequence[str],
-    versions: Sequence[str],
-    at: datetime.datetime,
-) -> Choices:
-    """Return the choices without those that an experiment does not have, or no longer has.
+def fitting(choices: Choices, of: Selected) -> Choices:
+    """Return the choices with their windows, without those that an experiment does not have or no longer has.
 
     Args:
         choices: What an address or a reader asks for.
-        experiment: The newest version.
-        can: What it answers, in the words of server/experiments/asking.py.
-        windows: The windows that have reports, oldest first.
-        versions: The digests of its versions.
-        at: The time now, UTC.
+        of: The experiment, all versions of it.
     """
-    period, chosen = choices.period, tuple(w for w in windows if w in choices.windows)
-    if period != EXPLICIT:
-        chosen = windows_of(period, windows, at)
+    question, facts, can = choices.question, of.facts, of.can
+    about = Question(
+        experiment=question.experiment, fleet=question.fleet, version=_version(question.version, of.digests)
+    )
+    there = windows_of_version(of, about.version)
+    about = about.replace(windows=question.windows, last=question.last)
+    chosen = windows_of(about, facts)
+    if period_of(about) == EXPLICIT:
+        about = about.replace(windows=chosen)
     if not chosen:
-        period, chosen = USUAL, windows_of(USUAL, windows, at)
-    since = tuple(w for w in windows if w in choices.since)
-    if choices.against:
-        since = windows_before(chosen, windows)
-
-    def known(text: str) -> bool:
-        try:
-            parse_range(experiment, text)
-        except UnitsError:
-            return False
-        return True
-
+        about = in_period(about, USUAL)
+        chosen = windows_of(about, facts)
+    since, against = _other_side(choices, chosen, there)
+    earlier = _version(choices.earlier, of.digests)
     ranges: tuple[str, ...] = ()
     if "ranges" in can:
         one = 1 if "quantiles" in can else None
-        ranges = tuple(dict.fromkeys(filter(known, choices.ranges)))[:one]
+        known = (text for text in question.ranges if _is_range(of.newest.experiment, text))
+        ranges = tuple(dict.fromkeys(known))[:one]
     elif "candidates" in can:
-        ranges = tuple(dict.fromkeys(choices.ranges))[:MOST_TEXTS]
+        ranges = tuple(dict.fromkeys(question.ranges))[:MOST_TEXTS]
     names = over_names(can, choices.quantiles)
-    smooth = choices.post == "smooth" and "quantiles" not in can
-    return replace(
-        choices,
-        windows=() if period == USUAL and len(chosen) == len(windows) else chosen,
-        period=period,
-        since=since,
-        against=choices.against if since else "",
-        version=_version(choices.version, versions),
-        earlier=_version(choices.earlier, versions),
-        ranges=ranges,
+    smooth = question.post == "smooth" and "quantiles" not in can
+    return Choices(
+        question.replace(
+            windows=about.windows,
+            last=about.last,
+            version=about.version,
+            against=(*against, *([_VERSION + earlier] if earlier else [])),
+            ranges=ranges,
+            post="raw" if smooth or "frequencies" not in can else question.post,
+        ),
         over=choices.over if MEAN not in names or choices.over in names else MEAN,
-        post="raw" if smooth or "frequencies" not in can else choices.post,
+        windows=() if period_of(about) == USUAL and len(chosen) == len(there) else chosen,
+        since=since,
     )
+
+
+def _other_side(
+    choices: Choices, chosen: Sequence[str], there: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the windows that are compared with, and what of `against` names them."""
+    if choices.follows:
+        before = periods.preceding(chosen, there)
+        return before, (BEFORE,) if before else ()
+    since, named = list[str](), list[str]()
+    for text in choices.question.against:
+        windows = [window for window in periods.chosen([text], there) if window in there]
+        since += windows
+        named += [text] if windows else []
+    return tuple(window for window in there if window in since), tuple(named)
+
+
+def _is_range(experiment: Experiment, text: str) -> bool:
+    try:
+        parse_range(experiment, text)
+    except UnitsError:
+        return False
+    return True
 
 
 def _version(version: str, there: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ PARTS = (*OF_WINDOWS, "How private", EXPORT)
 """Parts of the view that a link leads to; an address may end in #how-private."""
 
 Choose = Callable[..., Awaitable[None]]
-"""Called with what a reader has chosen anew, by the names that Choices has."""
+"""Called with what a reader has chosen anew, by the names that Question has, or with `over`."""
 
 _POSTS = {"raw": "none: unbiased", "nonnegative": "nonnegative", "smooth": "smooth"}
 
@@ -85,12 +85,12 @@ class Controls:
         finest = sorted({n for n in (8, 16, 32, 64, 256) if n < domain} | {domain})
         rows = {0: "as fine as reports tell"} | {n: reader.number(n, 0) for n in finest}
         posts = {name: text for name, text in _POSTS.items() if number or name != "smooth"}
-        sure = {c: reader.percent(c, 0) for c in sorted({*CONFIDENCES, choices.confidence})}
+        sure = {c: reader.percent(c, 0) for c in sorted({*CONFIDENCES, choices.question.confidence})}
         with ui.row().classes("experiment-controls"):
-            asked = choices.rows or 0
+            asked = choices.question.rows or 0
             self._rows = select({asked: f"{asked}"} | rows, "Rows", self._chosen, value=asked)
-            self._post = select(posts, "Post-processing", self._chosen, value=choices.post)
-            self._confidence = select(sure, "Confidence", self._chosen, value=choices.confidence)
+            self._post = select(posts, "Post-processing", self._chosen, value=choices.question.post)
+            self._confidence = select(sure, "Confidence", self._chosen, value=choices.question.confidence)
             self._version = select({"": "all, pooled"}, "Version", self._chosen, value="")
             self._shown = choices.quantiles
             self._quantiles = ui.input("Quantiles, %", value=_percents(self._shown))
@@ -116,7 +116,7 @@ class Controls:
 
     def show(self, choices: Choices, versions: Mapping[str, str]) -> None:
         """Show what is chosen; versions: digest -> what it is called."""
-        versioned("all, pooled", self._version, versions, choices.version)
+        versioned("all, pooled", self._version, versions, choices.question.version)
 
 
 def _percents(quantiles: Sequence[float]) -> str:

@@ -3,7 +3,6 @@
 import shlex
 import tempfile
 import threading
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,14 +11,15 @@ from fastapi.responses import PlainTextResponse, Response
 from nicegui import app, ui
 from sqlalchemy.engine import make_url
 
-from ...server.answers.ask import EstimateQuestion, Reply, ask
-from ...server.answers.query import Facts, Selected, Selection
+from ...server.answers.ask import Reply, ask
+from ...server.answers.query import Facts, Selected
+from ...server.answers.question import Question, Selection
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
 from ...server.experiments.asking import OF_VALUES
 from ..frame import heading
 from ..page import Page
-from .choices import Choices, fitting, from_query, windows_of_version
+from .choices import Choices, fitting, from_query
 from .opening import file_texts, with_opening, without_file_texts
 
 ASKED = ("estimate", "trend", "change")
@@ -28,9 +28,9 @@ KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "i
 _drawing = threading.Lock()  # matplotlib's settings are the process's
 
 
-def question(asked: str, choices: Choices, of: Selected) -> EstimateQuestion:
+def question(asked: str, choices: Choices, of: Selected) -> Question:
     """What is asked of the experiment: an estimate, a trend, a change."""
-    return {"estimate": choices.question, "trend": choices.over_time, "change": choices.change}[asked](of)
+    return {"estimate": choices.estimate, "trend": choices.trend, "change": choices.change}[asked](of)
 
 
 def command_line(asked: str, choices: Choices, of: Selected, store: str) -> str:
@@ -38,9 +38,9 @@ def command_line(asked: str, choices: Choices, of: Selected, store: str) -> str:
     secret = make_url(store).password is not None
     where = [] if secret else ["--store", store]
     one, there = question(asked, without_file_texts(choices, of), of), tuple(of.there)
-    against = one.against and replace(one.against, windows=_spans(one.against.windows, there))
-    selection = replace(one.selection, windows=_spans(one.selection.windows, there))
-    one = replace(one, selection=selection, against=against)
+    before = tuple(text for text in one.against if "=" not in text)
+    against = (*_spans(before, there), *one.against[len(before) :])
+    one = one.replace(windows=_spans(one.windows, there), against=against)
     return shlex.join(["hushmote", "estimate", *one.arguments(), *where])
 
 
@@ -78,15 +78,15 @@ def register(page: Page) -> None:
     async def _(request: Request, fleet: str, name: str, asked: str, kind: str) -> Response:
         if asked not in ASKED or kind not in KINDS or not shown(page, fleet):
             return PlainTextResponse("there is no such file", 404)
-        choices = from_query(request.url.query)
+        choices = from_query(request.url.query, Question(experiment=name, fleet=fleet))
 
         def write(store: StoreReader) -> bytes:
             facts = Facts(store.store)
             of = facts.selected(Selection(name, fleet))
-            fitted = with_opening(fitted_to(choices, of), of)
+            fitted = with_opening(fitting(choices, of), of)
             one = question(asked, fitted, of)
             if kind == "png" and asked == "estimate" and "candidates" not in of.can:  # what the page draws
-                one = replace(one, ranges=(), together=False, quantiles=())
+                one = one.replace(ranges=(), together=False, quantiles=())
             return file_of(ask(facts, one), kind)
 
         try:
@@ -99,12 +99,6 @@ def register(page: Page) -> None:
             media_type=KINDS[kind],
             headers={"Content-Disposition": attached, "Cache-Control": "no-store"},
         )
-
-
-def fitted_to(choices: Choices, of: Selected) -> Choices:
-    """The choices, as far as the experiment has them."""
-    windows = windows_of_version(of, choices.version) or tuple(of.there)
-    return fitting(choices, of.newest.experiment, of.can, windows, of.digests, of.facts.at)
 
 
 def shown(page: Page, fleet: str) -> bool:

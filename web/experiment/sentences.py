@@ -1,8 +1,7 @@
 """Which sentences the view of an experiment says, and of what; `server.words` has the sentences."""
 
 import datetime
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ...device.ldp_client import Experiment
 from ...fleet.results.result import LIVE
@@ -60,20 +59,20 @@ def left_out(asked: Sequence[str]) -> str:
     return f"This link asks for something that is not here ({shown}{more}): {it} left out."
 
 
-def not_available(chosen: Mapping[str, Any], fitted: Choices, reader: Reader) -> str:
+def not_available(chosen: Choices, fitted: Choices, reader: Reader) -> str:
     """Return what to say of a choice that the experiment does not have; "" if it has all of them.
 
     Args:
-        chosen: What a reader has chosen now, by the names that Choices has.
+        chosen: What a reader has chosen now.
         fitted: The choices that were made of it.
         reader: The reader, for the days.
     """
-    wanted = chosen.get("period", fitted.period)
+    wanted = chosen.period
     if wanted not in (fitted.period, EXPLICIT):
         return (
             f"No report came {phrase_of(wanted, reader)}: the page shows the newest days that have reports."
         )
-    if chosen.get("against") and not fitted.against:
+    if chosen.follows and not fitted.follows:
         return "No report came before this period: there is nothing to compare it with."
     return ""
 
@@ -97,7 +96,9 @@ def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
     if not parts:
         return ""
     known = words.exact(parts, histogram.confidence, write=reader)
-    return f"{known} {words.begun(words.halved(histogram.reports, reader))}"
+    return (
+        f"{known} {words.begun(words.halved(histogram.reports, reader, approximate=histogram.approximate))}"
+    )
 
 
 def trend(answer: Answer, reader: Reader) -> list[str]:

@@ -7,10 +7,10 @@ from nicegui import ui
 
 from ...server.answers.answer import Answer
 from ...server.answers.fleet_estimate import MEAN
+from ...server.answers.periods import ALL
 from ...server.answers.rows import TrendRow
 from ...server.words import answers as words
 from ..frame import heading
-from ..period import ALL, EXPLICIT
 from . import charts, sentences
 from .answer_table import tells
 from .chart import DraggedChart, Ends
@@ -56,9 +56,9 @@ class TimePanel:
 
     async def _choose_windows(self, chosen: Sequence[str]) -> None:
         if not chosen or len(chosen) == len(self._windows):
-            await self._choose(windows=(), period=ALL)
+            await self._choose(windows=(), last=ALL)
         else:
-            await self._choose(windows=tuple(chosen), period=EXPLICIT)
+            await self._choose(windows=tuple(chosen), last="")
 
     def show_windows(self, choices: Choices, windows: Sequence[str]) -> None:
         """Show which windows there are, and which are chosen."""

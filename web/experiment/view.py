@@ -13,8 +13,8 @@ from fastapi.responses import Response
 from nicegui import background_tasks, context, ui
 
 from ...server.answers.answer import Answer, Answers
-from ...server.answers.ask import FINE, EstimateQuestion
-from ...server.answers.query import Selected, Selection
+from ...server.answers.query import Selected
+from ...server.answers.question import FINE, Question, Selection
 from ...server.answers.rows import Kind
 from ...server.epsilon import nats
 from ...server.errors import HushmoteError, UsageError
@@ -26,14 +26,15 @@ from ...server.store.versions import Version
 from ...server.words import answers as words
 from ..frame import frame, heading, sentence, skeleton
 from ..page import Page
+from ..period import in_period
 from ..period_control import PeriodControl
 from ..reader import Reader, reader
 from . import files, sentences
 from .change_panel import ChangePanel
-from .choices import Choices, from_query, left_out
+from .choices import Choices, fitting, from_query, left_out
 from .controls import EXPORT, OF_WINDOWS, PARTS, Controls, Given, Parts
 from .missing import response_if_missing
-from .opening import file_texts, pair_question
+from .opening import file_texts, with_pair
 from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
 from .time_panel import TimePanel
@@ -50,7 +51,7 @@ def register(page: Page) -> None:
     async def _(request: Request, fleet: str, name: str) -> Response | None:
         if response := await response_if_missing(page, request, fleet, name):
             return response
-        choices = from_query(request.url.query)
+        choices = from_query(request.url.query, Question(experiment=name, fleet=fleet))
         with frame(page, visible(name)) as title:
             view = ExperimentView(page, Selection(name, fleet), title, reader(), choices)
         if files.shown(page, fleet):
@@ -132,7 +133,7 @@ class ExperimentView:
         except HushmoteError as e:
             await self._hinders(e)
             return False
-        self._of, self._choices = of, files.fitted_to(self._choices, of)
+        self._of, self._choices = of, fitting(self._choices, of)
         if self._asked:
             self._areas.left_out.text = sentences.left_out(left_out(self._asked, self._choices))
             self._asked = ""
@@ -183,13 +184,16 @@ class ExperimentView:
     async def _choose(self, **chosen: Any) -> None:
         before = self._choices
         assert self._of is not None  # before it is, there is nothing to choose
-        choices = self._choices = files.fitted_to(replace(before, **chosen), self._of)
+        over = chosen.pop("over", before.over)
+        asked = replace(before.asking(**chosen), over=over)
+        choices = self._choices = fitting(asked, self._of)
         shares = self._main
-        only_range = replace(before, ranges=choices.ranges) == choices and isinstance(shares, SharesPanel)
+        ranges = choices.ranges
+        only_range = before.asking(ranges=ranges) == choices and isinstance(shares, SharesPanel)
         if choices != before and not only_range:
             self._keep_address()
         self._show_period()
-        if wrong := sentences.not_available(chosen, choices, self._reader):
+        if wrong := sentences.not_available(asked, choices, self._reader):
             self._areas.left_out.text = wrong
         if choices == before and "ranges" not in chosen:
             return
@@ -205,7 +209,8 @@ class ExperimentView:
             self._show_rest()
 
     async def _choose_period(self, period: str) -> None:
-        await self._choose(period=period, windows=())
+        question = in_period(self._choices.question, period)
+        await self._choose(windows=question.windows, last=question.last)
 
     def _show_period(self) -> None:
         windows = self._choices.windows or tuple(self._of.there if self._of else ())
@@ -250,7 +255,7 @@ class ExperimentView:
         """Show the headline: the comparison if one was asked for, otherwise the findings."""
         choices = self._choices
         windows = choices.windows or tuple(self._of.there if self._of else ())  # without any it takes its own
-        selection = replace(self._selection, windows=windows, version=choices.version)
+        selection = replace(self._selection, windows=windows, version=choices.question.version)
         try:
             lines = await self._comparison() if choices.compares else ()
             lines = lines or (await self._ask.finding(selection, self._reader)).lines
@@ -264,12 +269,12 @@ class ExperimentView:
         question = self._change_question()
         if question is not None:
             with contextlib.suppress(HushmoteError):  # the comparison below says it, the store's the findings
-                question = replace(question, ranges=self._choices.ranges, quantiles=())
+                question = question.replace(ranges=self._choices.ranges, quantiles=())
                 headline = await self._ask.comparison(question, self._reader)
                 return (visible(headline),) if headline else ()
         return ()
 
-    def _change_question(self) -> EstimateQuestion | None:
+    def _change_question(self) -> Question | None:
         """Return the comparison that the view shows, or None."""
         of = self._of
         if of is None or not self._choices.compares or not of.can & OF_VALUES:
@@ -299,34 +304,34 @@ class ExperimentView:
             if self._still(choices):
                 main.show(readings[0], self._when())
             return
-        histogram = await self._tables(replace(question, rows=question.rows or FINE), "histogram")
+        histogram = await self._tables(question.replace(rows=question.rows or FINE), "histogram")
         share = await self._share(question)
         quantiles = await self._tables(question, "quantiles")
         if self._still(choices):
             of_number = Answers([*readings, *quantiles] if quantiles else ())
             main.show(self._effective, self._when(), histogram[0], share, of_number)
 
-    async def _picture_answer(self, question: EstimateQuestion, answers: Answers) -> Answer | None:
+    async def _picture_answer(self, question: Question, answers: Answers) -> Answer | None:
         """Return what the picture of texts or of a pair shows: of a pair what its file asks for."""
         assert self._of is not None
-        asked = pair_question(self._of)
-        if not asked:
+        asked = with_pair(question, self._of)
+        if asked == question:
             return answers[0] if answers else None
         with contextlib.suppress(UsageError, EstimateError, UnitsError):
-            answers = await self._ask.answers(replace(question, pair=asked), slow=True)
+            answers = await self._ask.answers(asked, slow=True)
         return answers[0]
 
-    async def _share(self, question: EstimateQuestion) -> Answer | None:
+    async def _share(self, question: Question) -> Answer | None:
         """Return the share of the selected range, or None if nothing is selected."""
         return (await self._tables(question, "ranges"))[0] if question.ranges else None
 
-    async def _tables(self, asked: EstimateQuestion, kind: Kind) -> Answers:
+    async def _tables(self, asked: Question, kind: Kind) -> Answers:
         """One kind of tables, asked without what the others need: so it is kept whatever is dragged over."""
         needless: dict[str, Any] = {} if kind == "ranges" else {"ranges": (), "together": False}
         needless |= {} if kind == "quantiles" else {"quantiles": ()}
         needless |= {} if kind == "histogram" else {"rows": None}
         needless |= {} if kind in ("histogram", "ranges") else {"post": "raw"}
-        return await self._ask.answers(replace(asked, tables=(kind,), **needless))
+        return await self._ask.answers(asked.replace(**needless), kind)
 
     async def _show_share(self, panel: SharesPanel) -> None:
         choices, of = self._choices, self._of
@@ -343,7 +348,8 @@ class ExperimentView:
         """Bring up to date what is below the first picture; nothing waits for it."""
         assert self._of is not None
         shown = self._main.rows if isinstance(self._main, SharesPanel) else None
-        self._export.show(self._of, replace(self._effective, rows=self._effective.rows or shown))
+        rows = self._effective.question.rows or shown
+        self._export.show(self._of, self._effective.asking(rows=rows))
         self._show_parts(self._of)
         self._behind = True
         if self._catching_up is None:
@@ -362,7 +368,7 @@ class ExperimentView:
         finally:
             self._catching_up = None
 
-    async def _answered(self, asked: EstimateQuestion, nothing: Callable[[str], None]) -> Answers | None:
+    async def _answered(self, asked: Question, nothing: Callable[[str], None]) -> Answers | None:
         """The answers to what takes long; None where nobody waits for them, or nothing() says why."""
         choices = self._choices
         try:
@@ -374,7 +380,9 @@ class ExperimentView:
         return answers if self._still(choices) else None
 
     async def _show_time(self) -> None:
+        assert self._of is not None
         asked = self._question("trend")
+        asked = asked.replace(windows=asked.windows or tuple(self._of.there))  # the running one, too
         if answers := await self._answered(asked, self._time.nothing):
             self._time.show(self._effective, answers[-1] if asked.quantiles else answers[0])
 
@@ -386,10 +394,13 @@ class ExperimentView:
 
     async def _show_private(self) -> None:
         try:
-            selection = self._question("estimate").selection
-            change = self._change_question()
-            compared = (change.selection, change.against) if change and change.against else ()
-            both = await self._ask.epsilons(selection, compared)
+            assert self._of is not None
+            facts, compared = self._of.facts, list[Selection]()
+            selection = self._question("estimate").resolve(facts).selection
+            if change := self._change_question():
+                sides = change.resolve(facts)
+                compared = [side for side in (sides.selection, sides.against) if side]
+            both = await self._ask.epsilons(selection, tuple(compared))
         except HushmoteError as e:
             lines = [sentence(await self._page.live.trouble(e))]
         else:
@@ -410,10 +421,10 @@ class ExperimentView:
         """Which windows are looked at, in words."""
         of = self._of
         assert of is not None
-        chosen = tuple(of.facts.selected(self._question("estimate").selection).counts)
+        chosen = tuple(of.facts.selected(self._question("estimate").resolve(of.facts).selection).counts)
         return words.period(chosen, tuple(of.there), self._reader)
 
-    def _question(self, asked: str) -> EstimateQuestion:
+    def _question(self, asked: str) -> Question:
         assert self._of is not None
         return files.question(asked, self._effective, self._of)
 

@@ -1,20 +1,20 @@
 """One question to a store: its versions are read once, whatever is asked and whoever asks."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from experiments import experiment_json
 from filled import fill
 
-from hushmote.server.answers.ask import EstimateQuestion, ask
-from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.ask import ask
+from hushmote.server.answers.query import Facts
+from hushmote.server.answers.question import Question
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 
 DAYS = ("2026-11-20", "2026-11-21", "2026-11-22")
-HOME = Selection("temp", "home")
+TEMP = Question(experiment="temp", fleet="home")
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def reader(tmp_path: Path) -> Iterator[StoreReader]:
 @pytest.mark.parametrize(
     "question",
     [
-        EstimateQuestion(HOME, ranges=("18:22",), quantiles=(0.5,)),
-        EstimateQuestion(HOME, trend=True),
-        EstimateQuestion(Selection("temp", "home", DAYS[2:]), Selection("temp", "home", DAYS[:1])),
+        TEMP.replace(ranges=("18:22",), quantiles=(0.5,)),
+        TEMP.replace(trend=True),
+        TEMP.replace(windows=DAYS[2:], against=DAYS[:1]),
     ],
 )
 def test_a_question_reads_versions_and_counts_once(
-    reader: StoreReader, question: EstimateQuestion, monkeypatch: pytest.MonkeyPatch
+    reader: StoreReader, question: Question, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
     for name in ("experiments", "window_reports", "fleets"):
@@ -51,10 +51,7 @@ def test_a_question_reads_versions_and_counts_once(
 
 
 def test_a_comparison_without_a_range_is_of_what_the_file_asks(reader: StoreReader) -> None:
-    reply = ask(
-        Facts(reader.store),
-        EstimateQuestion(replace(HOME, windows=DAYS[2:]), replace(HOME, windows=DAYS[:1])),
-    )
+    reply = ask(Facts(reader.store), TEMP.replace(windows=DAYS[2:], against=DAYS[:1]))
     shares, readings = reply.answers
     assert [row.name for row in shares.rows] == ["18 and above"]
     assert readings.rows[-1].name == "median"

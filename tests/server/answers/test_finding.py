@@ -19,10 +19,11 @@ from kinds import fill_kinds
 
 import hushmote
 from hushmote.fleet.results.result import result_of
-from hushmote.server.answers.ask import EstimateQuestion, ask
+from hushmote.server.answers.ask import ask
 from hushmote.server.answers.finding import Finding, Findings, find, reports_a_day
 from hushmote.server.answers.periods import last, period_of
-from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.query import Facts
+from hushmote.server.answers.question import Question, Selection
 from hushmote.server.answers.rows import Row
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate.statistic import EstimateError
@@ -401,7 +402,7 @@ class TestPeriod:
         fill(store, "home", YES, dict.fromkeys(days(30), 2000), [0.9, 0.1])
         facts = Facts(store, NOW)
         for windows in ((), tuple(days(30)[:5])):
-            reply = ask(facts, EstimateQuestion(Selection("door", "home", windows), ranges=("yes",)))
+            reply = ask(facts, Question(experiment="door", fleet="home", windows=windows, ranges=("yes",)))
             (row,) = next(one.rows for one in reply.answers if one.kind == "ranges")
             assert reply.findings is not None
             (finding,) = reply.findings.findings
@@ -411,11 +412,11 @@ class TestPeriod:
     def test_epsilon_covers_the_value_before_a_change(self, store: Store):
         shares = {day: [0.9, 0.1] if i < 25 else [0.6, 0.4] for i, day in enumerate(days(30))}
         fill(store, "home", YES, dict.fromkeys(days(30), 2000), shares)
-        reply = ask(Facts(store, NOW), EstimateQuestion(Selection("door", "home")))
+        reply = ask(Facts(store, NOW), Question(experiment="door", fleet="home"))
         assert reply.findings is not None
         before, after = reply.findings.histograms
         assert (before, after) == (tuple(days(30)[1:25]), tuple(days(30)[25:]))
-        week = ask(Facts(store, NOW), EstimateQuestion(Selection("door", "home", tuple(days(30)[:3]))))
+        week = ask(Facts(store, NOW), Question(experiment="door", fleet="home", windows=tuple(days(30)[:3])))
         assert reply.once.reports == 2000 * (7 + 24 + 5)
         assert reply.once.histogram is not None
         assert week.once.histogram is not None
@@ -426,9 +427,10 @@ class TestPeriod:
 def rendered(store: Store, name: str, at: datetime.datetime) -> dict[str, str]:
     """Return the sentence of a finding as each interface shows it."""
     facts, selection = Facts(store, at), Selection(name, "home")
-    replies = {"estimate": ask(facts, EstimateQuestion(selection))}
+    question = Question(experiment=name, fleet="home")
+    replies = {"estimate": ask(facts, question)}
     with contextlib.suppress(EstimateError):  # a trend needs two windows
-        replies["trend"] = ask(facts, EstimateQuestion(selection, trend=True))
+        replies["trend"] = ask(facts, question.replace(trend=True))
     sentences = {kind: reply.headline for kind, reply in replies.items()}
     sentences |= {f"{kind}, JSON": reply.to_dict()["finding"] for kind, reply in replies.items()}
     return sentences | {
@@ -514,8 +516,8 @@ class TestInterfaces:
     def test_trends_note_whether_what_they_show_changed(self, store: Store):
         shares = {day: room(6 if i < 15 else 10) for i, day in enumerate(days(30))}
         fill(store, "home", ROOM, dict.fromkeys(days(30), 4000), shares, "°C", asked="8:\nmedian")
-        question = EstimateQuestion(
-            Selection("room", "home"), ranges=("8:", ":4"), quantiles=(0.5,), trend=True
+        question = Question(
+            experiment="room", fleet="home", ranges=("8:", ":4"), quantiles=(0.5,), trend=True
         )
         reply = ask(Facts(store, NOW), question)
         share, median = reply.answers

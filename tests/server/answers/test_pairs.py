@@ -9,7 +9,7 @@ from experiments import experiment_json
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import Answer, Answers
 from hushmote.server.answers.fleet_estimate import FleetEstimate, trend
-from hushmote.server.answers.pair_tables import PairQuestion
+from hushmote.server.answers.question import PairQuestion
 from hushmote.server.answers.rows import CellRow, DifferenceRow, TrendRow
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate import estimate

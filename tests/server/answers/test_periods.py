@@ -38,6 +38,14 @@ class TestLast:
             periods.last(length, DAYS, NOON)
 
 
+class TestPreceding:
+    def test_is_as_long(self):
+        assert periods.preceding(DAYS[20:27], DAYS) == DAYS[13:20]
+
+    def test_is_nothing_before_the_first_window(self):
+        assert periods.preceding(DAYS, DAYS) == periods.preceding(("all",), ("all",)) == ()
+
+
 class TestUsual:
     def test_is_the_newest_seven_completed_days(self):
         assert periods.usual(DAYS, NOON) == DAYS[-8:-1]

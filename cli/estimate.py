@@ -1,0 +1,145 @@
+"""`hushmote estimate`: what the fleet says, whether it changed, and how it went over the windows."""
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+
+from ..server.answers.question import BEFORE, Question
+from ..server.errors import UsageError, choose_name
+from ..server.store.versions import Version
+from . import output
+from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, read_store
+from .output import PICTURES, Results
+
+_Candidates = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="For texts: a file of texts to look for, one a line."),
+]
+_AgainstLast = Annotated[
+    str,
+    typer.Option(metavar="LENGTH", help="Compare the last 7d, 12h or 2w with as long before."),
+]
+_SHOWN_AS: dict[str, dict[str, Any]] = {
+    "last": {"metavar": "LENGTH"},
+    "against": {"metavar": "WINDOW"},
+    "top": {"min": 0},
+    "rows": {"min": 1},
+}
+
+
+def estimate_command(
+    store: str,
+    fleet: str | None,
+    candidates: Path | None,
+    against_last: str,
+    outputs: list[Path] | None,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.
+
+    --trend shows how the fleet changed, --against what differs from another window, fleet or version. A
+    picture shows all that was asked for, or else the histogram. Missing readings are spread over all values
+    unless the experiment sets missing.
+    """
+    paths = output.checked(outputs, ".csv", ".json", *PICTURES)
+    given = {name: value for name, value in fields.items() if value is not None}
+    with read_store(store) as opened:
+        name = choose_name("fleet", fleet, tuple(opened.fleets()), "in this store")
+        versions = opened.experiments(name)
+        names = sorted({version.experiment.name for version in versions})
+        choose_name("experiment", given["experiment"], names, f"in fleet {name}")
+        question = Question(fleet=name, **given)
+        if against_last:
+            question = _against_last(question, against_last)
+        # Here, so that what is refused above waits for none of it.
+        from ..server.answers import second_epsilon, tables
+        from ..server.answers.ask import ask
+        from ..server.answers.query import Facts
+
+        facts = Facts(opened, _versions={name: versions})
+        selected = facts.selected(question.all_windows)
+        if candidates is not None:
+            question = _with_candidates(question, candidates, selected.versions)
+        reply = ask(facts, question)
+        purpose = selected.versions[-1].purpose
+        for path in paths:
+            if path.suffix.lower() in PICTURES:
+                reply.pictured().plot(path, purpose)
+            else:
+                csv = path.suffix.lower() == ".csv"
+                output.write(path, reply.answers.to_csv() if csv else reply.to_json())
+        if as_json:
+            print_json(reply.to_dict())
+            return
+        answers = reply.answers
+        versus = f"; against {answers[0].against}" if answers[0].against else ""
+        if reply.headline:
+            tables.out.print(f"{reply.headline}\n")
+        count = f"{reply.estimate.reports:,} reports"
+        tables.out.print(f"{question.experiment}: {count}, {reply.estimate.which}{versus}")
+        by_window = question.is_trend and not question.rows
+        tables.answers(answers, tables.over_time if by_window else tables.answer)
+        private = second_epsilon.both_words(reply.once, reply.every_day)
+        tables.out.print(f"\n{private}\n\n{reply.guide.words()}")
+        for path in paths:
+            tables.out.print(f"written: {path}")
+
+
+def _against_last(question: Question, length: str) -> Question:
+    """Return the question as a comparison of the last 7d, 12h or 2w with the time before."""
+    if question.windows:
+        raise UsageError("--window and --against-last name periods that differ: name one")
+    if question.last not in ("", length):
+        raise UsageError("--last and --against-last name periods that differ: name one")
+    if question.against:
+        raise UsageError("--against-last and --against name two things to compare with: leave one out")
+    return question.replace(last=length, against=(BEFORE,))
+
+
+def _with_candidates(question: Question, file: Path, versions: tuple[Version, ...]) -> Question:
+    """Return the question with the texts of a file. Raises NotAnswered for an experiment without any."""
+    from ..server.experiments.asking import require
+    from .candidates import read_candidates
+
+    require([version.experiment for version in versions], "candidates", "leave --candidates out")
+    return question.replace(ranges=(*question.ranges, *read_candidates(file)))
+
+
+def _parameters() -> list[inspect.Parameter]:
+    """Return the options: the fields of Question, and what the command itself needs."""
+    beside: dict[str, list[inspect.Parameter]] = {
+        "experiment": [_parameter("store", StoreUrl, DEFAULT_STORE)],
+        "post": [_parameter("candidates", _Candidates, None)],
+        "by": [_parameter("against_last", _AgainstLast, "")],
+    }
+    parameters = list[inspect.Parameter]()
+    for name, field in Question.model_fields.items():
+        if name == "fleet":
+            parameters.append(_parameter("fleet", FleetName, None))
+        elif name == "experiment":
+            argument = typer.Argument(metavar="name", help=field.description)
+            parameters.append(_parameter(name, Annotated[str, argument]))
+        else:
+            several = get_origin(field.annotation) is tuple
+            kind = list[get_args(field.annotation)[0]] | None if several else field.annotation
+            option = typer.Option(
+                f"--{field.serialization_alias or name}", help=field.description, **_SHOWN_AS.get(name, {})
+            )
+            parameters.append(_parameter(name, Annotated[kind, option], None if several else field.default))
+        parameters += beside.get(name, [])
+    return [
+        *parameters,
+        _parameter("outputs", Results, None),
+        _parameter("as_json", AsJson, False),
+    ]
+
+
+def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+estimate_command.__annotations__ = {one.name: one.annotation for one in _parameters()}
+setattr(estimate_command, "__signature__", inspect.Signature(_parameters()))  # noqa: B010 (no type checker knows it)

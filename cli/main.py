@@ -74,9 +74,11 @@ COMMANDS = {name: (panel, line) for panel, lines in _PANELS.items() for name, li
 
 
 def place(name: str) -> str:
-    """The module of a command of COMMANDS."""
+    """Return the module of a command of COMMANDS."""
     word = name.replace("-", "_")
-    return f"{__package__}.{word}" + ".command" * Path(__file__).with_name(word).is_dir()
+    # Not the folder alone: one that was a package may be left with nothing but its cache.
+    is_package = (Path(__file__).with_name(word) / "command.py").exists()
+    return f"{__package__}.{word}" + ".command" * is_package
 
 
 def load(name: str) -> Any:

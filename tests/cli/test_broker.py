@@ -79,6 +79,7 @@ def test_a_typed_password_is_refused_in_one_line_that_names_the_places(folder: P
         assert "p%40ss" not in said
 
 
+@pytest.mark.slow
 def test_logins_that_cannot_be_are_one_line(folder: Path):
     user = ("serve", "--broker", "mqtt://a@host")
     tls = ("serve", "--broker", "mqtts://host")

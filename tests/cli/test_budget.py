@@ -75,6 +75,7 @@ def test_theorems_that_promise_nothing_are_in_json_alone(hushmote):
     assert theorems == ["basic", "none"]
 
 
+@pytest.mark.slow
 def test_a_histogram_s_epsilon_both_ways_with_its_limits(hushmote):
     text = hushmote("histogram", "--devices", "2000", "--local", "2", "--domain", "16")
     limits = "not against the broker, the aggregator's operator or the database's journal"

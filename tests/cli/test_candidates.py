@@ -67,6 +67,7 @@ def ask(hushmote: Run, *arguments: str) -> list[dict]:
     return answer["rows"]
 
 
+@pytest.mark.slow
 def test_shares_of_a_file_of_texts_over_versions_with_different_salts(hushmote, words):
     """Each of the rows is within 6.5 standard errors, which fails by chance less than once in 1e8 runs."""
     rows = ask(hushmote, "--candidates", str(words))
@@ -85,6 +86,7 @@ def test_shares_of_a_file_of_texts_over_versions_with_different_salts(hushmote, 
     assert by_name["9.9"]["p_adjusted"] > 0.01
 
 
+@pytest.mark.slow
 def test_the_table_is_short_and_files_have_every_row(hushmote, words, tmp_path):
     files = [tmp_path / "all.csv", tmp_path / "all.json"]
     arguments = [x for file in files for x in ("--output", str(file))]
@@ -104,6 +106,7 @@ def test_the_table_is_short_and_files_have_every_row(hushmote, words, tmp_path):
     assert [float(row["value"]) for row in rows] == [row["value"] for row in plain]
 
 
+@pytest.mark.slow
 def test_a_single_text_is_asked_for_by_name(hushmote):
     first, others = ask(hushmote, "--range", "1.0")
     assert first["texts"] == ["1.0"]
@@ -111,12 +114,14 @@ def test_a_single_text_is_asked_for_by_name(hushmote):
     assert others["value"] == pytest.approx(1 - first["value"])
 
 
+@pytest.mark.slow
 def test_several_texts_together_are_one_row(hushmote):
     (row,) = ask(hushmote, "--range", "1.0", "--range", "1.1", "--range", "absent", "--together")
     assert row["texts"] == ["1.0", "1.1", "absent"]
     assert row["low"] < 0.2 + TRUE["1.1"] < row["high"]
 
 
+@pytest.mark.slow
 def test_texts_have_trends_and_changes(hushmote):
     trend = ask(hushmote, "--range", "1.0", "--range", "1.1", "--trend")
     assert [row["window"] for row in trend] == [*DAYS, *DAYS]
@@ -130,6 +135,7 @@ def test_texts_have_trends_and_changes(hushmote):
 class TestChangeOfTexts:
     """What a table of changed texts claims of its intervals."""
 
+    @pytest.mark.slow
     def test_states_confidence_of_each_interval(self, hushmote):
         """The interval of all others knows nothing of common texts that hide in listed ones' slots."""
         text = hushmote("fw", "--range", "1.0", "--range", "1.1", "--against", "fleet=old")
@@ -141,6 +147,7 @@ class TestChangeOfTexts:
         assert "That of all others holds less often, and its p is too small more often" in note
 
 
+@pytest.mark.slow
 def test_a_notebook_asks_the_same(store: Path, hushmote, words):
     rows = ask(hushmote, "--candidates", str(words))
     with open_store(f"sqlite:///{store / 'hushmote.sqlite'}") as opened:
@@ -150,6 +157,7 @@ def test_a_notebook_asks_the_same(store: Path, hushmote, words):
         assert "<td>1.0</td>" in answer._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_picture_has_what_the_table_shows(hushmote, words, tmp_path):
     hushmote("fw", "--candidates", str(words), "--top", "12", "--output", str(tmp_path / "fw.png"))
     assert (tmp_path / "fw.png").read_bytes().startswith(b"\x89PNG")
@@ -159,6 +167,7 @@ def lines(count: int) -> bytes:
     return "\n".join(map(str, range(count))).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -178,6 +187,7 @@ def test_a_file_that_does_not_do_is_one_line(hushmote, tmp_path, content, said):
     assert said in hushmote("fw", "--candidates", str(path), expect=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

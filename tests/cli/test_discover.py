@@ -42,6 +42,7 @@ def asked(folder: Path, *options: str, expect: int = 0) -> str:
     return hushmote("estimate", "error_codes", "--store", STORE, *options, cwd=folder, expect=expect)
 
 
+@pytest.mark.slow
 def test_it_lists_what_boards_hold_and_says_what_is_not_listed(folder: Path):
     shown = asked(folder, "--alphabet", "A-Z0-9")
     for text in ("E42 ", "W7 ", "E421…", "(an empty text)"):
@@ -54,6 +55,7 @@ def test_it_lists_what_boards_hold_and_says_what_is_not_listed(folder: Path):
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_it_says_what_has_no_name(folder: Path):
     """Without W in the alphabet nobody can name 30 % of the reports; with neither E nor W nothing else."""
     shown = " ".join(asked(folder, "--alphabet", "E0-9").split())
@@ -62,6 +64,7 @@ def test_it_says_what_has_no_name(folder: Path):
     assert re.search(r"3 slots hold (88|89|90|91|92) % that no candidate explains", shown)
 
 
+@pytest.mark.slow
 def test_json_and_csv_say_the_same(folder: Path, tmp_path: Path):
     """Each share within its interval at 1 - 1e-9."""
     files = [tmp_path / "d.csv", tmp_path / "d.json", tmp_path / "d.png"]
@@ -80,6 +83,7 @@ def test_json_and_csv_say_the_same(folder: Path, tmp_path: Path):
     assert files[2].stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
     """Boards hold none of the texts of this alphabet, and with these seeds chance lists none either."""
     (tmp_path / "e.toml").write_text(DEFINITION, encoding="utf-8")
@@ -112,6 +116,7 @@ def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
     assert files[2].stat().st_size > 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -104,6 +104,7 @@ def test_beyond_this_machine_it_asks_for_the_token(broker, tmp_path):
         assert post(port, REPORTS[0], Host="door.example") == 503
 
 
+@pytest.mark.slow
 def test_without_a_broker_it_goes_on_and_says_why():
     port = free_port()
     arguments = ("--broker", f"mqtt://127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{port}")

@@ -28,6 +28,7 @@ def ask(hushmote, *arguments: str) -> dict:
     return json.loads(hushmote(*arguments, "--json"))
 
 
+@pytest.mark.slow
 def test_a_risk_becomes_an_epsilon_and_a_sentence(hushmote):
     text = hushmote("10:grr", "--risk", "1/4", "--reports", "4")
     assert text.startswith("Take ε = 0.274 per report: 4 reports of a device keep the risk together")
@@ -44,6 +45,7 @@ def test_a_risk_becomes_an_epsilon_and_a_sentence(hushmote):
     assert next(r for r in found["theorems"] if r["theorem"] == "none")["fails"] is None
 
 
+@pytest.mark.slow
 def test_an_epsilon_becomes_beliefs(hushmote):
     found = ask(hushmote, "2", "--epsilon", "1", "--reports", "3")
     share = math.e / (1 + math.e)
@@ -54,6 +56,7 @@ def test_an_epsilon_becomes_beliefs(hushmote):
     assert "the best guess is right 82.19" in hushmote("2", "--epsilon", "1", "--reports", "3")
 
 
+@pytest.mark.slow
 def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmote):
     arguments = ("8:grr", "--epsilon", "1", "--histogram", "2000")
     text = " ".join(hushmote(*arguments).split())
@@ -70,6 +73,7 @@ def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmot
     assert "histogram" not in ask(hushmote, *arguments[:3])
 
 
+@pytest.mark.slow
 def test_an_experiment_s_file_brings_its_mechanism_its_units_and_its_epsilon(hushmote):
     found = ask(hushmote, ROOM, "--prior", "normal:21:3", "--about", "30:", "--risk", "x3")
     assert found["mechanism"]["mechanism"] == "hh"
@@ -116,6 +120,7 @@ def test_a_prior_comes_from_a_store_s_reports(hushmote, tmp_path: Path):
     assert "no experiment other in fleet home; its experiments: mode" in mistake
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(REPOSITORY)
     pairs = shown((REPOSITORY / "docs" / "planning.md").read_text("utf-8"), "epsilon")
@@ -124,6 +129,7 @@ def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.Mo
         assert [line.rstrip() for line in hushmote(*arguments).rstrip().splitlines()] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -148,6 +154,7 @@ def test_many_reports_of_a_device_are_told_what_a_chance_to_fail_gains(hushmote)
     assert "With a chance of 1e-06 that they do not, by optimal: ε = 0.00975." in answer
 
 
+@pytest.mark.slow
 def test_plots_are_written(hushmote, tmp_path: Path):
     hushmote("64", "--risk", "1/8", "--plot", "local.png")
     assert "wrote loss.svg" in hushmote("8", "--epsilon", "4", "--plot", "loss.svg")
@@ -155,6 +162,7 @@ def test_plots_are_written(hushmote, tmp_path: Path):
     assert (tmp_path / "local.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

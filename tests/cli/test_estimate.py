@@ -49,6 +49,7 @@ def ask(hushmote, *arguments: str) -> dict:
     return json.loads(hushmote(*arguments, "--json"))
 
 
+@pytest.mark.slow
 def test_windows_add_up_and_versions_pool(store: Path, hushmote):
     asked = [tuple(word for day in DAYS[:n] for word in ("--window", day)) for n in (1, 2, 0)]
     one, two, everything = (ask(hushmote, "temp", *days) for days in asked)
@@ -58,6 +59,7 @@ def test_windows_add_up_and_versions_pool(store: Path, hushmote):
     assert [a["kind"] for a in one["answers"]] == ["histogram", "moments"]
 
 
+@pytest.mark.slow
 def test_a_question_reads_the_versions_once(store: Path, hushmote):
     read: list[str] = []
 
@@ -82,6 +84,7 @@ def test_shares_above_and_below_are_in_the_readings_unit(store: Path, hushmote):
     assert found["confidence"] == 0.9
 
 
+@pytest.mark.slow
 def test_what_changed_since_a_day_and_against_another_fleet(store: Path, hushmote):
     """Means differ by 4 and by 3 degrees; their errors are below 0.5: six of them are 2e-9."""
     since = ask(hushmote, "temp", "--window", DAYS[2], "--against", DAYS[0])
@@ -113,6 +116,7 @@ def test_a_period_is_of_each_sides_own_windows(tmp_path: Path, monkeypatch: pyte
         assert against in ask(run, "mode", *options)["answers"][0]["against"], options
 
 
+@pytest.mark.slow
 def test_a_trend_has_every_window(store: Path, hushmote):
     found = ask(hushmote, "temp", "--trend", "--range", "16:")
     (share,) = found["answers"]
@@ -137,6 +141,7 @@ def test_top_lists_as_many_as_asked_and_ties_apart(store: Path, hushmote):
     assert text.index("most common") < text.index("may belong there as well")
 
 
+@pytest.mark.slow
 def test_results_are_written_by_their_suffix_and_nothing_is_overwritten(
     store: Path, hushmote, monkeypatch: pytest.MonkeyPatch
 ):
@@ -167,6 +172,7 @@ def test_files_are_refused_before_anything_is_asked(store: Path, hushmote):
         assert text in hushmote("nothing", "--output", path, expect=1)
 
 
+@pytest.mark.slow
 def test_a_picture_shows_what_was_asked_for(store: Path, hushmote, monkeypatch: pytest.MonkeyPatch):
     pictured: list[list[str]] = []
     draw = Answers.plot
@@ -182,6 +188,7 @@ def test_a_picture_shows_what_was_asked_for(store: Path, hushmote, monkeypatch: 
     assert pictured == [["histogram"], ["cdf"], ["ranges", "quantiles"], ["trend"]]
 
 
+@pytest.mark.slow
 def test_trends_and_changes_take_quantiles_and_the_cdf_or_say_what_to_ask(store: Path, hushmote):
     """The median rises by 2 bins a day: an interval misses its truth 4 bins off with chance below 1e-9."""
     trend = ask(hushmote, "temp", "--trend", "--quantile", "0.5", "--quantile", "0.9")["answers"]
@@ -210,6 +217,7 @@ def test_trends_and_changes_take_quantiles_and_the_cdf_or_say_what_to_ask(store:
     assert "--rows groups a number, and mode has none" in hushmote("mode", "--rows", "4", expect=1)
 
 
+@pytest.mark.slow
 def test_a_range_that_is_no_edge_says_so_everywhere(store: Path, hushmote):
     note = "14.2:18 is counted as 14 to 18: bins are 1 °C wide, from 0."
     for options in ((), ("--trend",), ("--against", "fleet=lab")):
@@ -232,6 +240,7 @@ def test_shares_below_nothing_carry_one_footnote_a_table(store: Path, hushmote):
     assert not any("below 0 %" in text for text in answers[1]["notes"])
 
 
+@pytest.mark.slow
 def test_the_output_says_how_private_how_exact_and_what_next(store: Path, hushmote):
     text = " ".join(hushmote("temp", "--window", DAYS[0], "--unit", "°C").split())
     assert "How private: Someone 10 % sure of a device's reading can become at most 46 % sure" in text
@@ -251,6 +260,7 @@ def test_a_pipe_gets_whole_numbers(store: Path):
     assert len(re.findall(r"-?\d+\.\d+ to -?\d+\.\d+", text)) == 18
 
 
+@pytest.mark.slow
 def test_mistakes_are_one_line_and_say_what_would_be_right(store: Path, hushmote):
     cases = {
         ("nothing",): "no experiment nothing in fleet home; its experiments: mode, temp",
@@ -288,6 +298,7 @@ def test_labels_are_asked_for_together(hushmote):
     assert "has no --together" in hushmote("mode", "--trend", "--range", "idle", "--together", expect=1)
 
 
+@pytest.mark.slow
 def test_the_questions_command_line_asks_the_same(store: Path, hushmote):
     url = f"sqlite:///{store / 'hushmote.sqlite'}"
     home = Question(experiment="temp", fleet="home", windows=DAYS[:2])

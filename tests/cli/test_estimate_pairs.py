@@ -46,6 +46,7 @@ def near(row: dict, truth: float) -> None:
     assert abs(row["value"] - truth) <= 7 / 1.96 * (row["high"] - row["low"]) / 2
 
 
+@pytest.mark.slow
 def test_unasked_it_says_all_of_versions_pooled_in_80_columns(hushmote):
     answers = ask(hushmote)
     assert [a["kind"] for a in answers] == ["joint", "marginal", "marginal", "conditional"]
@@ -78,6 +79,7 @@ def test_do_old_versions_crash_more(hushmote):
     assert "version=1.2 less version=1.3" in text
 
 
+@pytest.mark.slow
 def test_days_are_compared_and_followed(hushmote):
     (change,) = ask(hushmote, "--window", DAYS[1], "--against", DAYS[0], "--of", "crashed")
     assert change["kind"] == "change"
@@ -88,6 +90,7 @@ def test_days_are_compared_and_followed(hushmote):
     assert trend["p_values"]["version=1.3"] > 1e-9
 
 
+@pytest.mark.slow
 def test_pictures_tables_and_files_agree(hushmote, tmp_path):
     paths = [tmp_path / name for name in ("a.png", "a.csv", "a.json")]
     hushmote("crash_by_version", "--joint", *(x for path in paths for x in ("--output", str(path))))

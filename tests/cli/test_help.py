@@ -57,6 +57,7 @@ def test_every_command_has_an_example_that_parses(path: str):
         command.make_context(words[0], words[len(given) :])
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_options_and_values(tmp_path: Path):
     asked = ["est", "store ", "provision rotate ", "estimate --qua", "provision device --o"]
     script = """

@@ -73,6 +73,7 @@ def calm(text: str) -> bool:
     return not STEERING & set(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "arguments", "shows"),
     [

@@ -26,6 +26,7 @@ def run(store: Path, monkeypatch: pytest.MonkeyPatch):
     return of
 
 
+@pytest.mark.slow
 def test_a_mean_is_shown_unasked_and_no_histogram(run):
     said = json.loads(run("estimate")("delay", "--json"))
     assert [answer["kind"] for answer in said["answers"]] == ["moments"]
@@ -63,6 +64,7 @@ def test_texts_are_named(run):
     assert said["answers"][0]["rows"][0]["low"] < 0.5 < said["answers"][0]["rows"][0]["high"]
 
 
+@pytest.mark.slow
 def test_what_lists_experiments_has_all_of_them(run):
     rows = json.loads(run("status")("--json"))["experiments"]
     named = {row["experiment"] for row in rows}
@@ -84,6 +86,7 @@ def test_two_readings_together_are_shown_unasked(run):
     assert abs(given["value"] - 0.5) < 2.5 * (given["high"] - given["low"]) < 0.5
 
 
+@pytest.mark.slow
 def test_what_nobody_listed_is_found_unasked(run):
     """6,000 reports of ε = 4 on four levels: half of the boards hold 1.0.0, which is 40 errors from none."""
     said = json.loads(run("estimate")("crash", "--json"))
@@ -102,6 +105,7 @@ def test_watch_draws_a_mean_without_bars_and_says_how_texts_are_asked(run):
     assert f"{only} over 3 windows; ε 2 of a report" in said
 
 
+@pytest.mark.slow
 def test_beliefs_are_about_values_that_can_be_listed(run):
     for name in ("firmware", "crash"):
         line = run("epsilon")("--prior", f"{name}@home", expect=1)

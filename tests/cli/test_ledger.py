@@ -181,6 +181,7 @@ def test_json_has_every_number(url):
     assert first["per_day"] is None  # nothing but today, which is not over
 
 
+@pytest.mark.slow
 def test_a_plot_is_written_even_before_there_is_a_rate(url, tmp_path):
     assert ledger("--store", url, "--plot", str(tmp_path / "l.svg")).exit_code == 0
     assert "<svg" in (tmp_path / "l.svg").read_text("utf-8")

@@ -26,6 +26,7 @@ def door(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_mistake_is_one_line_and_status_1(door: Path):
     for arguments, text in [
         (("status",), "there is no store at hushmote.sqlite"),
@@ -153,6 +154,7 @@ def test_the_readme_names_commands_that_exist():
     assert "\ntest:" in makefile
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_said_before_the_work(door: Path):
     (door / "file").write_text("")
     for arguments in (("study", "ranges", "--quick", "--out=file/x"), ("demo", "--out", "file")):

@@ -63,6 +63,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.slow
 def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(tmp_path: Path):
     lines = (
         "estimate --help",
@@ -84,6 +85,7 @@ def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(tmp_path: Pa
     assert not NUMBERS & of_flash
 
 
+@pytest.mark.slow
 def test_answers_load_no_other_database_and_of_scipy_the_compiled_functions_alone(tmp_path: Path):
     store = f"sqlite:///{tmp_path / 'store.sqlite'}"
     room = ROOT / "examples/room_temp.toml"
@@ -392,6 +394,7 @@ def test_what_the_machine_refuses_is_one_line(
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line(door: Path):
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
@@ -401,6 +404,7 @@ def test_a_full_disk_is_one_line(door: Path):
     assert (run.returncode, error) == (1, "hushmote: cannot read or write: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_a_reader_who_goes_away_is_told_nothing(door: Path):
     reading, writing = os.pipe()
     os.close(reading)
@@ -410,6 +414,7 @@ def test_a_reader_who_goes_away_is_told_nothing(door: Path):
     assert run.returncode == 1
 
 
+@pytest.mark.slow
 def test_control_c_is_one_line_and_status_130(door: Path):
     question = door / "waits.toml"
     os.mkfifo(question)

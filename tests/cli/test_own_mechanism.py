@@ -78,6 +78,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         words.update(all_of_them)
 
 
+@pytest.mark.slow
 def test_every_command_that_reads_an_experiment_takes_it(cups: Path, fresh: Run):
     shown = json.loads(fresh("experiment", "show", "cups.toml", "--json", cwd=cups))
     assert json.loads(shown["payload"])["mechanism"] == "unary:Unary"

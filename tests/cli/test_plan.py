@@ -45,6 +45,7 @@ def refusal(line: str) -> str:
     return str(done.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -112,6 +113,7 @@ def test_a_mean_is_planned_as_a_part_of_the_range_and_in_the_unit() -> None:
     assert narrow["half_width_95"] < json.loads(plan(f"{common} --devices 20000 --json"))["half_width_95"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "reading"),
     [
@@ -154,6 +156,7 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_plots_are_written(tmp_path: Path) -> None:
     for number, line in enumerate(("--devices 9000 --epsilon 1 --values 16", LIFE + " --values yes-no")):
         path = tmp_path / f"{number}.png"
@@ -161,6 +164,7 @@ def test_plots_are_written(tmp_path: Path) -> None:
         assert path.stat().st_size > 20_000
 
 
+@pytest.mark.slow
 def test_the_histogram_s_epsilon_stands_beside_the_report_s_with_its_limits() -> None:
     line = "--devices 26000 --epsilon 2 --values 64"
     result = json.loads(plan(line + " --json"))["histogram"]
@@ -178,6 +182,7 @@ def test_the_histogram_s_epsilon_stands_beside_the_report_s_with_its_limits() ->
     assert "not against the broker, the aggregator's operator or the database's journal" in text
 
 
+@pytest.mark.slow
 def test_a_histogram_s_epsilon_can_be_asked_for() -> None:
     line = "--devices 26000 --values 16 --histogram-epsilon 0.05"
     result = json.loads(plan(line + " --json"))
@@ -285,6 +290,7 @@ def test_ranges_are_read_in_the_unit_where_there_is_one() -> None:
         assert question_of(request, reading_of(request)) == Question(ranges=(indices,))
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = shown((Path(__file__).parents[2] / "docs/planning.md").read_text("utf-8"), "plan")
     assert len(pairs) == 2
@@ -342,6 +348,7 @@ def test_names_and_nats() -> None:
     assert [nats(n) for n in (1, 4_000_000, 1_333_333)] == ["0.000001", "4.0", "1.333333"]
 
 
+@pytest.mark.slow
 def test_labels_have_no_median_and_no_ranges():
     for line in ("--devices 20000 --epsilon 2 --values a,b,c,d", f"{LIFE} --values a,b,c,d"):
         text = plan(line)

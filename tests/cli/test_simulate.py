@@ -54,6 +54,7 @@ def test_a_mean_and_a_pair_are_simulated_and_as_exact_as_is_said(folder: Path):
     assert 'Rows of "crashed=yes given each version" are known to about ±' in told
 
 
+@pytest.mark.slow
 def test_what_a_simulation_writes_is_never_overwritten_unasked(folder: Path):
     arguments = ("simulate", "door.toml", "--devices", "500", "--seed", "1")
     files = ("--output", "a.csv", "--output", "a.json", "--output", "a.png")
@@ -103,6 +104,7 @@ def test_a_mistake_is_one_line_and_no_store_is_made(folder: Path, arguments, tex
     assert not (folder / "a.sqlite").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "window"), [("room.toml", "day"), ("door.toml", "all"), ("room.toml", "hour")]
 )
@@ -123,6 +125,7 @@ def test_a_store_can_be_asked_with_the_commands_that_are_printed(folder: Path, f
     assert "has reports of" in hushmote(*fleet, cwd=folder, expect=1)
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_the_days(folder: Path):
     told = []
     for store in ("a", "b"):
@@ -145,6 +148,7 @@ def test_no_clock_of_a_real_fleet_is_hurried(folder: Path):
         assert text in hushmote("simulate", "room.toml", *arguments, cwd=folder, expect=1)
 
 
+@pytest.mark.slow
 def test_a_mean_stands_beside_its_truth(folder: Path):
     """2,000 boards of 4 reports each: the mean's interval is that of the table, in the reading's unit."""
     asked = ROOM.replace("every = 90", 'statistics = "mean"')

@@ -57,6 +57,7 @@ def take(store: Store, *sent: tuple[str, bytes]) -> None:
 _VALUE = {"temp": 20.0, "mode": "on"}
 
 
+@pytest.mark.slow
 def test_a_commit_shows_at_once_and_ctrl_c_leaves_the_terminal_as_it_was(store, url, tmp_path):
     with Terminal(["status", "--follow", "--store", url], tmp_path) as terminal:
         terminal.until("0 reports in ")
@@ -73,6 +74,7 @@ def test_a_commit_shows_at_once_and_ctrl_c_leaves_the_terminal_as_it_was(store, 
         assert b"\x1b[31mHow" not in terminal.screen
 
 
+@pytest.mark.slow
 def test_a_store_that_goes_and_comes_and_a_service_manager_that_ends_it(store, url, tmp_path):
     with Terminal(["status", "--follow", "--store", url], tmp_path, columns=45) as terminal:
         terminal.until("reports in ")
@@ -88,6 +90,7 @@ def test_a_store_that_goes_and_comes_and_a_service_manager_that_ends_it(store, u
         assert _LEAVE in terminal.screen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 45])
 def test_one_picture_fits(store, url, tmp_path, columns):
     away_from_midnight()

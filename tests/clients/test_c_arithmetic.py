@@ -69,6 +69,7 @@ def generated(core: ctypes.CDLL, rng: Random, size: int) -> bytes:
     return out.raw[:size]
 
 
+@pytest.mark.slow
 def test_hash_and_tag_are_right_wherever_the_message_is_cut(core: ctypes.CDLL):
     config = Config(key=KEY)
     draw = np.random.default_rng(1)
@@ -81,6 +82,7 @@ def test_hash_and_tag_are_right_wherever_the_message_is_cut(core: ctypes.CDLL):
         assert hashed(core, config, message) == expected
 
 
+@pytest.mark.slow
 def test_an_engine_of_the_chip_computes_every_hash_in_its_place(core: ctypes.CDLL, tmp_path: Path):
     calls = []
 
@@ -173,6 +175,7 @@ def test_entropy_is_taken_from_a_source_that_does_not_repeat_itself(core: ctypes
         assert taken(data) == -2, name
 
 
+@pytest.mark.slow
 def test_thresholds_are_exactly_those_of_the_other_clients(core: ctypes.CDLL):
     edges = itertools.product(
         (1_000, 1_001, 62_500, 999_999, 16_000_000), (2, 3, 2**24 - 1, 2**24), (1, 2, 2**24)
@@ -199,6 +202,7 @@ def number(n: int) -> bytes:
     return n.to_bytes(32, "big")
 
 
+@pytest.mark.slow
 def test_signatures_are_judged_as_wycheproof_says_but_for_an_upper_s(core: ctypes.CDLL):
     judged, beyond = [], 0
     for key, digest, signature, valid, _ in vectors():
@@ -216,6 +220,7 @@ def test_signatures_are_judged_as_wycheproof_says_but_for_an_upper_s(core: ctype
     assert beyond > 0, "no y below the prime is small enough"
 
 
+@pytest.mark.slow
 def test_signatures_are_judged_as_another_library_does(core: ctypes.CDLL):
     draw = np.random.default_rng(4)
     verdicts = []
@@ -263,6 +268,7 @@ def test_points_off_the_curve_and_coordinates_from_the_prime_on_are_refused(core
     assert min(beyond, off) >= 10
 
 
+@pytest.mark.slow
 def test_sums_of_equal_and_opposite_points_and_infinity_are_right(core: ctypes.CDLL):
     """Small keys meet them: with key 2 * G, for one, G doubled is the key."""
     draw = np.random.default_rng(5)
@@ -287,6 +293,7 @@ def test_the_greatest_lower_s_is_taken_and_the_next_is_not(core: ctypes.CDLL):
         assert core.hm_p256_verify(key, bytes(32), number(r) + number(s)) is taken
 
 
+@pytest.mark.slow
 def test_gcc_finds_no_mistake_on_any_path_of_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(c_core.COVERAGE, raising=False)  # without optimization it sees mistakes that are none
     tried = subprocess.run(["gcc", "-fanalyzer", "-E", os.devnull], capture_output=True, check=False)

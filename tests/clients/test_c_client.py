@@ -76,6 +76,7 @@ def fresh_slots(consent: int = 2) -> dict[int, bytes]:
 # --- Beside the test vectors, which check.c answers -------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_locks_a_ledger_is_said_in_the_other_client_s_words():
     locked = 0
     for case in VECTORS["ledgers"]:
@@ -96,6 +97,7 @@ def sealed(record: bytes) -> bytes:
     return record + struct.pack(">I", zlib.crc32(record))
 
 
+@pytest.mark.slow
 def test_with_settings_that_do_not_fit_it_begins_nothing_and_provisions_nothing():
     made = board(device_id="D")
     assert NAMES[made.begun or 0] == "BAD_SETTINGS"
@@ -105,6 +107,7 @@ def test_with_settings_that_do_not_fit_it_begins_nothing_and_provisions_nothing(
     assert made.storage.slots == {}
 
 
+@pytest.mark.slow
 def test_floats_of_both_precisions_are_thousandths():
     milli = library().test_milli
     table = [(0.5, 500), (-0.5, -500), (-0.0005, 0), (1.001, 1001), (21.4, 21400), (-2.0625, -2062), (0.0, 0)]
@@ -140,6 +143,7 @@ def payload_of(name: str, kind: int, rule_of: str, epsilon: int, cap: int, every
     return experiment_json(**changes, type="choice", labels=["on", "off", "idle"], mechanism="grr")
 
 
+@pytest.mark.slow
 def test_coins_tossed_ahead_are_those_of_the_other_client_and_serve_once():
     """Two draws, of which the second holds, two calls, and a budget that ends: the same bytes from both."""
     seen = set()
@@ -359,9 +363,10 @@ class Twins(RuleBasedStateMachine):
 Twins.TestCase.settings = settings(
     max_examples=2000 if os.environ.get("LONG") else 60, stateful_step_count=40
 )
-TestTwins = Twins.TestCase
+TestTwins = pytest.mark.slow(Twins.TestCase)
 
 
+@pytest.mark.slow
 @given(
     entry=st.tuples(
         st.sampled_from([1, 2, 5, 2**32 - 2, 2**32 - 1]),
@@ -444,6 +449,7 @@ def started(slots: Any, seed: int) -> CBoard:
     return made
 
 
+@pytest.mark.slow
 def test_a_fault_or_a_cut_at_any_operation_gives_no_debit_back_and_sends_no_other_bytes_under_a_number():
     counting = Twin(fresh_slots())
     life(started(counting, 2), Witness())
@@ -478,6 +484,7 @@ def test_a_fault_or_a_cut_at_any_operation_gives_no_debit_back_and_sends_no_othe
     assert {fault for fault, locked in seen if locked} == {"torn", "torn-cut"}
 
 
+@pytest.mark.slow
 def test_a_slot_with_a_wrong_byte_locks_for_good():
     made = started(fresh_slots(), 2)
     made.report("e", True)
@@ -498,6 +505,7 @@ def test_a_slot_with_a_wrong_byte_locks_for_good():
         assert started(slots, 3).status()["locked"] == "LOCKED"
 
 
+@pytest.mark.slow
 def test_a_record_that_its_buffer_cannot_hold_locks_and_a_full_one_makes_no_report():
     made = started(fresh_slots(), 2)
     reports = [made.report("e", True) for _ in range(3)]
@@ -523,6 +531,7 @@ def test_a_record_that_its_buffer_cannot_hold_locks_and_a_full_one_makes_no_repo
     assert one.report("e", True) is not None
 
 
+@pytest.mark.slow
 def test_calls_from_callbacks_and_other_threads_do_nothing():
     made = started(fresh_slots(), 2)
     found = []
@@ -646,6 +655,7 @@ class TestNoDuringAnotherCall:
         assert started(dict(made.storage.slots), 3).consent is False
 
 
+@pytest.mark.slow
 def test_a_source_that_is_stuck_or_missing_spends_nothing():
     made = started(fresh_slots(), 2)
     before = dict(made.storage.slots)
@@ -670,6 +680,7 @@ def test_a_source_that_is_stuck_or_missing_spends_nothing():
     assert fresh.storage.slots == {}
 
 
+@pytest.mark.slow
 def test_of_two_clients_on_one_ledger_the_one_that_notices_locks():
     storage = MemoryStorage(fresh_slots())
     one, two = started(storage, 2), started(storage, 3)
@@ -680,6 +691,7 @@ def test_of_two_clients_on_one_ledger_the_one_that_notices_locks():
     assert newest_record(storage.slots)["sum"] == 2 * EPSILON
 
 
+@pytest.mark.slow
 def test_provisioning_fills_an_empty_board_and_nothing_else():
     for cut in range(10):
         storage = Twin({})
@@ -697,6 +709,7 @@ def test_provisioning_fills_an_empty_board_and_nothing_else():
         assert board(again.storage.slots).consent is True
 
 
+@pytest.mark.slow
 def test_every_code_has_a_line_of_text():
     texts = [library().hushmote_text(code).decode() for code in (0, *CODES.values())]
     assert len(set(texts)) == len(texts)
@@ -705,6 +718,7 @@ def test_every_code_has_a_line_of_text():
     assert {library().hushmote_text(code) for code in (1, -13, -99)} == {b"unknown code"}
 
 
+@pytest.mark.slow
 def test_a_name_that_the_policy_lacks_is_nobody():
     made = started(fresh_slots(), 2)
     with pytest.raises(Refused, match="UNKNOWN"):

@@ -60,6 +60,7 @@ def index_of(python: Any, at: int | None) -> c.Index:
     return c.index_of(at if at is None or python.domain <= MAX_CODES else 0, slots)
 
 
+@pytest.mark.slow
 def test_every_vector_is_answered_under_the_sanitizers(tmp_path: Path):
     (tmp_path / "vectors.h").write_text(make_c_vectors.build())
     flags = (*c_core.SANITIZED, f"-DHUSHMOTE_ROOM_BYTES={c.ROOM_BYTES}", f"-I{tmp_path}", "-O1", "-lm")
@@ -92,6 +93,7 @@ def check_privacy(core: c.Core, shape: dict[str, Any], epsilon: int) -> dict[int
     return exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_no_code_is_more_than_e_to_the_epsilon_likelier_for_one_index_than_for_another(
     name: str, core: c.Core
@@ -112,6 +114,7 @@ def test_neither_where_hashes_have_many_seeds_or_values_are_many(name: str, core
         check_privacy(core, SLOW_SHAPES[name], epsilon)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_same_code_runs_for_a_truth_as_for_a_lie_and_for_every_index(name: str, core: c.Core):
     """The compiled basic blocks, in their order, depend on the level alone, which the report shows."""
@@ -381,6 +384,7 @@ def check_readings(core: c.Core, experiment: c.Experiment, python: Any, rng: np.
             assert index.at == min(at, bins - 1)
 
 
+@pytest.mark.slow
 def test_what_is_an_experiment_and_what_is_in_it_is_what_the_micropython_client_says(watched: c.Core):
     rng = np.random.default_rng(1)
     taken = 0
@@ -399,6 +403,7 @@ def test_what_is_an_experiment_and_what_is_in_it_is_what_the_micropython_client_
     assert taken > 1_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("payload", "said"),
     [
@@ -422,11 +427,13 @@ def test_why_an_experiment_is_refused(payload: bytes, said: int, watched: c.Core
     assert watched.parse(payload)[0] == said
 
 
+@pytest.mark.slow
 def test_parts_that_are_nowhere_are_no_reading(watched: c.Core):
     pair = next(shape for shape in SHAPES.values() if shape["type"] == "pair")
     assert watched.bucket(parsed(watched, published(pair)), c_core.Reading(5, 0, None, 2)) is None
 
 
+@pytest.mark.slow
 def test_printable_bytes_alone_are_taken_and_no_backslash(watched: c.Core):
     choice = published({"type": "choice", "labels": ["a?"], "mechanism": "grr"})
     for byte in range(256):
@@ -434,6 +441,7 @@ def test_printable_bytes_alone_are_taken_and_no_backslash(watched: c.Core):
         assert (said == 0) == (32 <= byte < 127 and byte not in b'"\\'), byte
 
 
+@pytest.mark.slow
 def test_a_client_without_a_mechanism_refuses_its_experiments_and_one_without_room_those_that_need_it(
     tmp_path: Path,
 ):
@@ -474,6 +482,7 @@ def seeds() -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hashes", ["-DQUICK", pytest.param("threshold.c sha256.c drbg.c p256.c", marks=pytest.mark.long)]
 )

@@ -64,6 +64,7 @@ def test_every_package_has_all_sources_no_program_and_one_version():
     assert {library["version"], component["version"], properties["version"]} == {VERSION}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
 def test_a_project_of_cmake_links_it(tmp_path: Path):
     (tmp_path / "CMakeLists.txt").write_text(

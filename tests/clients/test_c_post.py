@@ -144,6 +144,7 @@ def test_each_report_counts_once_and_the_shares_are_right(program: Path, tmp_pat
         assert all(of_fleet == {} for of_fleet in store.rejects().values())
 
 
+@pytest.mark.slow
 def test_without_a_yes_it_ends_at_once_and_a_no_drops_what_waits(program: Path, tmp_path: Path):
     nobody = Post(program, tmp_path / "c", 1)  # nothing listens there
     assert "no ledger; provision this board" in nobody("status", status=1)

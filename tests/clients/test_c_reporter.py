@@ -24,12 +24,14 @@ PAYLOAD = experiment_json(budget={"rule": "sum", "cap": 40_000_000})
 ANNOUNCE = keys.public_key_bytes(SIGNING)
 
 
+@pytest.mark.slow
 def test_it_subscribes_to_the_policy_s_names_and_says_online():
     board = Board(kept={})
     assert board.connected() == [*(("subscribe", TOPIC + name) for name in "efg"), ("status", "online")]
     assert board.tick(1000) == []
 
 
+@pytest.mark.slow
 def test_reports_go_out_oldest_first_few_at_a_time_and_again_with_the_same_bytes():
     board = Board()
     board.connected()
@@ -68,6 +70,7 @@ def test_reports_go_out_oldest_first_few_at_a_time_and_again_with_the_same_bytes
     assert (board.board.outbox(), board.published()) == ([], [])
 
 
+@pytest.mark.slow
 def test_without_a_yes_it_does_nothing_and_a_no_ends_it():
     made = CBoard(POLICY, MemoryStorage(), entropy=Source(3), begin=False)
     made.provision()
@@ -99,6 +102,7 @@ def test_without_a_yes_it_does_nothing_and_a_no_ends_it():
     assert board.board.consent is True
 
 
+@pytest.mark.slow
 def test_each_report_waits_for_a_random_time():
     board = Board(delay=30_000)
     board.connected()
@@ -117,6 +121,7 @@ def test_each_report_waits_for_a_random_time():
     )  # 30 draws hit fewer of 10 parts less than once in 10^12
 
 
+@pytest.mark.slow
 def test_attempts_to_connect_back_off_at_random_and_start_again_after_a_good_connection():
     waits: list[list[int]] = []
     for seed in (5, 6):
@@ -144,6 +149,7 @@ def test_attempts_to_connect_back_off_at_random_and_start_again_after_a_good_con
     assert waits[0] != waits[1]
 
 
+@pytest.mark.slow
 def test_the_status_says_what_a_person_should_see_to():
     names = ("e", *(f"n{i}" for i in range(8)))
     board = Board(policy=POLICY | {"experiments": names})
@@ -185,6 +191,7 @@ def full(slot: int, data: bytes) -> None:
     raise OSError(28)
 
 
+@pytest.mark.slow
 def test_flash_that_fails_at_a_puback_is_tried_again_a_minute_later():
     board = Board()
     board.connected()
@@ -213,6 +220,7 @@ def signed(name: str, body: bytes, serial: int) -> bytes:
     return keys.sign_experiment(SIGNING, TOPIC + name, body, serial)
 
 
+@pytest.mark.slow
 def test_what_the_broker_repeats_costs_no_signature_and_a_restart_knows_it():
     board = Board(announce_key=ANNOUNCE)
     board.connected()
@@ -241,6 +249,7 @@ def test_what_the_broker_repeats_costs_no_signature_and_a_restart_knows_it():
         board.connected()
 
 
+@pytest.mark.slow
 def test_in_an_open_fleet_what_is_no_longer_there_is_withdrawn():
     board = Board()
     board.connected()
@@ -278,6 +287,7 @@ def test_in_an_open_fleet_what_is_no_longer_there_is_withdrawn():
     assert keyed.report() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("announce", [None, ANNOUNCE])
 def test_kept_files_are_those_of_the_micropython_client(announce: bytes | None, tmp_path: Path):
     board = Board(announce_key=announce)
@@ -315,6 +325,7 @@ def test_kept_files_are_those_of_the_micropython_client(announce: bytes | None, 
     assert fails.report() > 0
 
 
+@pytest.mark.slow
 def test_a_connection_that_takes_nothing_is_left():
     board = Board()
     board.message("e", PAYLOAD)
@@ -348,6 +359,7 @@ def test_a_connection_that_takes_nothing_is_left():
     assert board.tick()[0][0] == "connect"
 
 
+@pytest.mark.slow
 def test_another_client_on_its_ledger_is_a_word_of_its_status():
     board = Board()
     board.connected()
@@ -358,6 +370,7 @@ def test_another_client_on_its_ledger_is_a_word_of_its_status():
     assert board.tick() == [("status", "online locked fault")]
 
 
+@pytest.mark.slow
 def test_it_begins_with_what_it_needs_and_may_keep_nothing():
     for field in ("connect", "subscribe", "publish", "disconnect", "read_kept", "write_kept"):
         board = Board()

@@ -48,6 +48,7 @@ def check(shape: dict[str, Any], epsilon: int) -> None:
         assert chance * experiment.domain == sum(exact[i][code] for i in indices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", grid(1_000, 1_000_000, 8_000_000))
 @pytest.mark.parametrize("name", SHAPES)
 def test_no_code_is_more_than_e_to_the_epsilon_likelier_for_one_index_than_for_another(name, epsilon):
@@ -78,6 +79,7 @@ def test_a_threshold_one_unit_too_high_fails_the_check(name):
         assert_private(exact, 1_000_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", grid(2_000_000))
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGEST)) for name in SLOW_SHAPES]

@@ -45,12 +45,14 @@ def looked_at(name: str, case: Case) -> None:
         pytest.skip(str(e))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names(slow=False))
 @pytest.mark.parametrize("case", [case for cases in CASES.values() for case in cases], ids=str)
 def test_each_property_holds(name: str, case: Case):
     looked_at(name, case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names(slow=True))
 @pytest.mark.parametrize("case", SLOW_CASES)
 def test_each_slow_property_holds(name: str, case: Case):

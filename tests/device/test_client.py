@@ -108,6 +108,7 @@ def test_when_the_budget_is_spent_report_is_none_and_the_application_goes_on():
     assert client.status()["sum"] == 2 * EPSILON
 
 
+@pytest.mark.slow
 @settings(max_examples=75)
 @given(
     st.sampled_from(["sum", "squares"]),
@@ -467,6 +468,7 @@ def test_a_signature_that_is_missing_cut_doubled_or_for_another_name_is_refused(
         assert client.report("e", True) is None
 
 
+@pytest.mark.slow
 def test_a_signature_with_any_one_bit_off_is_refused():
     client = board(announce_key=ANNOUNCE_KEY, fleet="home")
     good = signed(budget("sum", EPSILON))

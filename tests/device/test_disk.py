@@ -48,6 +48,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "ldp"
 
 
+@pytest.mark.slow
 def test_two_processes_that_start_at_once_never_spend_more_than_the_budget(tmp_path: Path):
     folders = [tmp_path / str(i) for i in range(TRIALS)]
     for folder in folders:
@@ -71,6 +72,7 @@ def test_two_processes_that_start_at_once_never_spend_more_than_the_budget(tmp_p
     assert made == [BUDGET] * TRIALS
 
 
+@pytest.mark.slow
 def test_a_second_client_is_refused_until_the_first_is_gone(folder: Path):
     first = boot(folder)
     assert first.report("e", True) is not None

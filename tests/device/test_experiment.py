@@ -240,6 +240,7 @@ def strict_loads(text):
     return json.loads(text, parse_constant=no_constant)
 
 
+@pytest.mark.slow
 @settings(max_examples=250 * MANY)
 @given(
     st.sampled_from([RR, ROOM_TEMP, experiment_json(**CHOICE), experiment_json(**OLH, every=7)]),
@@ -314,6 +315,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100 * MANY)
 @given(
     st.sampled_from([{}, CHOICE, NUMBER, OLH, HH]),
@@ -346,6 +348,7 @@ def test_bin_edges_belong_to_the_upper_bin():
         assert exp.bucket(edge - 0.0001) == edge, "rounded to the nearest milli-unit first"
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.integers(-(2**40), 2**40 - 1),

@@ -16,6 +16,7 @@ from hushmote.server.experiments.reading import DefinitionError
 from hushmote.server.store import Store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "examples"),
     [*zip(fuzz.PURE, (150, 100, 250, 250, 75, 75), strict=True)],
@@ -32,6 +33,7 @@ def test_only_documented_exceptions_come_out_of(target, examples):
     check()
 
 
+@pytest.mark.slow
 def test_every_message_is_counted_as_its_format_says_or_rejected_by_reason(tmp_path):
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         path = fuzz.Ingest(store)

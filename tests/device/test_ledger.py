@@ -136,6 +136,7 @@ def test_a_power_cut_before_or_after_any_write_neither_overspends_nor_locks(faul
         assert check_life_with(fault, at) >= CAP_REPORTS - 1
 
 
+@pytest.mark.slow
 def test_a_power_cut_within_a_write_overspends_nothing_and_locks():
     # littlefs writes a slot wholly or not at all. A slot that is torn could have been the newest.
     for at, (_, data) in enumerate(writes_of_a_life()):
@@ -614,6 +615,7 @@ def test_a_folder_that_cannot_be_written_makes_no_report(tmp_path):
     assert client.status()["locked"] is None
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_a_whole_slot(tmp_path):
     # Systems with fsync empty a file when it is opened: killed then, the board would be locked for good.
     provision(str(tmp_path), consent=True)
@@ -798,5 +800,5 @@ class BoardLife(RuleBasedStateMachine):
             assert self.client.outbox() == []
 
 
-TestBoardLife = BoardLife.TestCase
+TestBoardLife = pytest.mark.slow(BoardLife.TestCase)
 TestBoardLife.settings = settings(max_examples=60, stateful_step_count=40)

@@ -169,6 +169,7 @@ def life(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval_s", [60, 3600, 7200])  # the last is more than lightsleep takes
 @pytest.mark.parametrize("early", [False, True])
 def test_an_rp2040_reads_once_an_interval_however_early_it_wakes_up(
@@ -243,6 +244,7 @@ def test_an_esp32_remembers_through_its_deep_sleep_what_it_wakes_up_for(
     assert main._last["up"] == 8 * 3600 + 3599  # since the button's press
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cause", "started"), [(Chip.PWRON_RESET, "power"), (Chip.WDT_RESET, "watchdog"), (5, "other")]
 )

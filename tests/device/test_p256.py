@@ -26,6 +26,7 @@ FLAGS = {
 }
 
 
+@pytest.mark.slow
 def test_every_vector_of_wycheproof_is_judged_as_it_says_but_an_upper_s_which_it_allows():
     cases = list(vectors())
     flags = set().union(*(case[4] for case in cases))
@@ -72,6 +73,7 @@ def test_a_point_that_is_not_on_the_curve_is_refused_though_the_formulas_would_t
     assert tried >= 3
 
 
+@pytest.mark.slow
 def test_it_agrees_with_another_library_on_200_keys_and_on_each_with_a_bit_flipped():
     for i in range(200):
         secret = hashlib.sha256(b"key %d" % i).digest()
@@ -93,6 +95,7 @@ def test_it_agrees_with_another_library_on_200_keys_and_on_each_with_a_bit_flipp
 # --- Additions of equal, opposite and no points -------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_additions_of_equal_opposite_and_no_points_are_right(monkeypatch: pytest.MonkeyPatch):
     """Small keys meet them: with key 2 * G, for one, G doubled is the key."""
     kinds = set()
@@ -153,6 +156,7 @@ def test_the_greatest_lower_s_is_taken_and_the_next_is_not():
 # --- Anything at all ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_bytes_are_an_error():
     key, digest, signature = crafted(5, 3 << 200, 1)
     if lowered(signature):

@@ -118,6 +118,7 @@ CLIENT_CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "epsilon", [1_000_000, *(pytest.param(epsilon, marks=pytest.mark.long) for epsilon in (1_000, 8_000_000))]
 )
@@ -135,6 +136,7 @@ def test_no_output_of_report_tells_two_readings_apart_by_more_than_e_to_the_epsi
         assert outputs.get(None, 0) == 1 - Fraction(1, every)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [numbers(64, mechanism="grr"), numbers(64, mechanism="olh", g=3), hh(64, 8, [8, 3])],

@@ -18,6 +18,7 @@ def test_the_constants_are_those_of_the_design():
     assert (ONE, EPSILON_MIN, EPSILON_MAX) == (2**30, 1_000, 16_000_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(EPSILONS, CELLS)
 @example(1_000, 2**24)
@@ -27,6 +28,7 @@ def test_any_point_agrees_with_60_digit_decimals(epsilon, g):
     assert truth_threshold(epsilon, g) == decimal_threshold(epsilon, g)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(EPSILONS, CELLS)
 def test_the_ratio_of_truth_to_lie_is_at_most_e_to_the_epsilon_and_one_unit_more_would_be_above(epsilon, g):

@@ -78,6 +78,7 @@ def connecting(outputs: dict[Any, Fraction]) -> dict[Any, Fraction]:
     return chances
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism", ["grr", *(pytest.param(name, marks=pytest.mark.long) for name in ("olh", "hh"))]
 )
@@ -97,6 +98,7 @@ def test_whether_a_wake_up_connects_never_depends_on_the_reading_and_what_it_sen
         assert connecting(outputs) == {(True,): expected, (False,): 1 - expected}
 
 
+@pytest.mark.slow
 def test_two_wake_ups_of_a_board_with_two_sensors_stay_within_their_budgets(tmp_path: Path):
     # A cap of one report each, so that the second wake-up's silence is a matter of coins as well.
     shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 1}}
@@ -124,6 +126,7 @@ def test_a_board_that_knows_no_experiment_always_connects_and_reports_at_once(
         assert sum(chance for (_, sent), chance in outputs.items() if len(sent) == 3) == Fraction(1, 2)
 
 
+@pytest.mark.slow
 def test_a_board_that_sleeps_until_it_is_needed_sends_what_one_does_that_wakes_up_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -51,6 +51,7 @@ def test_importing_hushmote_loads_nothing_heavy_and_every_name_is_there(tmp_path
         hushmote.nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.slow
 def test_pictures_leave_matplotlib_as_it_was(stored: Path):
     """Another backend stays chosen, and pyplot is never loaded, whose figures pile up."""
     code = """
@@ -117,6 +118,7 @@ def test_the_only_fleet_and_experiment_need_no_name(after_demo: Path):
     assert store.fleet().experiment().estimate().reports == 20_000
 
 
+@pytest.mark.slow
 def test_a_store_that_is_forgotten_closes_itself_and_was_never_written(stored: Path):
     before = (stored / "hushmote.sqlite").read_bytes()
     with warnings.catch_warnings():
@@ -166,6 +168,7 @@ def test_labels_name_the_shares_of_a_choice(home: hushmote.FleetReader):
     assert [row.name for row in mode.trend("idle")[0].rows] == ["idle", "idle"]
 
 
+@pytest.mark.slow
 def test_changes_and_trends(stored: Path, home: hushmote.FleetReader, room: hushmote.ExperimentReader):
     """Means differ by 2 and by 3 degrees; their errors are below 0.3: six of them are 2e-9."""
     before, after = room.estimate("2026-11-14"), room.estimate("2026-11-21")
@@ -184,6 +187,7 @@ def test_changes_and_trends(stored: Path, home: hushmote.FleetReader, room: hush
     assert room.trend("mean")[0].unit == "°C"
 
 
+@pytest.mark.slow
 def test_everything_prints_in_80_columns_and_is_html(room: hushmote.ExperimentReader):
     estimate = room.estimate()
     shown = [
@@ -207,6 +211,7 @@ def test_everything_prints_in_80_columns_and_is_html(room: hushmote.ExperimentRe
     )
 
 
+@pytest.mark.slow
 def test_several_tables_are_one_data_frame_and_one_csv(room: hushmote.ExperimentReader):
     trend = room.trend(":20", "mean")
     frame = trend.to_pandas()
@@ -289,6 +294,7 @@ class TestComparison:
             room.compare("week")
 
 
+@pytest.mark.slow
 def test_three_of_four_give_the_fourth():
     plan = hushmote.plan(devices=20_000, values=64, epsilon=2)
     assert f"{plan.error:.3%}" == "2.881%"
@@ -309,6 +315,7 @@ def test_three_of_four_give_the_fourth():
 LIFE = {"lifetime": 2, "horizon": "1y", "call": "1h", "low": 0, "high": 40, "unit": "°C", "quantile": 0.9}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [{"epsilon": 2}, LIFE], ids=["one report", "a life"])
 def test_the_command_and_python_show_one_answer(cost: dict[str, typing.Any]):
     """In words and in JSON; the page's answer is held to the command's in tests/web/test_plan.py."""
@@ -330,6 +337,7 @@ def test_a_plan_s_help_has_a_line_for_each_field():
     assert "--" not in said
 
 
+@pytest.mark.slow
 def test_a_simulated_fleet_has_the_truth_beside_its_answers(after_demo: Path):
     file = after_demo / "room_temp.toml"
     normal = hushmote.simulate(file, devices=1_000_000, population="normal:21:3", seed=1)

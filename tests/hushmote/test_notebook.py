@@ -29,6 +29,7 @@ def test_the_tour_is_kept_without_outputs():
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
 
 
+@pytest.mark.slow
 def test_the_tour_runs_and_has_every_method_in_it(
     after_demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_examples_run_and_print_what_the_page_shows(stored: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(stored)
     if not (stored / "examples").exists():

@@ -24,6 +24,7 @@ def mechanism(fields: dict[str, object], epsilon: int = 1_000_000) -> Mechanism:
     return mechanism_of(experiment_over(16, epsilon, dict(fields)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", SHAPES, ids=lambda f: f["mechanism"])
 @pytest.mark.parametrize("epsilon", [500_000, 4_000_000])
 def test_no_population_errs_more_than_the_worst(fields: dict[str, object], epsilon: int):
@@ -72,6 +73,7 @@ def test_what_is_asked_of_a_mean_is_what_its_error_is_of(question: Question):
         assert variance(design, question) > variance(design, Question("mean", spread=0.1))
 
 
+@pytest.mark.slow
 def test_the_design_is_the_best_of_those_that_answer_a_mean():
     design = best_design(64, 1_000_000, Question("mean"))
     assert design.answers(Question("mean"))

@@ -126,6 +126,7 @@ def test_a_plan_promises_what_the_estimator_keeps() -> None:
     assert 10_400 < plan.devices < 10_500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [500_000, 2_000_000, 4_000_000, 7_000_000])
 @pytest.mark.parametrize(
     ("domain", "low", "high", "share", "kind"),
@@ -203,6 +204,7 @@ def test_all_ranges_are_each_asked_with_its_share_of_the_devices_inside() -> Non
     assert found <= variance(design, Question()) < 1.1 * found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", [Question(), Question("quantile", 0.5), Question(width=50)])
 def test_a_sample_of_the_statistics_stands_for_all(question: Question) -> None:
     design = best_design(128, 1_000_000, question)
@@ -225,6 +227,7 @@ QUESTIONS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_the_fourth_meets_the_wanted_error_and_the_next_worse_does_not(question: Question) -> None:
     error = 0.05
@@ -354,6 +357,7 @@ def test_other_times_are_refused(text: str) -> None:
 YEAR = Rhythm(86_400, 365 * 86_400)
 
 
+@pytest.mark.slow
 def test_few_large_reports_win_and_stay_within_the_budget() -> None:
     life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR)
     assert (life.best.cap, life.best.composition) == (1, "basic")
@@ -366,12 +370,14 @@ def test_few_large_reports_win_and_stay_within_the_budget() -> None:
     assert life.error(life.best, 1) < life.error(optimal, 1) < life.error(basic, 1)
 
 
+@pytest.mark.slow
 def test_no_report_costs_more_than_the_policy_allows() -> None:
     life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(8 * MICRO), YEAR, limit=500_000)
     assert max(s.epsilon for s in life.spendings) == 500_000
     assert life.best.cap == 16
 
 
+@pytest.mark.slow
 def test_a_delta_pays_where_reports_must_be_small() -> None:
     life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR, limit=50_000)
     assert (life.best.composition, life.best.rule) == ("optimal", "count")

@@ -12,6 +12,7 @@ from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon
 MONTHS = Rhythm(3600, 90 * 86_400)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "domain", "wanted", "devices"),
     [

@@ -98,6 +98,7 @@ def test_what_is_not_run_is_understood_by_the_shell_and_the_command_line(path: P
         pytest.skip(f"understood, not run: {path.name}, lines {lines}: needs {' or '.join(sorted(reasons))}")
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_help_are_understood():
     lines = [
         line for page in HELP for line in re.findall(r"^ {4}(hushmote .*)$", page.read_text(), re.MULTILINE)
@@ -240,6 +241,7 @@ true
 """
 
 
+@pytest.mark.slow
 def test_a_page_is_run_in_one_shell_and_what_fails_is_named_by_line_and_output(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("HUSHMOTE_STORE", "sqlite:////tmp/mine.sqlite")
     good, bad = tmp_path / "good.md", tmp_path / "bad.md"

@@ -31,6 +31,7 @@ def rules() -> list[dict]:
 ALERTS = {rule["alert"]: rule for rule in rules()}
 
 
+@pytest.mark.slow
 @needs_promtool
 @pytest.mark.parametrize(
     "arguments",

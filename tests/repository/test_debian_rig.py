@@ -97,6 +97,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
     subprocess.run(["gpgconf", "--homedir", str(made.home), "--kill", "all"], check=False)
 
 
+@pytest.mark.slow
 def test_an_index_that_cannot_be_had_does_not_keep_the_sources_away(archive: Archive):
     archive.publish(between="main/binary-i386/Packages")
     assert {path.suffix for path in debian.packages("source", "thing").iterdir()} == {".dsc", ".gz"}
@@ -104,6 +105,7 @@ def test_an_index_that_cannot_be_had_does_not_keep_the_sources_away(archive: Arc
         debian.packages("i386", "thing:i386")
 
 
+@pytest.mark.slow
 def test_a_mirror_is_asked_again_until_its_sync_is_over(archive: Archive, monkeypatch: pytest.MonkeyPatch):
     archive.publish(between="main/binary-i386/Packages")
     pauses = []

@@ -150,6 +150,7 @@ def test_a_units_command_is_one_that_we_have(unit):
     assert named == {value.partition(":")[0] for name, value in settings(unit) if name == "LoadCredential"}
 
 
+@pytest.mark.slow
 def test_the_pages_unit_shows_a_store_to_who_has_the_token(tmp_path):
     found = settings("hushmote-page.service")
     (tmp_path / "page.token").write_text("0123456789abcdef\n")
@@ -202,6 +203,7 @@ def test_the_container_file_copies_what_is_there_and_runs_as_nobody_special():
     assert [name for name, _ in found].index("USER") < [name for name, _ in found].index("ENTRYPOINT")
 
 
+@pytest.mark.slow
 def test_a_wheel_is_made_of_what_the_container_file_copies(tmp_path):
     root, source = DEPLOY.parent, tmp_path / "source"
     board = runpy.run_path(str(root / "web/board/fetch.py"))

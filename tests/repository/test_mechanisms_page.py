@@ -1,12 +1,14 @@
 """docs/mechanisms.md says what the registry says."""
 
 import make_mechanisms
+import pytest
 
 from hushmote.server.mechanisms import MECHANISMS
 
 PAGE = make_mechanisms.FILE.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_its_tables_are_those_of_the_code():
     assert make_mechanisms.text(PAGE) == PAGE, "run tools/make_mechanisms.py"
 

@@ -163,12 +163,14 @@ def run(installed: Path, program: str, *arguments: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_version_has_one_place(wheel: Path):
     newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     assert {newest[1], metadata(wheel)["Version"], version("hushmote")} == {hushmote.__version__}
 
 
+@pytest.mark.slow
 def test_the_sdist_has_what_the_project_is_tested_from(sdist: Path):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -177,6 +179,7 @@ def test_the_sdist_has_what_the_project_is_tested_from(sdist: Path):
     assert not [name for name in names if name.startswith(("benchmarks/results/", ".git"))]
 
 
+@pytest.mark.slow
 def test_the_wheel_has_every_file_of_the_packages_and_is_small(wheel: Path):
     """Modules go onto boards from there as they are, and so does what lies beside them."""
     assert wheel.stat().st_size < MOST_WHEEL_BYTES
@@ -206,6 +209,7 @@ def test_the_wheel_has_every_file_of_the_packages_and_is_small(wheel: Path):
             assert archive.read(name) == path.read_bytes(), name
 
 
+@pytest.mark.slow
 def test_the_wheel_says_what_it_is(wheel: Path):
     said = metadata(wheel)
     assert said["License-Expression"].startswith("Apache-2.0")
@@ -237,6 +241,7 @@ def test_modules_need_no_more_than_the_metadata_says(installed: Path, tmp_path: 
     assert run(installed, "hushmote", "--version", folder=tmp_path) == f"hushmote {hushmote.__version__}\n"
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_has_the_board_in_the_browser(installed: Path, tmp_path: Path):
     run(installed, "python", "-m", "hushmote.web.board", str(tmp_path), folder=tmp_path)
     fetch = runpy.run_path(str(ROOT / "web/board/fetch.py"))
@@ -246,6 +251,7 @@ def test_an_installed_wheel_has_the_board_in_the_browser(installed: Path, tmp_pa
         assert (tmp_path / Path(name).name).read_bytes() == (ROOT / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_where_the_board_cannot_be_fetched_the_wheel_says_that_it_lacks_it(tmp_path: Path):
     """Where neither MicroPython for browsers nor npm is there."""
     left_out = shutil.ignore_patterns(*LEFT_OUT, "micropython", "docs")

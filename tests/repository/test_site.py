@@ -64,6 +64,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(tmp_path_factory, "site", make)
 
 
+@pytest.mark.slow
 def test_every_page_is_built_and_can_be_searched(site: Path):
     pages = {page.with_suffix(".html").name for page in (ROOT / "docs").glob("*.md")}
     assert pages <= {page.name for page in site.glob("*.html")}
@@ -74,6 +75,7 @@ def test_every_page_is_built_and_can_be_searched(site: Path):
     assert pages - {"index.html"} <= found
 
 
+@pytest.mark.slow
 def test_a_browser_fetches_nothing_from_elsewhere(site: Path):
     elsewhere = [
         (page.name, value)
@@ -86,6 +88,7 @@ def test_a_browser_fetches_nothing_from_elsewhere(site: Path):
         assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", style.read_text()), style.name
 
 
+@pytest.mark.slow
 def test_what_a_page_names_is_on_the_site(site: Path):
     """Links, pictures, scripts and styles; MkDocs checks links in Markdown, and this what became of them."""
     missing = []
@@ -99,6 +102,7 @@ def test_what_a_page_names_is_on_the_site(site: Path):
     assert missing == []
 
 
+@pytest.mark.slow
 def test_the_public_names_of_python_are_described(site: Path):
     import hushmote
     import hushmote.server.accounting as accounting
@@ -112,6 +116,7 @@ def test_the_public_names_of_python_are_described(site: Path):
     assert {"hushmote.server.estimate.estimate.estimate", "hushmote.device.ldp_client.Client.report"} <= ids
 
 
+@pytest.mark.slow
 def test_the_tour_stands_there_with_what_it_shows(site: Path):
     page = (site / "examples/tour.html").read_text()
     tags = Html(page).tags
@@ -145,6 +150,7 @@ DEAD = {
 }
 
 
+@pytest.mark.slow
 def test_a_dead_link_stops_the_build(tmp_path: Path):
     settings, _, _ = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")
     (tmp_path / "mkdocs.yml").write_text(settings)

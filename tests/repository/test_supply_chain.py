@@ -138,6 +138,7 @@ def lock_of(*pins: tuple[str, str]) -> str:
     return "".join(f"{name}=={version} \\\n    --hash=sha256:{'ab' * 32}\n" for name, version in pins)
 
 
+@pytest.mark.slow
 def test_the_bill_of_materials_names_exactly_what_is_installed():
     sbom = script("sbom")
     there = {str(canonicalize_name(d.metadata["Name"])): d.version for d in distributions()}
@@ -162,6 +163,7 @@ def test_the_bill_of_materials_names_exactly_what_is_installed():
     assert document["serialNumber"] == again["serialNumber"]
 
 
+@pytest.mark.slow
 def test_a_bill_of_materials_is_valid_and_says_what_tools_for_the_cyber_resilience_act_ask(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -234,6 +236,7 @@ def test_what_is_said_of_a_flaw_holds_for_the_files_of_a_board():
             assert not re.search(call, path.read_text(), re.MULTILINE), f"{path}: {flaw}"
 
 
+@pytest.mark.slow
 def test_the_bill_of_materials_refuses_what_no_lock_has(tmp_path: Path):
     lock = tmp_path / "lock.txt"
     lock.write_text(lock_of(("numpy", "1.0"), ("rich", "0.1")))
@@ -246,6 +249,7 @@ def test_the_bill_of_materials_refuses_what_no_lock_has(tmp_path: Path):
     assert run.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_what_ci_has_installed_is_what_the_lock_names():
     sbom = script("sbom")
     strange = sbom.unlocked(sbom.installed(distributions()), sbom.pins(LOCKS["test"]))

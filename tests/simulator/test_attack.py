@@ -118,6 +118,7 @@ def test_an_attack_that_cannot_be_read_is_refused():
     assert attack.parse(temperature, "shift:0.25:0.5:0.1").target == "0.25 to 0.5"
 
 
+@pytest.mark.slow
 def test_simulate_shows_the_attack_beside_the_honest_estimate(tmp_path: Path):
     (tmp_path / "door.toml").write_text(DOOR)
     base = ("simulate", "door.toml", "--population", "weights:7:3", "--calls", "1", "--seed", "1")
@@ -165,6 +166,7 @@ def test_the_page_says_what_theory_and_the_checks_say(name: str):
             assert outcome.plausibility.implausible == ("**seen**" in cell)
 
 
+@pytest.mark.slow
 def test_status_warns_of_a_histogram_that_honest_boards_cannot_have_made(tmp_path: Path):
     (tmp_path / "door.toml").write_text(DOOR)
     hushmote("experiment", "add", "door.toml", "--fleet", "cold", "--open", cwd=tmp_path)

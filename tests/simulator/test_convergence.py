@@ -32,6 +32,7 @@ def drawn(experiment: Experiment, batches: list[int], rng: np.random.Generator) 
     return np.sum(held, axis=0) / sum(batches), list(histograms)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_error_is_what_theory_says_at_the_start_and_at_the_end(name: str):
     """400 or 2,000 fleets of 500, then 2,500 reports. A mean squared error is 8 of its standard errors off in
@@ -94,6 +95,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "population", "more"),
     [

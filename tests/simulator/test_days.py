@@ -43,6 +43,7 @@ def filled(
     return fill(store, course, np.random.default_rng(seed))
 
 
+@pytest.mark.slow
 def test_boards_report_by_the_coin_until_their_budget_is_spent(empty: Store, monkeypatch):
     """Chi-square of 60,000 boards against Binomial(20, 1/3) cut off at 4; a false alarm has p below 1e-9."""
     seen: dict[int, int] = {}
@@ -73,6 +74,7 @@ def test_the_store_is_what_an_aggregator_would_have_left(store_url: str):
         assert store.fleets() == {"sim": False}
 
 
+@pytest.mark.slow
 def test_the_truth_moves_from_day_to_day_and_estimates_follow(empty: Store):
     """Means of three windows within 6.5 standard errors of the truth: one false alarm in 4e9."""
     written = filled(empty, 3, devices=20_000, by=1)

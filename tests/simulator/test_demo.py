@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from command_line import hushmote
 
 
@@ -18,6 +19,7 @@ def test_the_truth_stands_beside_the_answers(tmp_path: Path):
     assert [line["reports"] for line in json.loads(again)["experiments"]] == [2000]
 
 
+@pytest.mark.slow
 def test_too_few_devices_are_one_line(tmp_path: Path):
     line = hushmote("demo", "--devices", "7", cwd=tmp_path, expect=1)
     assert line == "hushmote: --devices must be from 100 to 26115, the readings there are\n"

@@ -221,6 +221,7 @@ def two_sample(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
     return float(statistic), float(chi2.isf(1e-12, len(first) - 1))
 
 
+@pytest.mark.slow
 def test_faithful_and_vectorised_draw_from_one_distribution():
     """10,000 reports of real clients against 1,000,000; false alarm 1e-12."""
     tree = {"bins": 7, "g": None, "mechanism": "hh", "fanout": 3, "cells": [3, 3], "weights": [2, 1]}

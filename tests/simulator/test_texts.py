@@ -129,6 +129,7 @@ def test_both_ways_estimate_the_truth(file: Path, faithful: bool):
         assert abs(row.value - (row.truth or 0)) < 6 * (row.high - row.low) / 3.92
 
 
+@pytest.mark.slow
 def test_the_command_shows_the_texts_beside_their_truth(file: Path, tmp_path: Path):
     text = run("simulate", file.name, "--devices", "50000", "--seed", "1", "--rows", "4", cwd=tmp_path)
     assert "text-1" in text
@@ -143,6 +144,7 @@ def test_the_command_shows_the_texts_beside_their_truth(file: Path, tmp_path: Pa
     assert "over time" in trend
 
 
+@pytest.mark.slow
 def test_real_clients_report_beginnings_of_a_domain_larger_than_any_array():
     """1,000 boards hold texts of which one has half: it is found, and each row found has its truth.
 

@@ -145,6 +145,7 @@ def test_histogram_counts_every_report_once_whatever_the_chunks():
     assert counts.sum() == 2 * 65_536
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_reports():
     experiment = number(1024, mechanism="olh", g=3)
 

@@ -83,12 +83,14 @@ def children() -> list[psutil.Process]:
     return [p for p in found if p in ours and "spawn_main" in " ".join(p.info["cmdline"] or ())]
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("study", [fleet, years, check])
 def test_the_same_numbers_from_any_number_of_workers(crew: Workers, study: Callable[[Workers], object]):
     assert study(crew) == study(THIS_PROCESS)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_pool_has_one_thread_each_and_gives_the_same_numbers(crew: Workers):
     """Least squares on two threads differ in the last digits, so that these studies have a pool at least."""
@@ -102,6 +104,7 @@ def test_a_pool_has_one_thread_each_and_gives_the_same_numbers(crew: Workers):
         assert ran == [pickle.dumps(result) for result in crew.map(run_cell, wanted)]
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_results_come_in_the_order_of_the_parts_and_progress_tells_of_each_once(crew: Workers):
     for engine in (crew, THIS_PROCESS):
@@ -114,6 +117,7 @@ def test_results_come_in_the_order_of_the_parts_and_progress_tells_of_each_once(
     assert sum(shares) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_worker_that_is_killed_changes_no_number(crew: Workers):
     before = {p.pid for p in children()}
@@ -131,6 +135,7 @@ def test_a_worker_that_is_killed_changes_no_number(crew: Workers):
     assert fleet(crew) == fleet(THIS_PROCESS)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_part_that_ends_its_workers_is_one_line(crew: Workers):
     with pytest.raises(WorkersError, match="one part of the work ended every worker that took it: it needs"):
@@ -138,6 +143,7 @@ def test_a_part_that_ends_its_workers_is_one_line(crew: Workers):
     assert list(crew.map(worker_parts.deadly, range(6), 9)) == list(range(6))
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_what_a_part_raises_is_raised(crew: Workers):
     beyond = experiment_json(epsilon=5_000_000, budget={"rule": "sum", "cap": 5_000_000})
@@ -146,6 +152,7 @@ def test_what_a_part_raises_is_raised(crew: Workers):
         faithful_parts.run(clients, 40, 1, True, crew, lambda more: None)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_nobody_else_reaches_a_local_cluster(crew: Workers):
     surroundings = list(crew.map(worker_parts.surroundings, range(8)))
@@ -164,6 +171,7 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
 # --- The command line ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "line"),
     [
@@ -180,6 +188,7 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path, command: tuple[str, .
     assert line in hushmote(*command, cwd=tmp_path, expect=1)
 
 
+@pytest.mark.slow
 def test_what_is_no_scheduler_is_found_out_before_dask_waits_for_it():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -196,6 +205,7 @@ def test_without_dask_one_process_works_alone(monkeypatch: pytest.MonkeyPatch):
             assert [pid for pid, _ in one.map(worker_parts.surroundings, [1])] == [os.getpid()]
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_their_command(tmp_path: Path, ending: signal.Signals):
@@ -257,6 +267,7 @@ def connected(address: str) -> Iterator[Workers]:
         yield crews[0]
 
 
+@pytest.mark.slow
 def test_one_worker_of_a_scheduler_gives_the_same_numbers():
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
@@ -269,6 +280,7 @@ def test_one_worker_of_a_scheduler_gives_the_same_numbers():
         assert fleet(crew) == fleet(THIS_PROCESS)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_workers_of_a_scheduler_are_checked_used_and_missed(tmp_path: Path):
     (tmp_path / "hushmote-9.9.dist-info").mkdir()
@@ -313,6 +325,7 @@ def test_workers_of_a_scheduler_are_checked_used_and_missed(tmp_path: Path):
         pass
 
 
+@pytest.mark.slow
 def test_whoever_would_draw_other_numbers_is_refused():
     here = {"packages": {"python": "3.11.7.final.0", "numpy": "2.4.6", "hushmote": "0.1.0"}}
 

@@ -38,6 +38,7 @@ def test_all_at_once_take_as_long_as_the_work_does():
     assert 2.0 <= run.all_s < 3.5
 
 
+@pytest.mark.slow
 def test_time_outs_make_work_for_nothing_and_a_spread_ends_that():
     boards = replace(QUICK, count=2000, timeout_s=3)
     at_once = simulate(boards, SERVER, 1)
@@ -51,6 +52,7 @@ def test_time_outs_make_work_for_nothing_and_a_spread_ends_that():
     assert spread.all_s < at_once.all_s
 
 
+@pytest.mark.slow
 def test_a_backlog_turns_boards_away_before_they_cost_anything():
     boards = replace(QUICK, count=1500, timeout_s=3)
     turned_away = simulate(boards, replace(SERVER, backlog=20), 1)

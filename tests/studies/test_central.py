@@ -95,6 +95,7 @@ def test_the_answer_of_many_statistics_is_one_sentence(hushmote):
     assert says in " ".join(text.split("\n\n")[0].split())
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(hushmote, tmp_path: Path):
     two = ("--records=1,2,3,10", "--records=1,2,3,4", "--risk=1/3", "--queries=mean")
     hushmote("central", *two, "--plot", "two.png")

@@ -73,6 +73,7 @@ def test_a_picture_that_is_there_is_kept(hushmote, tmp_path: Path):
     assert (tmp_path / "mine.svg").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(hushmote, tmp_path: Path):
     hushmote("compose", "--releases=0.5x10,1x10,0.5:0.2x10", "--plot", "mixed.svg")
     hushmote("majority", "--total=2", "--reports=20", "--output", "majority.png")
@@ -109,6 +110,7 @@ def test_the_answer_stands_first_and_is_a_sentence(hushmote, arguments: str, say
     assert says in " ".join(hushmote(*arguments.split()).split("\n\n")[0].split())
 
 
+@pytest.mark.slow
 def test_curves_have_their_numbers_as_json_too(hushmote):
     made = json.loads(hushmote("curves", "--totals=2", "--delta=1e-6", "--reports=30", "--json"))
     basic = next(curve for curve in made["curves"] if curve["theorem"] == "basic")
@@ -142,6 +144,7 @@ def test_a_mistake_is_one_line(hushmote, arguments, says):
     assert len(text.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_every_picture_has_at_most_four_curves_and_all_are_about_ldp():
     for drawn in (
         list(curves.epsilon_curves(2.0, 1e-6, 12)),
@@ -154,6 +157,7 @@ def test_every_picture_has_at_most_four_curves_and_all_are_about_ldp():
     assert [curve.label for curve in curves.epsilon_curves(2.0, 0, 12)] == ["basic: ε-LDP"]
 
 
+@pytest.mark.slow
 def test_curves_pass_through_the_known_points():
     shown = {curve.label: curve for curve in curves.epsilon_curves(10.0, 1e-6, 100)}
     assert shown["basic: ε-LDP"].y[-1] == 0.1

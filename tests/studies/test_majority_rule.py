@@ -62,6 +62,7 @@ def test_two_reports_at_a_small_total_are_too_many_for_ties_but_not_for_an_attac
     assert majority_envelope(2, 0.5) == majority_epsilon(3, 0.5) > 0.3
 
 
+@pytest.mark.slow
 def test_a_curve_of_a_hundred_thousand_points_is_finite_and_falls():
     for total in (0.5, 10):
         curve = majority_epsilon(np.arange(1, 100_001), total)

@@ -23,6 +23,7 @@ any_epsilon = st.integers(1_000, 4_000_000)
 coarse_epsilon = st.integers(1, 40).map(lambda n: n * 100_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.one_of(any_epsilon, coarse_epsilon), min_size=1, max_size=8), st.floats(0.001, 1.05))
 @example([1382, 901382, 899792, 902176, 902150, 200000, 200000, 3700000], 0.47968850010126135)
@@ -54,6 +55,7 @@ def chance_near(epsilons, total, width):
     return float(chances[abs(losses - total) <= width].sum())
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(any_epsilon, min_size=2, max_size=7), st.sampled_from([1e-2, 1e-5, 1e-9]))
 def test_the_smallest_total_keeps_delta_at_60_digits_and_a_little_less_does_not(epsilons, delta):
@@ -93,6 +95,7 @@ def randomized_response(epsilon: float, step: float, pessimistic: bool):
     )
 
 
+@pytest.mark.slow
 def test_it_lies_between_the_two_estimates_of_another_accountant():
     rng = np.random.default_rng(11)
     for _ in range(3):
@@ -114,6 +117,7 @@ def test_it_lies_between_the_two_estimates_of_another_accountant():
             assert high - low < 0.02 * high + 1e-12
 
 
+@pytest.mark.slow
 def test_three_thousand_different_releases_stay_below_every_other_theorem_on_any_grid():
     epsilons = np.random.default_rng(3).integers(10_000, 500_000, 3_000).tolist()
     total = float(mixed_total(epsilons, 1e-6))

@@ -35,6 +35,7 @@ def close(check: Row) -> bool:
     return abs(check["measured"] - check["predicted"]) < 7 * check["uncertainty"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "domain", "epsilon"),
     [
@@ -72,6 +73,7 @@ def fridges(question: Question, domain: int) -> LifetimePlan:
     return plan_lifetime(question, 20_000, domain, LifetimeBudget(4 * MICRO), FRIDGES)
 
 
+@pytest.mark.slow
 def test_drawn_lives_are_as_far_off_as_predicted() -> None:
     """300 fleets of 20,000 boards with coin and cap, two windows; false alarm below 1e-9, see close()."""
     life = fridges(Question("frequency", 0.05), 2)
@@ -86,6 +88,7 @@ def test_drawn_lives_are_as_far_off_as_predicted() -> None:
         assert abs(check["reports"] - expected) < 7 * math.sqrt(expected / 300)
 
 
+@pytest.mark.slow
 def test_a_tree_whose_last_level_hardly_reports_is_not_measured() -> None:
     life = fridges(Question(share=0.05, ranges=((38, 64),)), 64)
     rows = plan_check.lifetime_rows(life, 200)
@@ -94,6 +97,7 @@ def test_a_tree_whose_last_level_hardly_reports_is_not_measured() -> None:
     assert "on one level of the tree, of 309 are too few" in unmeasured[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fleets", "share"), [(20, 0.05), (200, 0.05), (1000, 0.05), (200, 0.0)])
 def test_right_predictions_agree_but_in_one_row_of_ten_thousand(fleets: int, share: float) -> None:
     """The fridges' week: fleets of Poisson(71) reports of yes or no at epsilon 4, drawn without the check.
@@ -132,6 +136,7 @@ def test_a_mean_errs_as_planned(question: Question) -> None:
     assert check["population"] == ("the worst" if question.spread is None else "deviation 0.1")
 
 
+@pytest.mark.slow
 def test_a_wrong_prediction_is_told_from_a_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 fleets, a promise of 25 % too little error: 31 standard errors."""
     row = row_of(Question("frequency"), 2, MICRO, 500, 2_000)

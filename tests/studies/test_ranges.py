@@ -90,6 +90,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return Ran(design, out, summary, read(out / "ranges.csv"), read(out / "flaws.csv"))
 
 
+@pytest.mark.slow
 def test_every_point_agrees_with_theory(ran: Ran):
     """Seeded; 6.5 deviations in any of 1,600 points are a false alarm below 1e-6 even unseeded."""
     worst = max(abs(row["deviations"]) for row in ran.rows + ran.flawed)
@@ -239,6 +240,7 @@ def run(texts: dict[str, Any], seed: int | None = None) -> StudyResult:
     return catalogue.run("ranges", catalogue.parameters("ranges", texts), Running(seed))
 
 
+@pytest.mark.slow
 def test_a_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trips.csv").write_text("date,count\n2020-01-02,4\n2020-01-01,-4\n", encoding="utf-8")
@@ -262,6 +264,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert not (tmp_path / "study").exists()
 
 
+@pytest.mark.slow
 def test_ranges_of_dates_have_truth_answer_and_error_of_each_structure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -162,6 +162,7 @@ def test_the_column_is_real_and_half_of_it_is_yes():
     assert counts[column() == 1].min() > counts[column() == 0].max() - 1
 
 
+@pytest.mark.slow
 @mock.patch.object(reconstruction, "SOLVED", FEW)
 def test_a_seed_repeats_and_epsilon_has_bounds(tmp_path: Path):
     once, again, other = (study(0.5, Running(seed), runs=2) for seed in (2, 2, 3))
@@ -182,6 +183,7 @@ def test_without_a_seed_noise_is_opendps_and_follows_the_same_theory():
     assert made != study(EPSILON, Running(1), runs=2)
 
 
+@pytest.mark.slow
 @mock.patch.object(reconstruction, "SOLVED", FEW)
 @mock.patch.object(reconstruction, "RUNS", 2)
 def test_json_has_every_line_and_what_epsilon_allows():

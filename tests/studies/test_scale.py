@@ -125,6 +125,7 @@ def test_every_server_has_the_list_of_all_boards():
     assert found.broker_gib == pytest.approx(found.divided_gib + found.brokers * found.every_gib)
 
 
+@pytest.mark.slow
 def test_the_command_simulates_with_and_without_a_spread(tmp_path):
     picture = tmp_path / "arrival.png"
     arguments = ["study", "arrival", "--boards=500", "--seed", "1", "--output", str(picture), "--json"]

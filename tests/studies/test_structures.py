@@ -190,6 +190,7 @@ def test_the_law_of_local_flat_errors_is_that_of_every_code_of_every_record(epsi
     assert law.covariance == pytest.approx(covariance, rel=1e-6, abs=1e-6 * covariance.max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", CENTRAL + LOCAL, ids=str)
 def test_measured_errors_agree_with_their_law(structure):
     """Mean squared error of 13 ranges, 200 fits, seeded; 6.5 deviations: below 1e-9 by the gamma law."""
@@ -269,6 +270,7 @@ def test_flaws_are_labelled_and_leave_the_shipped_channel_alone():
     assert [x.threshold for x in LocalHierarchy(2).experiment(32, 1.0).levels] == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fanout", "flaws"),
     [

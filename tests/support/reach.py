@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -53,8 +52,6 @@ MARKS: Mapping[str, str] = {
     "HomeAssistant": "slow",
     "Ran": "slow",  # a whole study, of which the tests of its module look at parts
 }
-# More than 0.2 s of CPU time, as make_slow.py measured: a test, or one of its cases.
-SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().splitlines())
 # A program, and the marker without which a test may not start it.
 PROGRAMS: Mapping[str, str] = {
     "chromium": "browser",
@@ -76,8 +73,6 @@ def marks(item: pytest.Function) -> set[str]:
     # store_url asks for its database by name, only when the test runs.
     if callspec is not None and "postgresql" in map(str, callspec.params.values()):
         needed.add("database")
-    if not SLOW.isdisjoint((item.nodeid, item.nodeid.partition("[")[0])):
-        needed.add("slow")
     return needed
 
 

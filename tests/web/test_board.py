@@ -61,6 +61,7 @@ def ask(folder: Path) -> Iterator[Callable[..., object]]:
     examples.write_text(kept)
 
 
+@pytest.mark.slow
 def test_the_examples_are_what_a_server_publishes():
     assert make_board_examples.FILE.read_text() == make_board_examples.examples()
 
@@ -576,6 +577,7 @@ def test_answers_that_are_no_numbers_are_chosen(page: BoardPage):
         page.says("crowd-said", "30 of 30")
 
 
+@pytest.mark.slow
 def test_the_page_loads_every_file_of_a_mechanism():
     text = (ROOT / "web" / "board" / "static" / "port.js").read_text("utf-8")
     named = re.findall(r"'(ldp_\w+\.py)'", text)

@@ -139,6 +139,7 @@ def test_choices_are_those_that_an_experiment_has(store):
         assert empty == Choices(right.replace(windows=()))
 
 
+@pytest.mark.slow
 def test_sentences_are_in_the_readers_numbers(store):
     url, grow = store
     grow("temp", DAYS[0], 500)
@@ -336,6 +337,7 @@ def test_the_head_says_how_long_and_how_many(store):
         assert "It was withdrawn: no device takes part any more." in head(2)
 
 
+@pytest.mark.slow
 def test_a_window_without_new_reports_is_not_worked_out_again(store):
     url, grow = store
     for day in DAYS:
@@ -365,6 +367,7 @@ def test_a_window_without_new_reports_is_not_worked_out_again(store):
         assert len(answers[0].rows) == 16  # few reports: 64 bins would be noise
 
 
+@pytest.mark.slow
 def test_without_a_choice_the_rest_is_compared_with(store):
     url, grow = store
     first, second = (number_payload(64, e, -4_000, 28_000, "temp") for e in (2, 1))

@@ -194,6 +194,7 @@ def test_a_page_whose_process_has_ended_says_so(browser, url):
     browser.says("The page's process does not answer. What you see is of ")
 
 
+@pytest.mark.slow
 def test_it_says_where_it_is_and_its_broker_without_a_password_and_writes_nothing_there(tmp_path, url):
     """NiceGUI would keep things in the working folder, and prints a banner."""
     Store(url).close()

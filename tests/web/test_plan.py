@@ -78,6 +78,7 @@ def run(line: str):
     return CliRunner().invoke(app, arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 def test_the_command_that_is_shown_says_the_same_and_writes_the_same_file(setting, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -106,6 +107,7 @@ def test_the_field_and_the_sentence_show_the_same_error():
 AGAIN = {"answer": "devices", "lasting": True}
 
 
+@pytest.mark.slow
 def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
     answer = answer_to(AGAIN)
     assert answer.made.error <= 0.02
@@ -117,12 +119,14 @@ def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
     assert fewer.solved == pytest.approx(100 * fewer.made.error, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_life_that_does_not_reach_what_was_asked_for_says_so():
     answer = answer_to(AGAIN | {"answer": "epsilon"})
     assert answer.made.not_met.startswith("±2 points are not met by 30 days alone: that takes ")
     assert answer.made.sentences[1].endswith(answer.made.not_met)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["devices", "error"])
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_fixed_limit_is_said_to_take_fewer_devices(answer, lasting):
@@ -184,6 +188,7 @@ def test_what_a_field_cannot_hold_is_one_line_at_the_field(fields, field, text):
 numbers = st.none() | st.floats() | st.sampled_from([0.0, -1.0, 1e30, 1e300, 2.0, 100.0])
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(
     st.fixed_dictionaries(

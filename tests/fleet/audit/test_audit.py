@@ -84,6 +84,7 @@ def test_bounds_are_clopper_pearson(hits, misses):
     assert lower_bound(hits, misses, (1000, 1000), alpha) == pytest.approx(wanted, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grr", "olh"])
 def test_the_bound_is_above_the_truth_no_more_often_than_said(name):
     """1,000 audits of 300 draws at an error of 0.5; the chance of a false alarm is below 1e-9 (binomial)."""

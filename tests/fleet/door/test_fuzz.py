@@ -22,6 +22,7 @@ from hushmote.fleet.door import app
 from hushmote.simulator.broker import MosquittoBroker
 
 
+@pytest.mark.slow
 def test_every_request_has_a_documented_answer_and_only_reports_are_published():
     asked = fuzz_door.Asked()
 

@@ -494,6 +494,7 @@ def killed(
     return False
 
 
+@pytest.mark.slow
 def test_an_upgrade_that_is_killed_anywhere_is_finished_by_the_next(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -541,6 +542,7 @@ def test_the_ca_is_not_finished_while_boards_know_only_the_old_one(run: Run):
     assert not Path("fl/authority/ca-old.key").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [make_fleet, make_nats_fleet])
 @pytest.mark.parametrize("finish", [False, True])
 def test_a_rotation_of_the_ca_that_was_killed_is_taken_up_again(

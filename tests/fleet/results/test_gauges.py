@@ -75,6 +75,7 @@ def test_every_statistic_has_its_value_between_the_ends_of_its_interval(store: S
         assert one.low < one.value < one.high
 
 
+@pytest.mark.slow
 def test_a_forged_histogram_is_seen_in_the_running_window_too(store: Store):
     def implausible() -> float:
         found = look(store, Publication(), NOON).gauges

@@ -225,6 +225,7 @@ def test_a_keyed_fleet_over_tls_as_provisioned(tmp_path: Path):
             assert process.end() == 0
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     with Publisher(f"sqlite:///{tmp_path / 'absent.sqlite'}", Publication()) as publisher:
         until(lambda: publisher.findings.failing, "a failing look")

@@ -217,6 +217,7 @@ def test_what_is_not_there_is_refused(store: Store) -> None:
             result_of(store, fleet, name, NOON)
 
 
+@pytest.mark.slow
 def test_a_mean_has_no_histogram_and_texts_have_a_sentence(store: Store) -> None:
     fill_kinds(store)
     mean = _plain(result_of(store, "home", "delay", NOON))

@@ -346,6 +346,7 @@ def test_counts_of_one_window_that_never_ends_are_the_makers_to_erase(store: Sto
     )
 
 
+@pytest.mark.slow
 def test_the_files_are_those_that_flash_copies(store: Store, tmp_path: Path):
     ask(store, KEPT.replace("bins = 32", 'bins = 32\nmechanism = "sw"\nstatistics = "mean"'))
     paths = [file["path"] for file in statement(store, tmp_path)["board_files"]]
@@ -543,6 +544,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield path
 
 
+@pytest.mark.slow
 def test_no_value_can_be_altered_without_notice(file: Path):
     """Each leaf of the file changed by itself; a check of each takes a millisecond or two."""
     whole = json.loads(file.read_text())

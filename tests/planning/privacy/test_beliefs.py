@@ -53,6 +53,7 @@ def enumerated(experiment: Experiment, prior: np.ndarray, members: tuple[int, ..
     return max(sum((js[v] for v in members), Fraction(0)) / sum(js) for js in joint.values() if sum(js))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [uniform, lopsided])
 def test_beliefs_in_every_value_are_those_of_the_board_s_own_randomizer(experiment: Experiment, make):
     prior = make(experiment.domain)
@@ -154,6 +155,7 @@ def test_an_epsilon_delta_guarantee_alone_fails_more_often_than_delta():
     assert row.delta <= 1e-6 * -math.expm1(row.total - 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "n"), [(0.1, 100), (1.0, 8), (0.02, 400)])
 def test_losses_of_so_many_reports_hold_except_with_the_chance_stated(epsilon: float, n: int):
     rows = disclosure_budget.loss_rows(round(epsilon * MICRO), n, 1e-4)
@@ -191,6 +193,7 @@ def test_repeated_reports_are_those_of_every_sequence_of_answers():
     assert (found.mean, found.guess) == (pytest.approx(float(mean)), pytest.approx(float(guess)))
 
 
+@pytest.mark.slow
 def test_direct_reports_of_one_value_keep_what_the_theorems_say():
     values = epsilon_local.bare_values(4)
     prior = np.array([0.4, 0.3, 0.2, 0.1])

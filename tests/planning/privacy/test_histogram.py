@@ -58,6 +58,7 @@ def test_the_loss_is_above_the_epsilon_and_certain_without_a_delta():
     assert likely_loss(lambda _: 0.5, 1e-6) == 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("domain", "name", "epsilon", "expected"),
     [(16, "grr", 2.0, 0.0404), (2, "rr", 2.0, 0.0686), (256, "hh", 1.0, 0.0210)],
@@ -68,6 +69,7 @@ def test_the_epsilon_of_a_histogram_of_26000_reports(domain, name, epsilon, expe
     assert rows[name].histogram == pytest.approx(expected, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", [5, pytest.param(16, marks=pytest.mark.long)])
 def test_the_allowed_epsilon_of_a_report_keeps_the_histogram_s_and_a_little_more_does_not(domain):
     """Of 5 values for a few mechanisms, of 16 for all that there are."""
@@ -90,6 +92,7 @@ def test_too_few_boards_allow_no_report():
     assert row.histogram == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_risk_says_which_epsilon_keeps_it_against_the_histogram_alone():
     at = chosen(16, "grr")
     loss, reports, delta = math.log(5), 2_000, 1e-6

@@ -67,6 +67,7 @@ def either(sum_cap: int, squares_cap: int) -> Callable[[Counts], bool]:
     return allows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("total", "delta"), [(2.0, 0.05), (1.2, 0.2), (2.4, 0.01)])
 def test_no_adversary_gets_past_a_filter_that_goes_on_while_either_theorem_allows(total, delta):
     rule = Filter(total, delta)
@@ -75,6 +76,7 @@ def test_no_adversary_gets_past_a_filter_that_goes_on_while_either_theorem_allow
     assert 0 < worst(allows, overrun(total)) <= chance <= delta
 
 
+@pytest.mark.slow
 def test_the_adversary_would_find_a_cap_that_is_too_large():
     rule = Filter(2.0, 0.05)
     allows = either(rule.sum_cap, 2 * rule.squares_cap)
@@ -87,6 +89,7 @@ def test_the_sum_alone_is_infallible():
     assert worst(either(rule.sum_cap, 0), overrun(2.0)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharpest", [0.5, 2.0])
 def test_no_adversary_makes_the_loss_pass_the_odometer_more_often_than_delta(sharpest):
     delta = 0.05
@@ -118,6 +121,7 @@ def test_a_filter_uses_whichever_theorem_allows_more():
     many_small.spend(90_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     st.lists(st.integers(1_000, 900_000), min_size=1, max_size=40),

@@ -21,6 +21,7 @@ def test_the_known_numbers_of_reports(total, epsilon, reports):
     assert optimal_delta(epsilon, reports, total) <= 1e-6 < optimal_delta(epsilon, reports + 1, total)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.integers(1, 2000), st.integers(1_000, 16_000_000), st.floats(0.0005, 1.1).map(lambda x: x * x))
 def test_delta_is_never_below_the_exact_one_and_hardly_above(reports, epsilon, share):
@@ -34,6 +35,7 @@ def test_delta_is_never_below_the_exact_one_and_hardly_above(reports, epsilon, s
         assert delta <= exact * (1 + 1e-11 + 2e-15 * reports * (1 + epsilon / 1e6))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(1, 500), st.integers(10_000, 20_000_000), st.floats(-12, -0.01).map(lambda x: 10**x))
 def test_the_largest_epsilon_keeps_delta_at_60_digits_and_one_part_in_a_billion_more_does_not(
@@ -67,6 +69,7 @@ def test_a_million_reports_are_counted_and_huge_exponents_do_not_overflow():
     assert optimal_delta(1e-9, 10**6, 2e-3) == 0
 
 
+@pytest.mark.slow
 def test_it_agrees_with_privacy_loss_distributions():
     """Google's accountant composes the same randomized response on a grid of losses, pessimistically."""
     step = 1e-4

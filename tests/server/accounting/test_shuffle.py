@@ -143,6 +143,7 @@ def _direct(blanket: Blanket, n: int, epsilon: float) -> mpmath.mpf:
         return total / n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "reports"), [(0.05, 40), (0.3, 40), (0.9, 25), (1.5, 12)])
 def test_rounded_up_by_little(epsilon: float, reports: int) -> None:
     blanket = _grr(2, 5)
@@ -150,6 +151,7 @@ def test_rounded_up_by_little(epsilon: float, reports: int) -> None:
     assert true <= histogram_delta(blanket, reports, epsilon) <= true * mpmath.mpf(1.000001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon"), [(1_000, 0.3), (6_000, 0.12)])
 def test_blocks_and_chords_lose_little(n: int, epsilon: float) -> None:
     """Against every term of the sum over M and N2, without blocks."""
@@ -189,6 +191,7 @@ def test_chances_of_a_billion_trials(trials: int, sigmas: float) -> None:
 BLANKETS = [_grr(1, 4), _grr(0.1, 2), _grr(6, 1000), _hashed(2, 7, 64), _hashed(4, 53, 256)]
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.sampled_from(BLANKETS),
@@ -202,6 +205,7 @@ def test_more_reports_never_raise_it(blanket: Blanket, one: int, other: int, del
     assert histogram_epsilon(blanket, many, delta, own) <= histogram_epsilon(blanket, few, delta, own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blanket", BLANKETS)
 def test_neither_do_neighbouring_numbers(blanket: Blanket) -> None:
     numbers = [
@@ -214,6 +218,7 @@ def test_neither_do_neighbouring_numbers(blanket: Blanket) -> None:
     assert epsilons == sorted(epsilons, reverse=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     st.sampled_from(BLANKETS), st.integers(1, 10**9), st.sampled_from([0.0, 1e-12, 1e-6]), st.integers(1, 50)

@@ -87,6 +87,7 @@ def overruns(name: str, total: int, delta: str, epsilon: int, reports: int) -> b
 BOUNDED = [name for name in THEOREMS if name != "none"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOUNDED)
 @settings(max_examples=60)
 @given(total=micro_totals, epsilon=micro_epsilons, delta=deltas)
@@ -105,6 +106,7 @@ def test_a_cap_allows_no_report_that_the_theorem_forbids_and_forbids_none_that_i
     assert not rule.allowed([epsilon] * (reports + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOUNDED)
 @settings(max_examples=40)
 @given(total=micro_totals, reports=st.integers(1, 400), delta=deltas)
@@ -125,6 +127,7 @@ def test_the_squares_cap_is_right_to_its_last_digit(total, delta):
     assert composition.zcdp(cap, delta) <= composition.nats(total) < composition.zcdp(cap + 1, delta)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     total=micro_totals,

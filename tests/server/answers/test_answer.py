@@ -74,6 +74,7 @@ def test_no_text_of_a_csv_file_is_a_formula_or_steers_a_terminal():
         assert next(csv.DictReader(io.StringIO(one.to_csv())))["name"] == plain
 
 
+@pytest.mark.slow
 def test_every_kind_says_the_same_as_a_dict_as_json_as_csv_and_as_a_data_frame():
     for found in all_kinds():
         plain = found.to_dict()
@@ -91,6 +92,7 @@ def test_every_kind_says_the_same_as_a_dict_as_json_as_csv_and_as_a_data_frame()
             found.rows[0].value = 1.0  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_every_kind_is_a_picture_and_a_table_of_80_columns(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(tables.out, "_width", 80)
     kinds, path = all_kinds(), tmp_path / "all.png"
@@ -142,6 +144,7 @@ def test_a_wider_confidence_is_a_wider_interval():
         FleetEstimate(FOUND, confidence=1).share("0:4")
 
 
+@pytest.mark.slow
 def test_post_processed_shares_stand_beside_the_unbiased_ones_never_in_their_place():
     for name in ("nonnegative", "smooth"):
         found = FleetEstimate(FOUND).histogram(32, post=name)

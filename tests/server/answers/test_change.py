@@ -30,6 +30,7 @@ def test_holm_adjusts_as_published():
     assert change.holm([]) == []
 
 
+@pytest.mark.slow
 def test_two_weeks_of_one_population_are_rarely_called_different():
     """300 pairs: as many with any row below 0.05 after adjustment as 5 % exceed with chance 1e-10."""
     rng, shares, readings = np.random.default_rng(1), 0, 0
@@ -65,6 +66,7 @@ def test_a_real_change_is_found_where_it_is_and_nowhere_else():
     assert found["standard deviation"].p_adjusted > 1e-6
 
 
+@pytest.mark.slow
 def test_a_quantiles_p_value_agrees_with_its_interval():
     rng = np.random.default_rng(3)
     for shift in (0, 0.5, 1, 1.5):
@@ -84,6 +86,7 @@ def medians(moved: float, reports: int, rng: np.random.Generator) -> list[Estima
     return [draw(MEDIANS, bell(64, centre + by, 8), reports, rng) for by in (0, moved)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moved", "reports"), [pytest.param(1, 20_000, marks=pytest.mark.long), (2, 5_000)])
 def test_a_median_that_moved_is_found_as_often_as_its_reports_can_tell(moved: float, reports: int):
     """100 pairs each, found in no fewer than a power of 0.74 leaves with chance 1e-10 (44 of 100). Where one
@@ -95,6 +98,7 @@ def test_a_median_that_moved_is_found_as_often_as_its_reports_can_tell(moved: fl
     assert not any(row.low < 0 < row.high for row in rows if row.p < 0.05)
 
 
+@pytest.mark.slow
 def test_a_median_that_did_not_move_is_rarely_called_moved():
     """200 pairs: as many p below 5 % as 5.5 % exceed with chance 1e-10 (of 20 edges, that of the least p is
     below in twice as many)."""
@@ -209,6 +213,7 @@ def test_labels_are_compared_by_name():
     assert [row.p_adjusted < 1e-6 for row in rows] == [True, True, False, False]
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_quantiles_over_windows_are_called_changed_no_more_often_than_announced():
     """300 sets of 4 windows of one population: as many p below 5 % as 5.5 % leave with chance 1e-10."""

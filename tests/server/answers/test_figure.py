@@ -39,6 +39,7 @@ def drawn(made: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, floa
     return sorted(texts, key=lambda text: text[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 12, 80])
 def test_labels_that_have_no_room_are_left_out_evenly_and_none_collides(count: int, monkeypatch):
     names = [f"a label that is long, {i}" for i in range(count)]
@@ -54,6 +55,7 @@ def test_labels_that_have_no_room_are_left_out_evenly_and_none_collides(count: i
     assert all(label.get_visible() for label in axes.get_xticklabels())  # drawn again, larger, more fit
 
 
+@pytest.mark.slow
 def test_a_heading_is_no_wider_than_its_panel(monkeypatch):
     title = "a heading that is far too long for half a picture, and so it becomes smaller"
     with figure.panels(None, 2) as (made, both):

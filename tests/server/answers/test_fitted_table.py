@@ -68,6 +68,7 @@ def an_answer(draw: st.DrawFn) -> Answer:
     return Answer(kind, "x", "share" if share else "reading", draw(LABELS), 10, 0.95, tuple(rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(an_answer(), st.sampled_from([80, 60]))
 def test_every_number_of_a_wide_terminal_is_on_a_narrow_one(answer: Answer, width: int) -> None:

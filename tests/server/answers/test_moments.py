@@ -38,6 +38,7 @@ def test_a_variance_errs_by_the_mean_square_and_by_the_square_of_the_mean_s_erro
     assert found.variance.stderr > 1.01 * square.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reports", [pytest.param(300, marks=pytest.mark.long), 20_000])
 def test_means_and_deviations_are_unbiased_and_their_errors_right(reports: int):
     """400 fleets: the mean of z² has a chi-squared distribution, a 6 % band on either side is allowed for
@@ -84,6 +85,7 @@ def test_only_numbers_have_a_mean():
             function(e)
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_deviation_holds_around_a_mean_that_is_far_off():
     """400 fleets of 10,000 reports, flat hashing: 95 % intervals, taken to cover 94 % at least.
 

@@ -199,6 +199,7 @@ def test_pairs_of_other_parts_do_not_go_together():
         CRASH_FLEET.change_since(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answers",
     [

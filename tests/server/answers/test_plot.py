@@ -26,6 +26,7 @@ def panel(made: Figure, number: int = 0) -> Axes:
     return made.axes[number]
 
 
+@pytest.mark.slow
 def test_bars_of_a_number_stand_from_edge_to_edge():
     answer = TEMP.histogram(16)
     axes = panel(answer.plot())
@@ -40,6 +41,7 @@ def test_bars_of_a_number_stand_from_edge_to_edge():
     assert "temp, °C: fleet home, 2026-11-21" in axes.get_title(loc="left")
 
 
+@pytest.mark.slow
 def test_more_than_40_rows_are_a_line_in_a_band():
     few, many = panel(TEMP.histogram(32).plot()), panel(TEMP.histogram(64, post="smooth").plot())
     assert (len(few.patches), len(many.patches)) == (32, 0)
@@ -47,6 +49,7 @@ def test_more_than_40_rows_are_a_line_in_a_band():
     assert len(many.lines[0].get_xdata()) == 64  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_labels_are_beside_their_bars_and_shortened():
     axes = panel(MODE.histogram().plot())
     names = [label.get_text() for label in axes.get_yticklabels()]
@@ -56,6 +59,7 @@ def test_labels_are_beside_their_bars_and_shortened():
     assert [label.get_text() for label in panel(long.plot()).get_yticklabels()] == ["x" * 31 + "…"]
 
 
+@pytest.mark.slow
 def test_the_cdf_is_drawn_over_its_edges():
     answer = TEMP.cdf()
     x, y = panel(answer.plot()).lines[0].get_data()
@@ -63,6 +67,7 @@ def test_the_cdf_is_drawn_over_its_edges():
     assert np.asarray(y) == pytest.approx([100 * row.value for row in answer.rows])
 
 
+@pytest.mark.slow
 def test_dates_of_a_trend_are_to_scale_and_of_many_labels_the_largest_are_drawn():
     days = ("2026-11-03", "2026-11-04", "2026-11-14")
     rows = tuple(
@@ -79,6 +84,7 @@ def test_dates_of_a_trend_are_to_scale_and_of_many_labels_the_largest_are_drawn(
     assert any("Nov" in label.get_text() for label in axes.get_xticklabels())
 
 
+@pytest.mark.slow
 def test_a_comparison_names_both_sides_and_marks_what_the_many_rows_take_away():
     looks = {"changed": (0.001, 0.002), "taken": (0.03, 0.09), "chance": (0.4, 1.0)}
     rows = tuple(
@@ -100,6 +106,7 @@ def test_a_comparison_names_both_sides_and_marks_what_the_many_rows_take_away():
     assert "1 would count as changed if looked at alone" in answer.notes[0]
 
 
+@pytest.mark.slow
 def test_several_answers_stand_below_one_another_under_one_heading():
     made = Answers([TEMP.share("18:22"), TEMP.quantile(0.5), TEMP.cdf()]).plot()
     panel(made)

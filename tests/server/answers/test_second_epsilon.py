@@ -103,6 +103,7 @@ def test_forged_reports_hide_nobody_and_delta_is_chosen(folder: Path) -> None:
             Shuffling(**wrong)
 
 
+@pytest.mark.slow
 def test_estimate_shows_both_with_the_limits(folder: Path) -> None:
     text = hushmote("estimate", "door", cwd=folder)
     plain = " ".join(text.split())
@@ -142,6 +143,7 @@ RUNS = "9999-12-30"
 LEARNS = "and whoever sees a histogram again after every few reports learns single reports"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("window", "which"), [(RUNS, f"window {RUNS} has not ended"), ("all", 'window "all" never ends')]
 )
@@ -186,6 +188,7 @@ def test_of_two_fleets_each_epsilon_is_the_largest(folder: Path, window: str, en
     assert (few.epsilon, both.report, both.own, both.histogram) == expected
 
 
+@pytest.mark.slow
 def test_estimate_and_status_show_a_dash_and_why_while_a_window_runs(folder: Path) -> None:
     _count(folder, RUNS, 26_000)
     every = [f"--window={day}" for day in (*DAYS, RUNS)]

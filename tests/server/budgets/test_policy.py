@@ -64,6 +64,7 @@ VERSION = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(
     total=st.integers(5, 100).map(lambda x: x / 10),
     delta=st.sampled_from([0.0, 1e-9, 1e-6, 0.01, 0.3]),

@@ -74,6 +74,7 @@ def test_a_single_candidate_s_share_is_the_formula_of_its_slot():
     assert shares.listed.value[0] == pytest.approx((in_slot - 1 / 64) / (1 - 1 / 64), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_what_the_hash_adds_is_the_sum_of_squares_over_the_slots():
     """No noise: the error is that of the salt alone, Σ f² / m of the texts that are not listed."""
     words = [f"w{i}" for i in range(4000)]
@@ -98,6 +99,7 @@ def misses(inside: Any, confidence: float) -> float:
     return float(stats.binom.cdf(inside.sum(), inside.size, confidence))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slots", "listed"), [(1024, 60), (128, 40), (4096, 200)])
 def test_intervals_hold_the_truth_over_reports_and_salts(slots, listed):
     """120 fleets, each with a salt of its own; 200 words, of which the most common are listed.
@@ -121,6 +123,7 @@ def test_intervals_hold_the_truth_over_reports_and_salts(slots, listed):
     assert np.mean(rows) < 0.97  # nor are they far too wide
 
 
+@pytest.mark.slow
 def test_ten_thousand_words_from_a_hundred_thousand_boards_are_within_the_known_error():
     """ε = 2, 65,536 slots: 0.0027 of noise for each row, by hand from the variance of local hashing."""
     words, rng = [f"word {i}" for i in range(10_000)], np.random.default_rng(1)
@@ -169,6 +172,7 @@ def test_versions_of_one_salt_err_alike_by_the_hash():
     assert pooled.listed.stderr.mean() < 0.85 * alone.listed.stderr.mean()
 
 
+@pytest.mark.slow
 def test_noise_alone_is_not_taken_for_a_text():
     """20 fleets without any of 1,000 candidates: p values are even, and none is small among so many."""
     e, rng = asked(slots=16_384), np.random.default_rng(4)
@@ -186,6 +190,7 @@ def test_noise_alone_is_not_taken_for_a_text():
     assert shares_of(fleet(e, WORDS, 20_000, rng), place(["v0"], [e])).p_values[0] < 1e-20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_very_many_candidates_fit(many: int):
     words = [f"text {i}" for i in range(many)]

@@ -189,6 +189,7 @@ def hits(kind: str, reports: int, fleets: int) -> tuple[int, int]:
     return held, shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reports", [300, 3_000])
 @pytest.mark.parametrize("kind", ["share", "difference", "change"])
 def test_intervals_hold_the_population_s_ratio(kind, reports):

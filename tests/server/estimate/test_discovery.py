@@ -47,6 +47,7 @@ def found(
     return discover(of, vectorised.histogram(of, held, rng, of=indices), alphabet)
 
 
+@pytest.mark.slow
 def test_what_many_boards_hold_is_found_with_its_share():
     """100,000 reports; each share 15 standard errors or more. Intervals at 1 - 1e-10 hold each."""
     shares = {"E1042": 0.4, "E7": 0.25, "W-100": 0.2, "": 0.15}
@@ -60,12 +61,14 @@ def test_what_many_boards_hold_is_found_with_its_share():
     assert 0 < answer.least < 0.15
 
 
+@pytest.mark.slow
 def test_a_text_that_fills_the_last_prefix_may_go_on():
     answer = found({"abcdefgh": 0.5, "abcdef": 0.2, "abc": 0.3}, 50_000, "a-h")
     assert {one.text: one.whole for one in answer.found} == {"abcdef": False, "abc": True}
     assert answer.found[0].share.value == pytest.approx(0.7, abs=0.05)
 
 
+@pytest.mark.slow
 def test_texts_have_letters_of_several_bytes():
     """The last prefix cuts a letter of 東京都 in two: what is before it is shown."""
     shares = {"größe": 0.3, "東京": 0.3, "東京都": 0.2, "a": 0.2}
@@ -74,6 +77,7 @@ def test_texts_have_letters_of_several_bytes():
     assert listed == {("größe", False), ("東京", True), ("東京", False), ("a", True)}
 
 
+@pytest.mark.slow
 def test_printable_ascii_is_what_is_looked_for_where_nobody_says():
     answer = found({"a b~": 0.5, "ä": 0.5}, 20_000, prefixes=[1, 2, 3, 4, 5, 5])
     assert [one.text for one in answer.found] == ["a b~"]
@@ -113,6 +117,7 @@ def noise(
     return SlotShares((supports / reports - channel.q) / (channel.p - channel.q), reports, channel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reports", [1000, 25_000])
 def test_chance_lists_a_text_in_one_of_twenty_tables_at_most(reports):
     """500 fleets that have nothing in common; few reports leave many slots with equal shares.
@@ -128,6 +133,7 @@ def test_chance_lists_a_text_in_one_of_twenty_tables_at_most(reports):
     assert MISTAKEN <= 0.05
 
 
+@pytest.mark.slow
 def test_texts_that_no_candidate_explains_hide_no_other_and_chance_lists_no_more():
     """300 fleets: 20 texts of 3 % and 8 of 5 % that nobody can name, of 300,000 reports in 8,192 slots.
 
@@ -197,6 +203,7 @@ def many(count: int, share: float, letters: str, first: int = 0) -> dict[str, fl
     return {"".join(letters[d] for d in row): share for row in digits}
 
 
+@pytest.mark.slow
 def test_twenty_texts_are_found_beside_eight_heavier_ones_of_other_letters():
     """300,000 reports: 3 % are 10 standard errors or more."""
     own, others = many(20, 0.03, "abcdefgh"), many(8, 0.05, "ABCDEFGH", 100)
@@ -207,6 +214,7 @@ def test_twenty_texts_are_found_beside_eight_heavier_ones_of_other_letters():
     assert answer.hidden_share == pytest.approx(0.4, abs=0.02)
 
 
+@pytest.mark.slow
 def test_of_more_common_texts_than_a_hundred_all_are_found_that_are_promised():
     """1,000,000 reports of 176 texts: 0.57 % are 7 standard errors or more. Two in one slot are one."""
     held = many(176, 1 / 176, "abcdefgh")
@@ -216,6 +224,7 @@ def test_of_more_common_texts_than_a_hundred_all_are_found_that_are_promised():
     assert answer.hidden <= 1
 
 
+@pytest.mark.slow
 def test_the_share_that_is_promised_gets_through_where_few_candidates_are_handed_on(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -270,6 +279,7 @@ class TestSharedSlots:
         assert [text.text for text in answer.found] == [texts[alone]]
         assert answer.left_out == 2
 
+    @pytest.mark.slow
     def test_dense_lists_name_no_more_by_chance(self):
         """300 fleets: 110 texts of 0.9% and 18 that nobody sent, 300,000 reports, 8,192 slots.
 
@@ -290,6 +300,7 @@ class TestSharedSlots:
         assert right >= 0.97 * 110 * 300
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_of_repeated_fleets():
     """1,000 fleets: the mean error within 12 % of the errors' deviation, which is 5 of its deviations."""
     rng = np.random.default_rng(7)

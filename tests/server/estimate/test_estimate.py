@@ -147,6 +147,7 @@ def test_every_way_to_ask_gives_the_same_answer(experiment: Experiment) -> None:
     assert whole.stderr < 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "experiment",
     [
@@ -203,6 +204,7 @@ FLEETS = 400
 LOWEST, HIGHEST = 0.94 * stats.chi2.ppf(5e-11, FLEETS), 1.06 * stats.chi2.isf(5e-11, FLEETS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("experiment", "reports"),
     [
@@ -231,6 +233,7 @@ def test_errors_are_neither_too_wide_nor_too_narrow(experiment: Experiment, repo
     assert (sums < HIGHEST).all(), sums / FLEETS
 
 
+@pytest.mark.slow
 def test_intervals_of_quantiles_hold_the_populations_quantile() -> None:
     """300 fleets, three quantiles: as many hits as a coverage of 95 % falls short of with chance 1e-10."""
     rng, f = np.random.default_rng(7), population(HH.domain)
@@ -246,6 +249,7 @@ def test_intervals_of_quantiles_hold_the_populations_quantile() -> None:
     assert (hits >= stats.binom.ppf(1e-10, 300, 0.95)).all(), hits
 
 
+@pytest.mark.slow
 def test_equal_weeks_are_called_different_as_often_as_they_should() -> None:
     """400 pairs of fleets: the p value is below 0.05 and 0.5 in a binomial number of cases, alarm 1e-10."""
     rng = np.random.default_rng(8)

@@ -52,6 +52,7 @@ def wrong(shares: list[float], reports: int, fleets: int, seed: int) -> tuple[in
 class TestCalibration:
     """Fleets drawn anew; more than 5% of them are wrong with a chance below 1e-9 by the stated bound."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("reports", [1000, 4000, 16_000])
     @pytest.mark.parametrize(
         "shares",
@@ -67,6 +68,7 @@ class TestCalibration:
         _, mistaken = wrong(shares, reports, 200, 21)
         assert mistaken <= stats.binom.isf(1e-9, 200, 0.05)
 
+    @pytest.mark.slow
     def test_clear_leader_is_named_alone(self):
         """20 fleets of 64,000 reports: a lead of 12 points is 11 standard errors."""
         assert wrong([0.32, 0.2, 0.2, 0.18, 0.1, 0.0], 64_000, 20, 22) == (20, 0)

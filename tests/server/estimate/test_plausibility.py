@@ -45,6 +45,7 @@ def test_honest_fleets_raise_no_alarm(experiment: Experiment, holds: str):
         assert not found.implausible, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sizes", [(1, 1), (1, 2), (1, 2, 2), (1, 2) * 4, pytest.param((1,) * 8, marks=pytest.mark.long)], ids=str
 )

@@ -65,6 +65,7 @@ def test_without_smoothing_the_fixed_point_is_the_maximum_of_the_likelihood(exp)
     assert gradient.max() < 1 + 2e-3  # f moves to f * gradient: at the maximum nowhere above 1
 
 
+@pytest.mark.slow
 def test_the_projection_is_the_nearest_distribution():
     counts = drawn_counts(OLH, bell(40), 2000, np.random.default_rng(3))
     e = estimate(OLH, counts)
@@ -95,6 +96,7 @@ def test_a_projection_gives_forged_reports_no_more_than_the_raw_estimates_do():
         assert moved[3] <= gain + 1e-12
 
 
+@pytest.mark.slow
 @each_experiment
 @pytest.mark.parametrize("name", OF_ALL)
 def test_every_method_says_its_name_and_its_bias_and_all_but_raw_give_a_distribution(exp, name):
@@ -133,6 +135,7 @@ def test_with_very_many_reports_smoothing_gives_the_truth(exp):
     np.testing.assert_allclose(smooth(estimate(exp, counts)).frequencies, rough, rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_a_pool_of_halves_is_smoothed_like_the_whole():
     rng = np.random.default_rng(6)
     a, b = (drawn_counts(OLH, bell(40), 5000, rng) for _ in range(2))
@@ -187,6 +190,7 @@ def test_projection_does_not_harm_the_ranges_of_a_hierarchy():
     assert np.log(ratios).mean() < np.log(1.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exp", [OLH, pytest.param(HH, marks=pytest.mark.long)], ids=["olh", "hh"])
 def test_smoothing_and_projection_lower_the_error_of_a_smooth_population(exp):
     """24 fleets of 3,000 reports. The mean logarithm of the ratio of squared errors is 7 to 25 of its

@@ -85,6 +85,7 @@ class TestQuantile:
         expected = 0.25 * (Z / (3 / 64)) ** 2
         assert reports_needed(of, QuantileLevel(0.5), 3.5, even) == pytest.approx(expected, rel=0.05)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("of", "q", "spread"),
         [(TREE, 0.5, 1 / 6), (TREE, 0.5, 0.25), (OLH, 0.5, 1 / 6), (TREE_2, 0.9, 1 / 6), (TREE_2, 0.9, 0.2)],
@@ -99,6 +100,7 @@ class TestQuantile:
         assert widths.std() < 2.2
         assert widths.mean() == pytest.approx(TARGET, abs=0.8)
 
+    @pytest.mark.slow
     def test_finer_target_takes_more_and_bins_end_it(self):
         few, many = (reports_needed(TREE, QuantileLevel(0.5), target) for target in (6.4, 3.2))
         assert 2.5 * few < many
@@ -115,6 +117,7 @@ class TestQuantile:
 class TestPopulation:
     """What is assumed of the readings."""
 
+    @pytest.mark.slow
     def test_estimate_gives_nearly_the_number_of_the_population(self):
         """Ten estimates of 2,000 reports each: the middle of their numbers is within a factor of 1.5."""
         shares, rng = centred(64, 30, 10), np.random.default_rng(24)

@@ -110,6 +110,7 @@ def test_one_of_two_is_as_sure_as_the_counts_are_uneven():
     assert 0.7 < top(estimate(RR, [4930, 5070]), 1).listed[0].probability < 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
 def test_the_last_digit_of_an_estimate_changes_no_probability(exp):
     """3 fleets; a probability may move by a million times what the estimates do."""
@@ -136,6 +137,7 @@ def test_k_that_is_no_proper_part_is_refused(k):
         top(estimate(GRR, np.full(12, 10)), k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "exp", [GRR, pytest.param(OLH, marks=pytest.mark.long), HH], ids=lambda e: e.mechanism
 )

@@ -120,6 +120,7 @@ def test_a_real_micropython_is_among_them():
 # --- Any budget ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     name=st.sampled_from([n for n in THEOREMS if n != "none"]),
     total=st.integers(1, 12_000).map(lambda x: x / 1000),

@@ -60,6 +60,7 @@ def levels_drawn(text: str) -> dict[int, float]:
     return {level.width: level.weight / experiment.weight_sum for level in experiment.levels if level.weight}
 
 
+@pytest.mark.slow
 def test_levels_are_drawn_to_suit_what_is_to_be_answered():
     by_default = levels_drawn(ROOM)
     assert levels_drawn(changed('unit = "°C"', 'statistics = "ranges"')) == by_default
@@ -205,6 +206,7 @@ def test_missing_file_is_one_line(tmp_path: Path):
         load(tmp_path / "binary.toml")
 
 
+@pytest.mark.slow
 def test_every_default_is_a_board_experiment_over_many_domains():
     for bins in (2, 3, 17, 100, 1000, 4096):
         for epsilon in ("0.01", "1", "10"):

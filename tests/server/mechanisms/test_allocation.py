@@ -21,6 +21,7 @@ def levels_of(rows: list[tuple[float, float, float]], *, known: bool) -> allocat
     return allocation.Levels(energy, cost, cost if known else cost * off)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(LEVELS)
 def test_no_report_would_tell_more_on_another_level(rows: list[tuple[float, float, float]]) -> None:
@@ -38,6 +39,7 @@ def test_no_report_would_tell_more_on_another_level(rows: list[tuple[float, floa
     np.testing.assert_allclose(slopes[shares > 1e-9], total, rtol=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(LEVELS)
 def test_small_weights_come_close_and_keep_the_leaves(rows: list[tuple[float, float, float]]) -> None:

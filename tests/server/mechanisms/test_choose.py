@@ -133,6 +133,7 @@ def levels_of(choice: Choice, domain: int, epsilon: int) -> list[Level]:
     return list(Experiment.parse(payload).levels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [500_000, 4_000_000])
 @pytest.mark.parametrize("domain", [16, 100])
 @pytest.mark.parametrize("workload", [ALL_RANGES, PREFIXES, Workload.of([(0, 5), (3, 16)])])
@@ -205,6 +206,7 @@ def test_where_codes_bind_so_much_variance_is_saved(epsilon: int, times: float) 
     assert olh > times * pgr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", [ALL_RANGES, PREFIXES, Workload.of([(0, 10), (30, 60)])])
 @pytest.mark.parametrize("epsilon", [500_000, 4_000_000])
 @pytest.mark.parametrize("domain", [64, 257])
@@ -234,6 +236,7 @@ def test_reports_go_where_they_tell_about_the_workload() -> None:
     assert choice.variance < 0.5 * oracle.choose(256, 1_000_000, ALL_RANGES).variance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1_000, 2_000_000, 16_000_000])
 @pytest.mark.parametrize("domain", [3, 5, 17, 4097, 1 << 20])
 def test_every_choice_makes_levels_that_a_board_accepts(domain: int, epsilon: int) -> None:

@@ -53,6 +53,7 @@ def hashing(experiment: Experiment) -> LocalHashing:
     return mechanism
 
 
+@pytest.mark.slow
 @each_flat
 def test_moments_are_those_of_every_class_of_codes(experiment: Experiment) -> None:
     """Of a histogram that no population is likely to make: the moments are those of any shares of classes."""
@@ -96,6 +97,7 @@ def test_the_excess_is_what_each_class_supports_beyond_an_even_part(experiment: 
     assert (excess is None) == (level.g**level.t == level.domain)
 
 
+@pytest.mark.slow
 @each_flat
 def test_the_variance_of_one_value_is_the_mean_over_values_of_the_exact_one(experiment: Experiment) -> None:
     mechanism, domain = mechanism_of(experiment), experiment.domain
@@ -136,6 +138,7 @@ def mean_variances(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("domain", "epsilon", "g", "of_free"), [(64, 1.1, 3, 0.84), (300, 1.1, 3, 0.57), (64, 2, 7, 0.34)]
 )
@@ -154,6 +157,7 @@ def test_a_known_sum_makes_ranges_better_and_single_values_no_worse(
         assert 0.9 < known[1] / free[1] < 1
 
 
+@pytest.mark.slow
 def test_intervals_of_a_wide_domains_cdf_hold_with_few_reports() -> None:
     """200 fleets of 1,000 reports, all in the first of 4,096 bins, ε = 3, at three quarters and nine tenths.
 

@@ -77,6 +77,7 @@ def test_transpose_gives_the_same_sum_from_the_other_side(level: Level, seed: in
     assert (left == right).all()  # integers below 2**53: no rounding on either side
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(levels(), st.integers(0, 2**32 - 1))
 def test_classes_hold_codes_that_support_the_same_values(level: Level, seed: int) -> None:
@@ -111,6 +112,7 @@ def test_several_weights_at_once_are_as_one_at_a_time() -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("domain", "g", "epsilon"), [(65_536, 3, 1_000_000), (65_536, 53, 4_000_000), (60_000, 251, 6_000_000)]
 )

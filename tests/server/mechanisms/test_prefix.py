@@ -64,6 +64,7 @@ def test_slots_of_any_domain_are_drawn_as_indices_of_a_small_one():
     assert a.tolist() == mechanism.draw(rows, np.random.default_rng(3)).tolist()
 
 
+@pytest.mark.slow
 def test_nothing_of_the_size_of_a_real_domain_is_made():
     """2**96 indices: odds, chances of strata, and what a report hides among are there all the same."""
     mechanism = made(LARGE)

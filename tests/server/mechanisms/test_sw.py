@@ -91,6 +91,7 @@ def test_codes_and_errors_of_64_values(epsilon: float, codes: int, deviations: t
         assert expected is None or measured == pytest.approx(expected, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [64, 256])
 def test_a_mean_and_its_interval_from_a_fleet_that_mostly_reads_zero(bins: int):
     """600 fleets of 3,000 reports, 98 % in one bin: hits are taken to be 93 % at least.

@@ -107,6 +107,7 @@ def test_influences_are_those_of_the_weights_that_they_stand_for(case: tuple[int
             np.testing.assert_allclose(influence.sums[:, level], part.T @ e[level], atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(TREES, st.integers(0, 2**32 - 1), st.sampled_from([0.01, 0.3, 30.0]))
 def test_children_are_the_nearest_shares_without_one_below_zero(

@@ -56,6 +56,7 @@ def test_reports_are_those_of_the_histograms_by_day_whatever_the_window(store: S
     assert seen.reports == 16
 
 
+@pytest.mark.slow
 def test_what_came_since_is_added_to_what_was_known(store: Store):
     seen = None
     for day in range(6):
@@ -130,6 +131,7 @@ def test_a_histogram_that_boards_cannot_have_made_is_said(store: Store):
     assert of(seen, "hourly").implausible == ""
 
 
+@pytest.mark.slow
 def test_a_histogram_is_judged_again_only_when_it_has_grown(store: Store, monkeypatch):
     judged: list[int] = []
 

@@ -116,6 +116,7 @@ class TestCommits:
             watch.look()
             assert total(watch) == 2
 
+    @pytest.mark.slow
     def test_while_readers_come_and_go_nothing_is_lost_or_stands_still(self, folder: Path):
         url, over = f"sqlite:///{folder / 'store.sqlite'}", threading.Event()
         seen: list[int] = []
@@ -169,6 +170,7 @@ class TestReadOnly:
             }
         store.close()
 
+    @pytest.mark.slow
     def test_a_folder_and_files_of_somebody_else(self):
         """Read by a user who may write to none of them: idle, in use, and as a crash left it."""
         if os.geteuid():

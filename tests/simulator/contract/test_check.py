@@ -23,6 +23,7 @@ Write = Callable[[str, str], str]
 Coin = Callable[..., str]
 
 
+@pytest.mark.slow
 def test_a_whole_channel_keeps_everything(own_coin: Coin):
     found = cases(own_coin())
     assert [name for name in check.PROPERTIES if check.look(name, found).holds is False] == []
@@ -69,6 +70,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_is_broken_is_found_and_named(own_coin: Coin, name: str):
     whole, broken, fails = FAULTS[name]

@@ -160,7 +160,7 @@ def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", yla
     axes.set_ylabel(ylabel)
     place = axes.get_subplotspec()
     columns = place.get_gridspec().ncols if place else 1
-    inches = axes.figure.get_figwidth() / columns - _BESIDE_PANEL
+    inches = axes.figure.bbox.width / axes.figure.dpi / columns - _BESIDE_PANEL
     below = _wrapped(subtitle, _SUBTITLE, inches)
     if title:
         pad = 8 + 1.3 * _SUBTITLE * len(below.splitlines()) + 4 * bool(below)

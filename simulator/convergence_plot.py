@@ -75,7 +75,8 @@ def _lines(axes: Axes, reports: Floats, steps: Sequence[Sequence[Row]]) -> None:
 
 def _counts(axes: Axes, reports: Floats) -> None:
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(_ticks())
+    wide = reports[-1] >= 100_000  # whose names have no room beside each other
+    axes.xaxis.set_major_locator(LogLocator() if wide else _ticks())
     plain(axes.xaxis, lambda x: f"{x:,.0f}")
     axes.set_xlim(reports[0], reports[-1])
 

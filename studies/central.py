@@ -205,13 +205,15 @@ def draw(path: Path, pictured: tuple[list[tuple[str, list[EpsilonChoice]]], floa
                 if choice.all is not None:
                     tight = [choice.all.tight(e) for e in grid]
                     axes.plot(grid, tight, color=low, lw=2, label=f"{named}tight bound")
-                for epsilon, colour, at, end in (
-                    (choice.upper_epsilon, high, (-7, 8), "right"),  # so that two do not meet
-                    (choice.tight_epsilon, low, (7, -15), "left"),
+                for epsilon, colour, apart in (  # so that two do not meet
+                    (choice.upper_epsilon, high, True),
+                    (choice.tight_epsilon, low, False),
                 ):
                     if epsilon is not None:
                         axes.plot([epsilon], [risk], "o", color=colour, ms=6, zorder=5)
                         text = " " if named else f"ε = {epsilon:.4g}"
+                        left = apart and epsilon > most / 5  # else the axis is in the way
+                        at, end = ((-7, 8), "right") if left else ((7, -29 if apart else -15), "left")
                         font: dict[str, Any] = {"color": colour, "fontsize": 9.5, "ha": end}
                         axes.annotate(text, (epsilon, risk), at, textcoords="offset points", **font)
             axes.axhline(risk, color="#555555", lw=1.2, ls=(0, (5, 3)), label="risk")

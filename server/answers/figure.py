@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import datetime
 import io
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib import rc_context
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
@@ -25,7 +24,6 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
-from matplotlib.transforms import Bbox
 
 from ..errors import UsageError, refusing
 from ..plain_text import shorten, visible
@@ -39,9 +37,6 @@ BAR, ERROR, TRUTH, QUIET = "#9ec3e6", "#1f3b57", "#d1495b", "#888888"
 
 LINE_ROWS = 40
 """More points than these are a line in a band: as many error bars cannot be told apart."""
-
-HEADING = "heading"
-"""Marks the texts above a panel, which are made to fit its width."""
 
 _LONGEST_NAME = 32  # characters of a name beside a row
 
@@ -77,50 +72,28 @@ STYLE: dict[RcKeyType, Any] = {
 }
 """Matplotlib's settings while a figure is made or drawn; whatever else a caller has set there stays."""
 
-_GAP = 4.0  # pixels at least between two labels of an axis
-_LEAST_FONT = 7.0  # points
+_POINTS_PER_INCH = 72
+_TITLE, _SUBTITLE = 13.0, 9.5  # points
+_LETTER = {_TITLE: 0.7, _SUBTITLE: 0.6}  # width of a letter, a part of the size; titles are bold
+_BESIDE_PANEL = 0.9  # inches of an axis with its numbers and its name
+_MOST_NAMES = 45  # rows that have room for a name each
 _WIDEST = 1_600  # pixels of a picture
 _LONGEST_QUESTION = 90  # characters of a title
-_EVERY_DAYS, _MOST_DATES = (1, 2, 7, 14, 28), 12
+_EVERY_DAYS, _MOST_DATES = (1, 2, 7, 14, 28), 8
 
 
 class Picture(Figure):
     """A figure that a notebook shows where a cell ends with it; those of pyplot it knows, others not.
 
-    Its texts are shown as they are: a label with two $ is no formula, and a control character its escape. No
-    two labels of an axis collide: where all have no room, every second, third, ... is shown. A heading wider
-    than its panel becomes smaller.
+    Its texts are shown as they are: a label with two $ is no formula, and a control character its escape.
     """
-
-    _drawing = False
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw it."""
-        if self._drawing:  # the layout is worked out by drawing without ink
-            super().draw(renderer)
-            return
         with rc_context(STYLE):  # for ticks, which are made while they are drawn
             for text in self.findobj(Text):
                 text.set(parse_math=False, text=visible(text.get_text()))
-            self._drawing = True
-            hidden: list[Text] = []
-            try:
-                layout = self.get_layout_engine()
-                if layout is not None:
-                    layout.execute(self)
-                for text in self.texts:
-                    _fit(text, self.bbox.width * 0.96, renderer)
-                for axes in self.axes:
-                    for text in axes.findobj(Text):  # none reaches beyond the panel's right end
-                        _fit(text, axes.get_window_extent(renderer).width, renderer)
-                hidden = [label for axes in self.axes for label in _too_many(axes, renderer)]
-                for label in hidden:
-                    label.set_visible(False)
-                super().draw(renderer)
-            finally:
-                self._drawing = False
-                for label in hidden:
-                    label.set_visible(True)
+            super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         image = io.BytesIO()
@@ -128,46 +101,16 @@ class Picture(Figure):
         return image.getvalue()
 
 
-def _fit(text: Artist, room: float, renderer: RendererBase) -> None:
-    """Make a text so small, if it is a heading, that it has room, in pixels."""
-    if not isinstance(text, Text) or text.get_gid() != HEADING:
-        return
-    # Glyphs are set to whole pixels: a text's width is not quite in proportion to its size.
-    while (size := float(text.get_fontsize())) > _LEAST_FONT:
-        width = text.get_window_extent(renderer).width
-        if width <= room:
-            break
-        text.set_fontsize(max(_LEAST_FONT, size * min(0.98, room / width)))
-
-
-def _too_many(axes: Axes, renderer: RendererBase) -> list[Text]:
-    """Labels of both axes that have no room beside the others."""
-    if not axes.get_visible():
-        return []
-    both: tuple[Axis, Axis] = (axes.xaxis, axes.yaxis)
-    return [label for axis in both for label in _thinned(axis.get_majorticklabels(), renderer)]
-
-
-def _thinned(labels: Sequence[Text], renderer: RendererBase) -> list[Text]:
-    shown = [label for label in labels if label.get_visible() and label.get_text()]
-    boxes = [label.get_window_extent(renderer) for label in shown]
-    for step in range(1, len(shown) + 1):
-        kept = boxes[::step]
-        if not any(_collide(a, b) for a, b in pairwise(kept)):
-            return [label for i, label in enumerate(shown) if i % step]
-    return []
-
-
-def _collide(a: Bbox, b: Bbox) -> bool:
-    apart_x = max(a.x0, b.x0) - min(a.x1, b.x1)
-    apart_y = max(a.y0, b.y0) - min(a.y1, b.y1)
-    # Labels of a vertical axis may touch from above, those of a horizontal one need a gap.
-    return apart_x < _GAP and apart_y < 0
+def _wrapped(text: str, size: float, inches: float) -> str:
+    """Break a heading into lines that have room in so many inches."""
+    letters = int(inches * _POINTS_PER_INCH / (size * _LETTER[size]))
+    return "\n".join(line for part in text.splitlines() for line in textwrap.wrap(part, letters))
 
 
 def heading(drawing: Figure, title: str) -> None:
     """Write one title above all panels."""
-    drawing.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold", gid=HEADING)
+    text = _wrapped(title, _TITLE, 0.96 * drawing.get_figwidth())
+    drawing.suptitle(text, x=0.02, ha="left", fontsize=_TITLE, fontweight="bold")
 
 
 def legend_below(drawing: Figure, axes: Axes, columns: int, size: float = 9.5) -> None:
@@ -215,11 +158,17 @@ def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", yla
     axes.grid(visible=True)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
+    place = axes.get_subplotspec()
+    columns = place.get_gridspec().ncols if place else 1
+    inches = axes.figure.bbox.width / axes.figure.dpi / columns - _BESIDE_PANEL
+    below = _wrapped(subtitle, _SUBTITLE, inches)
     if title:
-        axes.set_title(title, pad=26 if subtitle else 8, gid=HEADING)
-    if subtitle:
-        where = {"transform": axes.transAxes, "gid": HEADING}
-        axes.text(0, 1.02, subtitle, fontsize=9.5, color="#444444", **where)
+        pad = 8 + 1.3 * _SUBTITLE * len(below.splitlines()) + 4 * bool(below)
+        axes.set_title(_wrapped(title, _TITLE, inches), pad=pad)
+    if below:
+        where = {"xytext": (0, 6), "textcoords": "offset points", "xycoords": "axes fraction"}
+        said = axes.annotate(below, (0, 1), fontsize=_SUBTITLE, color="#444444", va="bottom", **where)
+        said.set_in_layout(False)  # the title's distance leaves it room
 
 
 def plain(axis: Axis, text: Callable[[float], str] = "{:g}".format) -> None:
@@ -285,10 +234,14 @@ def moments_of(windows: Sequence[str]) -> list[datetime.datetime] | None:
 
 
 def named_rows(axes: Axes, names: Sequence[str]) -> npt.NDArray[np.int_]:
-    """Write names beside rows from the top down, long ones shortened; return the rows' places."""
+    """Write names beside rows from the top down, long ones shortened; return the rows' places.
+
+    Of more than there is room for, every second, third, ... is written.
+    """
     at = np.arange(len(names))[::-1]
     shown = ["\n".join(shorten(visible(line), _LONGEST_NAME) for line in name.splitlines()) for name in names]
-    axes.set_yticks(at, shown)
+    apart = -(-len(names) // _MOST_NAMES)
+    axes.set_yticks(at[::apart], shown[::apart])
     axes.set_ylim(-0.7, len(names) - 0.3)
     return at
 

@@ -34,6 +34,7 @@ _CHANCE: dict[str, Any] = {"color": QUIET, "markerfacecolor": QUIET}
 _MAP = LinearSegmentedColormap.from_list("shares", ["#ffffff", "#9ec3e6", COLOURS[0], "#08306b"])
 _MOST_WRITTEN = 12  # rows and columns whose numbers have room in their cells
 _LONGEST_NAME = 16  # of a row or a column of cells
+_MOST_CELL_NAMES = 24
 
 
 @dataclass(frozen=True)
@@ -378,7 +379,9 @@ def _heat_map(p: _Panel) -> _Labels:
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.set_label("share of devices, %")
     for axis, names in ((axes.xaxis, columns), (axes.yaxis, lines)):
-        axis.set_ticks(np.arange(len(names)) + 0.5, [shorten(name, _LONGEST_NAME) for name in names])
+        apart = -(-len(names) // _MOST_CELL_NAMES)
+        places = np.arange(0, len(names), apart) + 0.5
+        axis.set_ticks(places, [shorten(name, _LONGEST_NAME) for name in names[::apart]])
         axis.set_tick_params(length=0)
     if max(map(len, columns), default=0) * len(columns) > 70:
         axes.tick_params(axis="x", labelrotation=45)

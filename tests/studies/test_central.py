@@ -106,6 +106,6 @@ def test_pictures_are_drawn(hushmote, tmp_path: Path):
 
 def test_the_page_shows_what_its_commands_print(hushmote):
     pairs = shown(PAGE.read_text("utf-8"), "study")
-    assert len(pairs) == 3
+    assert len(pairs) == 4
     for (_, *arguments), expected in pairs:
         assert [line.rstrip() for line in hushmote(*arguments).rstrip().splitlines()] == expected

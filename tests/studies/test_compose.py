@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from command_line import Run, runner
-from shown import shown
 
 from hushmote.server.accounting import Kind
 from hushmote.studies import curves
@@ -23,14 +22,6 @@ def test_three_thousand_mixed_releases(hushmote):
     assert "basic: Σε = 2,000 with Σδ = 10 is (inf, 1): a δ of 1 or more promises nothing." in text
     assert "advanced: not valid here: its δ, 10, is not below 1." in text
     assert max(map(len, text.splitlines())) <= 80
-
-
-def test_the_page_shows_what_its_command_prints(hushmote):
-    pairs = shown((Path(__file__).parents[2] / "studies" / "README.md").read_text("utf-8"), "study")
-    pairs = [pair for pair in pairs if pair[0][1] == "compose"]
-    assert len(pairs) == 1
-    for (_, *arguments), expected in pairs:
-        assert [line.rstrip() for line in hushmote(*arguments).rstrip().splitlines()] == expected
 
 
 def test_a_list_is_the_same_from_arguments_and_from_a_file(hushmote, tmp_path: Path):

@@ -65,7 +65,7 @@ def questions(one: hushmote.ExperimentReader) -> Iterator[Callable[[], object]]:
             yield lambda w=windows, p=post: one.estimate(w).histogram(post=p)
             yield lambda w=windows, p=post: one.estimate(w).share("0:4", post=p)
             yield lambda w=windows, p=post: one.estimate(w).together("0:4", "8:12", post=p)
-        yield lambda w=windows: one.estimate(w, weigh="fisher").summary()
+        yield lambda w=windows: one.estimate(w, weigh="variance").summary()
         yield lambda w=windows: one.estimate(w).candidates(WORDS)
         yield lambda w=windows: one.estimate(w).discover()
         yield lambda w=windows: one.estimate(w).discover("".join(map(chr, range(0x20, 0x2FFF))))
